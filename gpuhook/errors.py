@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every fault a person can meet has a code, a sentence and a way out: fault_texts has them.
 
-HOT. Code raises with ``raise fault("GH1003", name=...)``; only a program turns the
-exception into words. System calls raise plain OSError with the file name.
+Code raises with ``raise fault("GH1003", name=...)``; only a program turns the exception into words.
+System calls raise plain OSError with the file name.
 
 The kinds are named by who must act: the request is wrong, a file is wrong, the driver is missing
 or mismatched, policy refused it, this host cannot do it.

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 # Entry -> the entry that is loaded before it: every call of the launcher, then a create with GPUs.
 ENTRIES = {
-    "gpuhook.programs.runtime": None,
-    "gpuhook.programs.create": "gpuhook.programs.runtime",
-    "gpuhook.programs.memory.at_create": "gpuhook.programs.create",
-    "gpuhook.programs.beside": "gpuhook.programs.create",
-    "gpuhook.programs.requiring": "gpuhook.programs.create",
-    "gpuhook.programs.node_devices": "gpuhook.programs.create",
-    "gpuhook.programs.hook": None,
-    "gpuhook.programs.hook_apply": "gpuhook.programs.hook",
-    "gpuhook.programs.hook_limit": "gpuhook.programs.hook",
-    "gpuhook.programs.hook_prestart": "gpuhook.programs.hook",
-    "gpuhook.programs.hook_toolkit": "gpuhook.programs.hook_apply",
+    "gpuhook.entry.runtime": None,
+    "gpuhook.entry.create": "gpuhook.entry.runtime",
+    "gpuhook.memory_limits.hot.create_limits": "gpuhook.entry.create",
+    "gpuhook.entry.extra_devices": "gpuhook.entry.create",
+    "gpuhook.entry.requirement_check": "gpuhook.entry.create",
+    "gpuhook.entry.node_devices": "gpuhook.entry.create",
+    "gpuhook.entry.hooks.hook": None,
+    "gpuhook.entry.hooks.apply_hook": "gpuhook.entry.hooks.hook",
+    "gpuhook.entry.hooks.limit_hook": "gpuhook.entry.hooks.hook",
+    "gpuhook.entry.hooks.prestart_hook": "gpuhook.entry.hooks.hook",
+    "gpuhook.entry.hooks.toolkit_hook": "gpuhook.entry.hooks.apply_hook",
 }
 
 # Prints the modules of gpuhook in the order in which their imports end.

@@ -6,7 +6,7 @@ gc.disable()
 sys.path[:0] = ["@LIB@"]
 import gpuhook_bundle  # noqa: E402 # made at install
 
-gpuhook_bundle.load("gpuhook.programs.hook")
-from gpuhook.programs.hook import main  # noqa: E402
+gpuhook_bundle.load("gpuhook.entry.hooks.hook")
+from gpuhook.entry.hooks.hook import main  # noqa: E402
 
 main()

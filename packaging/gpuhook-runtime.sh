@@ -10,7 +10,7 @@ for word do
   before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
-found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.programs.runtime"); from gpuhook.programs.runtime import main; main()' "$0" "$@")
+found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
 status=$?
 case $status in 0) exec "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
 # Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpuhook.cdi.edits import Spec
+    from gpuhook.cdi.hot.container_edits import Spec
 
 HOST, CONTAINER = "host", "container"
 # Hooks that run in the container's mount namespace; only the last runs a program of the container.

@@ -15,8 +15,8 @@ import click
 
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import standard_output
-from gpuhook.programs.wording import unforeseen, worded
+from gpuhook.host import standard_output
+from gpuhook.host.error_text import unforeseen, worded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _EVERYWHERE = ("-q", "--quiet", "--debug")  # before a command and behind it
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
-    "cdi": "gpuhook.cli.cdi:cdi",
+    "cdi": "gpuhook.cli.cdi.cdi:cdi",
     "compare": "gpuhook.cli.compare:compare",
     "completion": "gpuhook.cli.completion:completion",
     "config": "gpuhook.cli.config:config",
@@ -112,11 +112,11 @@ class LazyGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write what each command does, in sections."""
-        from gpuhook.cli import sections
+        from gpuhook.cli.options import command_sections
 
-        for title, names in sections.SECTIONS.items():
-            rows = [(name, _short_help(name, sections.LONGEST)) for name in names]
-            sections.write(formatter, title, rows)
+        for title, names in command_sections.SECTIONS.items():
+            rows = [(name, _short_help(name, command_sections.LONGEST)) for name in names]
+            command_sections.write(formatter, title, rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin so, for a shell."""
@@ -153,7 +153,7 @@ class LazyGroup(click.Group):
 
 
 def _short_help(name: str, limit: int) -> str:
-    from gpuhook.cli.help_lines import LINES
+    from gpuhook.cli.options.help_lines import LINES
 
     return click.Command(name, help=LINES[name]).get_short_help_str(limit)
 
@@ -184,6 +184,6 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # printing.py asks
     """Gives containers their NVIDIA GPUs, and tells who has them."""
     if debug:
-        from gpuhook import logs
+        from gpuhook.host import logs
 
         logs.configure(log_format, debug=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_options, parameters
-from gpuhook.programs import attach as attaching
-from gpuhook.programs import container_worker
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import limit_options, parameters
+from gpuhook.live import attach as attaching
+from gpuhook.live import container_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.programs.report import Report
-    from gpuhook.programs.target import Target
+    from gpuhook.target.report import Report
+    from gpuhook.target.running_container import Target
 
 
 @click.command()

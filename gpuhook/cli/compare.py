@@ -8,16 +8,18 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import compare_text, compare_watch, node_options, parameters, printing, progress
-from gpuhook.cli import container_options as options
+from gpuhook.cli import compare_watch
 from gpuhook.cli.compare_node import Comparing
-from gpuhook.container import find
-from gpuhook.diagnose.compare import comparison, item, records, summary
-from gpuhook.programs import target
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import node_options, parameters
+from gpuhook.compare import compare_item, compare_text, comparison, records, summary
+from gpuhook.containers.warm import find
+from gpuhook.host import printing, progress
+from gpuhook.target import running_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.container.runtime_state import Found
+    from gpuhook.containers.warm.runtime_state import Found
 
 _MACHINE = (printing.JSON, printing.YAML)
 _EXAMPLES = """\b
@@ -125,7 +127,7 @@ def compare(
         chosen = [f for f in ready if records.life_of(f.id, f.started) not in noted]
         with progress.telling(f"comparing {len(chosen)} containers"):
             found = comparing.all_of(chosen)
-        results = [one for one in found if one.get("code") not in target.GONE]
+        results = [one for one in found if one.get("code") not in running_container.GONE]
         results += [comparing.failure(os.path.basename(w), e) for w, e in broken.items()]
         others = len(ready) - len(chosen)
         none = "no running container has a GPU or asks for one"
@@ -193,7 +195,7 @@ def _print(
             "node": comparing.document(),
             "containers": compared,
             "failures": [{k: v for k, v in one.items() if k != "hint"} for one in failures],
-            "counts": {key: sum(one[key] for one in totals) for key in item.counts([])},
+            "counts": {key: sum(one[key] for one in totals) for key in compare_item.counts([])},
         }
         printing.document(document, output)
         return

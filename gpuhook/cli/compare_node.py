@@ -6,27 +6,28 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuhook import worker_pool
-from gpuhook.cli import container_options, node_options
-from gpuhook.container import runtime_state
-from gpuhook.diagnose.compare import comparison
-from gpuhook.diagnose.compare.expected import Giving
-from gpuhook.diagnose.compare.granting import own_spec
-from gpuhook.diagnose.node import described
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.cli.options import container_options, node_options
+from gpuhook.compare import comparison
+from gpuhook.compare.compare_plan import own_spec
+from gpuhook.compare.expected_injection import Giving
+from gpuhook.containers.warm import runtime_state
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.fault_texts import text_of
-from gpuhook.programs import container_worker, target
-from gpuhook.programs.wording import worded
-from gpuhook.worker import NoAnswerError
+from gpuhook.host import worker_pool
+from gpuhook.host.error_text import worded
+from gpuhook.host.worker import NoAnswerError
+from gpuhook.live import container_worker
+from gpuhook.node import described_node
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.target import running_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.container.runtime_state import Found
-    from gpuhook.programs.granting import Granting
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.entry.granting import Granting
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _NO_LIBRARY = "GH1200"
 _AT_ONCE = min(4, os.cpu_count() or 1)
@@ -51,7 +52,7 @@ class Comparing:
         if self._by:
             return plain
         node = self._node()
-        self._by, self._driver = described.NAME, node.driver.version
+        self._by, self._driver = described_node.NAME, node.driver.version
         return DescribedGranting(node, plain.settings, self._log)
 
     def _node(self) -> Node:
@@ -91,7 +92,7 @@ class Comparing:
         return compared
 
     def _named(self, found: Found) -> dict[str, Any]:
-        with target.held(found) as one:
+        with running_container.held(found) as one:
             compared = comparison.of(one, self._giving)
         return compared.document() if compared is not None else {}
 

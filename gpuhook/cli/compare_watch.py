@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import click
 
-from gpuhook.cli import compare_text, printing
-from gpuhook.container import find
-from gpuhook.diagnose.compare import records
+from gpuhook.compare import compare_text, records
+from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import target
+from gpuhook.host import printing
+from gpuhook.target import running_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cli.compare_node import Comparing
-    from gpuhook.diagnose.compare.records import Record
+    from gpuhook.compare.records import Record
 
 
 def run(comparing: Comparing, roots: Sequence[str], record: Record | None, interval: float) -> int:
@@ -73,7 +73,7 @@ class _Watch:
 
     def _take(self, one: dict[str, Any], started: int | None) -> None:
         if "code" in one:
-            if one["code"] not in target.GONE:
+            if one["code"] not in running_container.GONE:
                 printing.warn(f"{one['container']}: {one['code']}: {one['message']}")
                 self.is_wrong = True
             return

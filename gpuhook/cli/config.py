@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
-from gpuhook import settings
-from gpuhook.cli import parameters, printing, sections
-from gpuhook.diagnose import settings_file
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
+from gpuhook.host import printing
+from gpuhook.host.hot import settings
+from gpuhook.node import settings_file
 
 SCHEMA = "gpuhook/config-origins/v1"
 
 
-@click.group(cls=sections.Sentences)
+@click.group(cls=command_sections.Sentences)
 def config() -> None:
     """Show, check and take over the settings of this node."""
 
@@ -50,14 +51,14 @@ def show(is_with_origin: bool, output: str) -> None:
 
     What is printed is a settings file again; with --origin it is none.
     """
-    from gpuhook.cli import config_shown
+    from gpuhook.cli import settings_origins
 
     document = _read(settings.path())
-    found = config_shown.values(document)
+    found = settings_origins.values(document)
     _warn_of_variables()
-    shown: dict[str, Any] = config_shown.plain(found)
+    shown: dict[str, Any] = settings_origins.plain(found)
     if is_with_origin:
-        shown = {"schema": SCHEMA, **config_shown.with_origins(found)}
+        shown = {"schema": SCHEMA, **settings_origins.with_origins(found)}
     printing.document(shown, output)
 
 
@@ -99,14 +100,14 @@ def import_file(file: str, output: str | None) -> None:
       gpuhook config import /etc/nvidia-container-runtime/config.toml \\
           --output /etc/gpuhook/config.yaml
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.diagnose import settings_import
+    from gpuhook.config import toolkit_import
 
-    found = settings_import.of_file(file)
+    found = toolkit_import.of_file(file)
     for remark in found.remarks:
         printing.warn(f"{file}: {remark}")
     count = len(found.remarks)
     rest = f", {count} key{'s' * (count != 1)} not taken over" if count else ""
-    _give(settings_import.text(found, file), output, rest)
+    _give(toolkit_import.text(found, file), output, rest)
 
 
 @config.command(name="from-clusterpolicy")
@@ -142,7 +143,7 @@ def from_clusterpolicy(file: str, output: str | None) -> None:
 
 def _give(text: str, output: str | None, rest: str) -> None:
     """Print a text, or write it to a file and say so; `rest` ends that sentence."""
-    from gpuhook.diagnose import output_file
+    from gpuhook.host import output_file
 
     if output is None:
         click.echo(text, nl=False)
@@ -166,9 +167,9 @@ def compile_file(file: str) -> None:
 
 
 def _warn_of_variables() -> None:
-    from gpuhook.cli import config_shown
+    from gpuhook.cli import settings_origins
 
-    for sentence in config_shown.unknown_variables():
+    for sentence in settings_origins.unknown_variables():
         printing.warn(sentence)
 
 

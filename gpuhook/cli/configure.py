@@ -7,22 +7,17 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import (
-    configure_options,
-    configure_text,
-    configure_users,
-    parameters,
-    printing,
-    sections,
-)
-from gpuhook.engines.configuring import restarting, table
+from gpuhook.cli import configure_text, configure_users
+from gpuhook.cli.options import command_sections, configure_options, parameters
+from gpuhook.engines.configure import engine_restart, engine_table
+from gpuhook.host import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configuring.carrying_out import Result
+    from gpuhook.engines.configure.configure_engine import Result
 
 
-@click.group(cls=sections.Sentences)
+@click.group(cls=command_sections.Sentences)
 def configure() -> None:
     """Register gpuhook with a container engine, show it, and take it back.
 
@@ -66,8 +61,8 @@ for _command in (containerd, crio, docker, podman, configure_users.users):
 
 
 def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **options: Any) -> None:
-    from gpuhook.engines.configuring import carrying_out
-    from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.configure import configure_engine
+    from gpuhook.engines.configure.host_files import Host
 
     host = Host(host_root)
     where = configure_options.where(
@@ -77,17 +72,19 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     wanted, warnings = configure_options.wanted(engine, host, **options)
     for sentence in warnings:
         printing.warn(sentence)
-    result = carrying_out.configure(host, where, wanted, how=how, is_dry=is_dry)
+    result = configure_engine.configure(host, where, wanted, how=how, is_dry=is_dry)
     _tell(result, "configure", output, is_dry=is_dry)
 
 
 @configure.command(cls=configure_options.Command)
-@click.argument("engine", metavar="ENGINE", type=click.Choice(table.ENGINES))
+@click.argument("engine", metavar="ENGINE", type=click.Choice(engine_table.ENGINES))
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
 @parameters.output("text", "json", "yaml")
-def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, output: str) -> None:
+def undo(
+    engine: str, restart: engine_restart.How, is_dry: bool, host_root: str, output: str
+) -> None:
     """Give ENGINE its files back as they were before it was configured first.
 
     Of a file that somebody has edited since, only what gpuhook had brought into it is taken out.
@@ -97,16 +94,18 @@ def undo(engine: str, restart: restarting.How, is_dry: bool, host_root: str, out
       gpuhook configure undo docker --dry-run
       gpuhook configure undo containerd --restart
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.engines.configuring import carrying_out
-    from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.configure import configure_engine
+    from gpuhook.engines.configure.host_files import Host
 
     where = configure_options.where(engine, host_root)
-    result = carrying_out.undo(Host(host_root), where, how=restart, is_dry=is_dry)
+    result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
     _tell(result, "undo", output, is_dry=is_dry)
 
 
 @configure.command()
-@click.argument("engine", metavar="[ENGINE]", type=click.Choice(table.ENGINES), required=False)
+@click.argument(
+    "engine", metavar="[ENGINE]", type=click.Choice(engine_table.ENGINES), required=False
+)
 @configure_options.host_root
 @parameters.no_headers
 @parameters.output("table", "json", "yaml")
@@ -120,12 +119,12 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
       gpuhook configure show
       gpuhook configure show containerd -o json
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.engines.configuring import shown
-    from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.configure import engine_status
+    from gpuhook.engines.configure.host_files import Host
 
     host = Host(host_root)
-    names = (engine,) if engine else table.ENGINES
-    found = [shown.of(host, configure_options.where(name, host_root)) for name in names]
+    names = (engine,) if engine else engine_table.ENGINES
+    found = [engine_status.of(host, configure_options.where(name, host_root)) for name in names]
     there = [one for one in found if engine or one.is_there]
     if output != "table":
         printing.document(configure_text.shown_document(there), output)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.engines.configuring import difference
+from gpuhook.engines.configure import file_diff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.engines.configuring.carrying_out import Result
-    from gpuhook.engines.configuring.shown import Shown
-    from gpuhook.engines.configuring.work import Write
+    from gpuhook.engines.configure.changeset import Write
+    from gpuhook.engines.configure.configure_engine import Result
+    from gpuhook.engines.configure.engine_status import Shown
 
 SCHEMA = "gpuhook/configure/v1"
 SHOWN_SCHEMA = "gpuhook/configure-show/v1"
@@ -24,7 +24,7 @@ _BY_US, _BY_OTHERS = "by gpuhook", "by others"
 
 def difference_text(writes: Iterable[Write]) -> str:
     """Return the diff as text that can be printed, bytes that are no UTF-8 replaced."""
-    found = difference.text(writes)
+    found = file_diff.text(writes)
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import configure_options, parameters, printing
-from gpuhook.engines.configuring.table import ENGINES
+from gpuhook.cli.options import configure_options, parameters
+from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.host import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.stored import Stored
+    from gpuhook.engines.read.dependent_containers import Stored
 
 SCHEMA = "gpuhook/configure-users/v1"
 HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
@@ -35,11 +36,15 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
       gpuhook configure users
       gpuhook configure users docker -o name | xargs docker rm
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.engines import stored
-    from gpuhook.engines.configuring.host import Host
+    from gpuhook.engines.configure.host_files import Host
+    from gpuhook.engines.read import dependent_containers
 
     home = configure_options.where("podman", host_root).home
-    found = [one for one in stored.found(Host(host_root), home) if engine in {None, one.engine}]
+    found = [
+        one
+        for one in dependent_containers.found(Host(host_root), home)
+        if engine in {None, one.engine}
+    ]
     if output in {printing.JSON, printing.YAML}:
         printing.document(
             {"schema": SCHEMA, "containers": [_document(one) for one in found]}, output

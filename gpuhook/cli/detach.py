@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli import container_options as options
-from gpuhook.programs import container_worker
-from gpuhook.programs import detach as detaching
+from gpuhook.cli.options import container_options as options
+from gpuhook.live import container_worker
+from gpuhook.live import detach as detaching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.programs.report import Report
-    from gpuhook.programs.target import Target
+    from gpuhook.target.report import Report
+    from gpuhook.target.running_container import Target
 
 
 @click.command()

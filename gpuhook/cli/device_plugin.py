@@ -13,27 +13,27 @@ from typing import Any
 import click
 import yaml
 
-from gpuhook.cli import parameters, printing
+from gpuhook.cli.options import parameters
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import config_reader, config_source, findings
+from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import Given, given
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import fault
-from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import findings, reader
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.given import Given, given
-from gpuhook.kubernetes.config.launch import Launch, launch
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.values import Boolean
+from gpuhook.host import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.kubernetes.config.configuration import Configuration
-    from gpuhook.kubernetes.config.findings import Finding
-    from gpuhook.kubernetes.config.options import Option
-    from gpuhook.kubernetes.config.reader import Reading
+    from gpuhook.device_plugin.config.config_reader import Reading
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.findings import Finding
+    from gpuhook.device_plugin.config.plugin_options import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
-_PROCESS = "gpuhook.kubernetes.process"
+_PROCESS = "gpuhook.device_plugin.plugin_process"
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
 # What asyncio and structlog take along where they find it, and what the plugin has no use for: with
 # OpenSSL 5 MB, with rich's tracebacks 5 MB more. The API server's client imports ssl by itself.
@@ -109,7 +109,7 @@ def device_plugin(
     default; --print-config shows what counts. Lists have commas between their words.
     """
     if print_schema:
-        from gpuhook.kubernetes.config import schema as config_schema
+        from gpuhook.device_plugin.config.grammar import config_schema
 
         click.echo(config_schema.text(), nl=False)
         return
@@ -131,7 +131,7 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
     strict = said.launch.get("strict_config") is True
     with open(path, "rb") as stream:
         content = stream.read(config_source.LARGEST_READ)
-    reading = reader.read(content, path, said.overrides, strict=strict)
+    reading = config_reader.read(content, path, said.overrides, strict=strict)
     found = (*said.findings, *reading.findings)
     node = said.launch.get("inventory")
     if isinstance(node, str) and reading.configuration is not None:
@@ -158,17 +158,17 @@ def _on_node(
     name: str, configuration: Configuration, reading: Reading, path: str
 ) -> tuple[Finding, ...]:
     """Return what is found on the node of an inventory; raises what dump_file.load() does."""
-    from gpuhook.kubernetes import config_on_node
-    from gpuhook.vendors.nvidia import dump_file
+    from gpuhook.device_plugin import node_config_check
+    from gpuhook.vendors.nvidia.inventory import dump_file
 
-    return config_on_node.findings(dump_file.load(name), configuration, reading, path)
+    return node_config_check.findings(dump_file.load(name), configuration, reading, path)
 
 
 def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:
     """Say what no file shows, where it matters."""
-    from gpuhook.kubernetes import config_on_node
+    from gpuhook.device_plugin import node_config_check
 
-    if config_on_node.is_for_a_node(configuration.sharing):
+    if node_config_check.is_for_a_node(configuration.sharing):
         text = "whether limits and units fit was not checked: name a node by --inventory, as t4"
         click.echo(f"{path}: {text}", err=err)
 
@@ -213,7 +213,7 @@ def _run(ctx: click.Context, chosen: Launch) -> None:
         from gpuhook.kernel import process_name
 
         process_name.rename(chosen.process_name)
-    from gpuhook import logs
+    from gpuhook.host import logs
 
     main = ctx.find_root().params
     logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))

@@ -9,29 +9,22 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import (
-    container_options,
-    doctor_text,
-    examined,
-    node_options,
-    parameters,
-    printing,
-    progress,
-)
-from gpuhook.diagnose.doctor import document, mending
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, SECTIONS, WARNING
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node.collectors import Place
+from gpuhook.cli.options import container_options, doctor_target, node_options, parameters
+from gpuhook.doctor import doctor_document, doctor_text, fix
+from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.reading_collectors import Place
 from gpuhook.errors import fault
+from gpuhook.host import printing, progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.diagnose.doctor.check import Check
-    from gpuhook.diagnose.doctor.examination import Examination
-    from gpuhook.diagnose.doctor.mending import Mended
+    from gpuhook.doctor.check import Check
+    from gpuhook.doctor.examination import Examination
+    from gpuhook.doctor.fix import Mended
 
 _EXAMPLES = """
 \b
@@ -167,9 +160,9 @@ def doctor(
     _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
     where = Place(host_root=host_root, **place)
     node = (
-        examined.of_bundle(bundle)
+        doctor_target.of_bundle(bundle)
         if bundle is not None
-        else examined.of_options(root, where, state_roots)
+        else doctor_target.of_options(root, where, state_roots)
     )
 
     if os.geteuid() != 0 and node.is_live:
@@ -181,12 +174,14 @@ def doctor(
 
     mended: list[Mended] | None = None
     if is_fix and not is_dry:
-        found, mended = mending.mend(look, printing.say)
+        found, mended = fix.mend(look, printing.say)
     else:
         found = look()
-        mended = mending.shown(found) if is_fix else None
+        mended = fix.shown(found) if is_fix else None
     if output in (printing.JSON, printing.YAML):
-        told = document.of(found, bundle or root or host_root, is_live=node.is_live, mended=mended)
+        told = doctor_document.of(
+            found, bundle or root or host_root, is_live=node.is_live, mended=mended
+        )
         printing.document(told, output)
     elif output == printing.NAME:
         wrong = [*found.of(FAILED), *found.of(WARNING)]
@@ -221,7 +216,7 @@ def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) 
     listed: list[Check] = [one for one in checks() if chosen is None or one.id in chosen]
     listed.sort(key=lambda check: SECTIONS.index(check.section))
     if output in (printing.JSON, printing.YAML):
-        printing.document(document.listing(listed), output)
+        printing.document(doctor_document.listing(listed), output)
         return
     if output == printing.NAME:
         printing.names(check.id for check in listed)

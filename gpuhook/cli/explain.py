@@ -8,38 +8,33 @@ from typing import Any
 
 import click
 
-from gpuhook import documents, settings
-from gpuhook.cli import (
-    container_options,
-    explain_text,
-    node_options,
-    parameters,
-    printing,
-    progress,
-)
-from gpuhook.diagnose import settings_file
-from gpuhook.diagnose.explain import (
-    answer,
-    codes,
-    difference,
-    document,
-    graph,
-    ground,
-    inputs,
-    manifests,
-    question,
-)
+from gpuhook.cli.options import container_options, node_options, parameters
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import request
-from gpuhook.programs import container_worker
-from gpuhook.vendors.nvidia import requirements
+from gpuhook.explain import (
+    error_codes,
+    explain_document,
+    explain_graph,
+    explain_inputs,
+    manifest_questions,
+    node_context,
+    question,
+    simulate,
+    spec_diff,
+)
+from gpuhook.explain.text import explain_text
+from gpuhook.host import documents, printing, progress
+from gpuhook.host.hot import settings
+from gpuhook.live import container_worker
+from gpuhook.node import settings_file
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.hot import requirements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.diagnose.explain.ground import Ground
-    from gpuhook.diagnose.explain.question import Question
+    from gpuhook.explain.node_context import Ground
+    from gpuhook.explain.question import Question
 
 TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
 _MOUNTS = "/var/run/nvidia-container-devices"
@@ -150,17 +145,19 @@ def explain(
     Exit status 1 where a container would be refused.
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
     form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
-    if what is not None and codes.is_one(what) and not inputs.is_there(what):
+    if what is not None and error_codes.is_one(what) and not explain_inputs.is_there(what):
         if form in (DIFF, DOT):
             raise click.UsageError(f"a code has no --{form}")
-        _print_code(codes.document(what), output)
+        _print_code(error_codes.document(what), output)
         return
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     base = _ground(ctx, node)
-    if any(one.asked or requirements.asked(request.environment(one.spec)) for one in asked):
-        base = ground.with_facts(base, partial(node_options.load_node, **node, require_nodes=False))
+    if any(one.asked or requirements.asked(parse.environment(one.spec)) for one in asked):
+        base = node_context.with_facts(
+            base, partial(node_options.load_node, **node, require_nodes=False)
+        )
     image_env = [f"{name}={value}" for name, value in env.items()]
-    asked = manifests.allotted(asked, base.node, plugin_config, image_env)
+    asked = manifest_questions.allotted(asked, base.node, plugin_config, image_env)
     asked = [
         question.with_options(
             one,
@@ -184,7 +181,7 @@ def explain(
             [_pod(one, is_wide=output == WIDE) for one in asked],
             form,
         )
-    ctx.exit(0 if document.is_well(told) else 1)
+    ctx.exit(0 if explain_document.is_well(told) else 1)
 
 
 def _explained(
@@ -193,9 +190,9 @@ def _explained(
     """Return the document of the answers, and the lines of the difference if that is wanted."""
 
     def work() -> tuple[dict[str, Any], list[str]]:
-        found = [answer.given(one, base) for one in asked]
-        changes = [line for one in found if is_diff for line in difference.lines(one)]
-        return document.of(found, base), changes
+        found = [simulate.given(one, base) for one in asked]
+        changes = [line for one in found if is_diff for line in spec_diff.lines(one)]
+        return explain_document.of(found, base), changes
 
     roots = [one.where for one in asked if one.has_root]
     return container_worker.call_in_child(", ".join(roots), work) if roots else work()
@@ -214,9 +211,9 @@ def _questions(
     what: str | None, state_roots: tuple[str, ...], *, is_imagined: bool
 ) -> list[Question]:
     if what == "-":
-        return inputs.of_text(documents.read(what), documents.STANDARD_INPUT)
+        return explain_inputs.of_text(documents.read(what), documents.STANDARD_INPUT)
     if what is not None:
-        return inputs.of_name(what, state_roots)
+        return explain_inputs.of_name(what, state_roots)
     if not is_imagined:
         raise click.UsageError("name WHAT to explain, or say it with --env")
     return [question.imagined(question.OPTIONS, "a container as the options say")]
@@ -231,28 +228,30 @@ def _ground(ctx: click.Context, node: dict[str, Any]) -> Ground:
     told = [name for name in others if sources[name] is click.core.ParameterSource.COMMANDLINE]
     chosen, trouble = settings.Settings(), None
     if node["inventory"] is not None:
-        return ground.of_node(load(), chosen, node["inventory"])
+        return node_context.of_node(load(), chosen, node["inventory"])
     try:
         chosen = settings_file.of_node()
     except GpuhookError as error:
         trouble = error
     if told:
-        return ground.asked_of(chosen, trouble, load, f"the node of --{told[0].replace('_', '-')}")
-    return ground.here(chosen, trouble, load)
+        return node_context.asked_of(
+            chosen, trouble, load, f"the node of --{told[0].replace('_', '-')}"
+        )
+    return node_context.here(chosen, trouble, load)
 
 
 def _pod(asked: Question, *, is_wide: bool) -> list[str]:
     """Return the lines on what a manifest says, none for what is in no manifest."""
     if asked.asked is None:
         return []
-    from gpuhook.cli import pod_text  # it loads what reads manifests
+    from gpuhook.explain.text import pod_text  # it loads what reads manifests
 
     return pod_text.lines(asked.asked, asked.allocated, is_wide=is_wide)
 
 
 def _print(told: dict[str, Any], pods: list[list[str]], output: str) -> None:
     if output == DOT:
-        for line in graph.lines(told):
+        for line in explain_graph.lines(told):
             click.echo(line)
     elif output in (TEXT, WIDE):
         for line in explain_text.lines(told, pods, is_wide=output == WIDE):

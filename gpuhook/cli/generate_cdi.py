@@ -10,34 +10,36 @@ from typing import Any
 
 import click
 
-from gpuhook import state
-from gpuhook.cdi import names, spec, validate
-from gpuhook.cli import (
+from gpuhook.cdi import spec_file, validate
+from gpuhook.cdi.hot import names
+from gpuhook.cli.generate import (
     csv_options,
     generate_help,
-    given_words,
-    node_options,
-    parameters,
-    printing,
-    progress,
-    spec_writing,
-    switches,
-    toolkit_names,
+    recorded_argv,
+    spec_writer,
+    toolkit_options,
+    toolkit_switches,
 )
-from gpuhook.cli.node_options import load_node
-from gpuhook.diagnose import settings_file
+from gpuhook.cli.options import node_options, parameters
+from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather, jobs, selection, site_rules
-from gpuhook.vendors.nvidia.choices import (
+from gpuhook.host import printing, progress
+from gpuhook.host.hot import state
+from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_HOOK_PATH,
     DEFAULT_STRATEGIES,
     HOOKS,
     Choices,
     Described,
 )
-from gpuhook.vendors.nvidia.modes import table
-from gpuhook.vendors.nvidia.modes.place import Place
-from gpuhook.vendors.nvidia.spec import describe as spec_of_node
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 @node_options.spec_options
 @click.option(
     "--mode",
-    type=click.Choice(table.MODES),
-    default=table.AUTO,
+    type=click.Choice(mode_table.MODES),
+    default=mode_table.AUTO,
     show_default=True,
     envvar="GPUHOOK_GENERATE_CDI_MODE",
     show_envvar=True,
@@ -81,7 +83,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "fmt",
-    type=click.Choice(spec.FORMATS),
+    type=click.Choice(spec_file.FORMATS),
     envvar="GPUHOOK_GENERATE_CDI_FORMAT",
     show_envvar=True,
     help="Default: as --output is named, else yaml.",
@@ -100,10 +102,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--device-name-strategy",
-    metavar="|".join(selection.STRATEGIES),
+    metavar="|".join(device_selection.STRATEGIES),
     multiple=True,
     default=DEFAULT_STRATEGIES,
-    callback=switches.one_of(*selection.STRATEGIES),
+    callback=toolkit_switches.one_of(*device_selection.STRATEGIES),
     show_default=True,
     show_envvar=True,
     help="How devices are called: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
@@ -113,7 +115,7 @@ if TYPE_CHECKING:
     "--device-id",
     metavar="ID",
     multiple=True,
-    callback=switches.words,
+    callback=toolkit_switches.words,
     show_envvar=True,
     help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
     "none: all, without the device `all`; repeatable, or a comma list.",
@@ -150,7 +152,7 @@ if TYPE_CHECKING:
     help="Only the files and nodes that these need (compute,utility,...). Default: those that "
     "request.driverCapabilities of the settings allows, all without it.",
 )
-@switches.options
+@toolkit_switches.options
 def generate_cdi(
     output: str | None,
     fmt: str | None,
@@ -173,7 +175,9 @@ def generate_cdi(
     inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
     csv = csv_options.taken(options, mode)
     if inventory is not None and (
-        create_device_nodes or files_dir is not None or mode not in (table.AUTO, table.NVML)
+        create_device_nodes
+        or files_dir is not None
+        or mode not in (mode_table.AUTO, mode_table.NVML)
     ):
         option = "--files-dir" if files_dir is not None else f"--mode {mode}"
         option = "--create-device-nodes" if create_device_nodes else option
@@ -186,15 +190,17 @@ def generate_cdi(
         files_dir=files_dir or site_rules.DIRECTORY,
     )
     is_here = inventory is None
-    meant = table.chosen(mode, place) if is_here else table.NVML
+    meant = mode_table.chosen(mode, place) if is_here else mode_table.NVML
     choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
     notes += csv_options.notes(csv, meant)
-    if meant == table.MANAGEMENT:
+    if meant == mode_table.MANAGEMENT:
         _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
-    fmt = spec_writing.format_of(output, fmt)
+    fmt = spec_writer.format_of(output, fmt)
     if choices.coherent and output is None and fmt == "json":
-        both = f"--feature-flag {switches.COHERENT} and --format json without --output"
-        raise switches.contradiction(both, "that is more than one spec, and JSON is one document")
+        both = f"--feature-flag {toolkit_switches.COHERENT} and --format json without --output"
+        raise toolkit_switches.contradiction(
+            both, "that is more than one spec, and JSON is one document"
+        )
     for note in [*notes, *_passed_over(files_dir, meant, choices)]:
         click.echo(f"note: {note}", err=True)
     found = _described(inventory, mode, place, choices)
@@ -205,13 +211,13 @@ def generate_cdi(
         validate.check(each, output or "standard output")
     if output is None:
         for each in specs:
-            click.echo(spec.document(each, fmt), nl=False)
+            click.echo(spec_file.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    given = given_words.of(click.get_current_context(), "output")
+    given = recorded_argv.of(click.get_current_context(), "output")
     again = [*given, "--output", path] if is_here else None
-    spec_writing.write(path, fmt, found, choices, again, files_dir=place.files_dir)
-    printing.say(f"wrote {path}: {found.spec['kind']} {spec_writing.names(found.spec)}")
+    spec_writer.write(path, fmt, found, choices, again, files_dir=place.files_dir)
+    printing.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
 
 
 _NODE_OPTIONS = (
@@ -221,9 +227,9 @@ _NODE_OPTIONS = (
 
 def _passed_over(files_dir: str | None, mode: str, choices: Choices) -> Iterator[str]:
     """Yield sentences about what else the caller has said to no effect."""
-    if files_dir is not None and mode not in table.OF_DRIVER_FILES:
+    if files_dir is not None and mode not in mode_table.OF_DRIVER_FILES:
         yield f"--files-dir changes nothing in mode {mode}: it gives none of the driver's files"
-    hook = toolkit_names.foreign_hook(click.get_current_context())
+    hook = toolkit_options.foreign_hook(click.get_current_context())
     if hook:
         yield f"{hook} is passed over: the hook of this spec is {choices.hook_path}"
 
@@ -235,7 +241,7 @@ def _place(
     create_nodes: bool,
     **csv: Any,
 ) -> Place:
-    roots = gather.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
+    roots = discover.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
     return Place(
         roots=roots,
         nvml_library=node_of["nvml_library"],
@@ -252,7 +258,7 @@ def _described(inventory: str | None, mode: str, place: Place, choices: Choices)
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with progress.telling("asking the driver"):
-            found = table.described(mode, place, choices)
+            found = mode_table.described(mode, place, choices)
         if found.node is not None:
             node_options.tell(found.node, place.roots.driver, warn_of_losses=False)
     return found
@@ -264,11 +270,13 @@ def _require_whole(choices: Choices, *, no_all: bool, creates: bool) -> None:
         ("--device-id", bool(choices.device_ids)),
         ("--no-all-device", no_all),
         ("--create-device-nodes", creates),
-        (f"--feature-flag {switches.COHERENT}", choices.coherent),
+        (f"--feature-flag {toolkit_switches.COHERENT}", choices.coherent),
     ):
         if is_given:
-            both = f"{option} and --mode {table.MANAGEMENT}"
-            raise switches.contradiction(both, "its one device, all, is whatever nodes there are")
+            both = f"{option} and --mode {mode_table.MANAGEMENT}"
+            raise toolkit_switches.contradiction(
+                both, "its one device, all, is whatever nodes there are"
+            )
 
 
 def _choices(
@@ -278,7 +286,7 @@ def _choices(
 
     Raises GH1510, GH1515 and what switches.choices raises.
     """
-    vendor, _, device_class = table.KINDS[mode].partition("/")
+    vendor, _, device_class = mode_table.KINDS[mode].partition("/")
     if options["vendor"] is None:
         options["vendor"] = vendor
     if options["device_class"] is None:
@@ -290,13 +298,15 @@ def _choices(
     hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
     if not hook_path.startswith("/"):
         raise fault("GH1515", path=hook_path)
-    switched, notes = switches.choices(options, mode, is_here=is_here)
-    ids = tuple(word for word in options["device_id"] if word not in ("none", selection.EVERY))
+    switched, notes = toolkit_switches.choices(options, mode, is_here=is_here)
+    ids = tuple(
+        word for word in options["device_id"] if word not in ("none", device_selection.EVERY)
+    )
     whole = Choices(
         vendor=options["vendor"],
         device_class=options["device_class"],
         strategies=options["device_name_strategy"],
-        device_ids=() if selection.EVERY in options["device_id"] else ids,
+        device_ids=() if device_selection.EVERY in options["device_id"] else ids,
         with_all=not options["no_all_device"] and "none" not in options["device_id"],
         hooks=options["hooks"],
         hook_path=hook_path,
@@ -319,7 +329,7 @@ def _installed_hook() -> str:
     """Return the path of this installation's gpuhook-hook, else of one in the usual places."""
     beside = os.path.dirname(os.path.abspath(sys.argv[0])) if "/" in sys.argv[0] else ""
     for directory in (beside, *state.PROGRAM_DIRS):
-        path = os.path.join(directory, jobs.HOOK_NAME)
+        path = os.path.join(directory, hook_args.HOOK_NAME)
         if directory and os.access(path, os.X_OK):
             return path
     return DEFAULT_HOOK_PATH

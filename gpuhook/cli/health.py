@@ -7,22 +7,23 @@ from datetime import datetime, timezone
 
 import click
 
-from gpuhook.cli import parameters, printing, sections
+from gpuhook.cli.options import command_sections, parameters
+from gpuhook.device_plugin.health import health_marks_file
+from gpuhook.device_plugin.health.health_state import ALL
 from gpuhook.errors import fault
-from gpuhook.kubernetes.health import marks_file
-from gpuhook.kubernetes.health.book import ALL
+from gpuhook.host import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gpuhook.kubernetes.health.marks import Mark
+    from gpuhook.device_plugin.health.health_marks import Mark
 
 HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
 
 
-@click.group(cls=sections.Sentences)
+@click.group(cls=command_sections.Sentences)
 def health() -> None:
     """List the GPUs that are held for unhealthy, and clear them."""
 
@@ -36,8 +37,8 @@ def show(output: str, no_headers: bool) -> None:
     Reads what the device plugin noted last in the state directory (GPUHOOK_STATE_DIR). What it sees
     anew at each look is not noted: a GPU that the driver does not list, a driver that is gone.
     """
-    marks = marks_file.known()
-    asked = marks_file.asked()
+    marks = health_marks_file.known()
+    asked = health_marks_file.asked()
     if output == "name":
         printing.names(dict.fromkeys(mark.gpu for mark in marks))
     elif output != "table":
@@ -47,7 +48,7 @@ def show(output: str, no_headers: bool) -> None:
         rows = [_row(mark, asked) for mark in marks]
         printing.rows(HEADERS, rows, no_headers=no_headers)
     else:
-        printing.say(f"no GPU is marked as unhealthy in {marks_file.directory()}")
+        printing.say(f"no GPU is marked as unhealthy in {health_marks_file.directory()}")
 
 
 @health.command()
@@ -59,8 +60,8 @@ def clear(gpu: str) -> None:
     its beginning, or `all`. The device plugin does it at its next look (10s, pollInterval) or, if
     it does not run, when it starts. What goes wrong later counts again.
     """
-    chosen = _chosen(gpu, marks_file.read())
-    marks_file.ask_to_clear(chosen)
+    chosen = _chosen(gpu, health_marks_file.read())
+    health_marks_file.ask_to_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
     printing.say(f"asked the device plugin to clear {name}")
 

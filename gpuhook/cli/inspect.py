@@ -8,21 +8,23 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import container_options as options
-from gpuhook.cli import limit_tables, node_options, parameters, printing, progress
-from gpuhook.cli.tables import table
-from gpuhook.container import memory_records
-from gpuhook.diagnose import differences, inspection
+from gpuhook.cli import limit_tables
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import node_options, parameters
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.grant import request
-from gpuhook.grant.amounts import amount
-from gpuhook.programs import container_worker, repair
-from gpuhook.programs.memory import views
-from gpuhook.vendors.nvidia import words
+from gpuhook.host import printing, progress
+from gpuhook.host.text_table import table
+from gpuhook.inspect import device_differences, inspection
+from gpuhook.live import container_worker, repair
+from gpuhook.memory_limits import limit_report
+from gpuhook.memory_limits.warm import limit_records
+from gpuhook.request import parse
+from gpuhook.request.memory_text import amount
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.programs.target import Target
+    from gpuhook.target.running_container import Target
 
 _MAX_LINE = 4096
 
@@ -57,7 +59,7 @@ def inspect(
     library = partial(node_options.library, **nvml)
 
     def look(found: Target) -> tuple[dict[str, Any], list[GpuhookError]]:
-        with views.asking(library) as asked:
+        with limit_report.asking(library) as asked:
             memory = _memory(found, asked)
         limits = memory.document()["gpus"] if memory else []
         facts = inspection.of(found.held, found.found, found.spec, found.entry, limits)
@@ -84,12 +86,12 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
         click.echo(f"hint: {hint}")
 
 
-def _memory(found: Target, asked: views.Asked) -> views.View | None:
+def _memory(found: Target, asked: limit_report.Asked) -> limit_report.View | None:
     """Return the memory limits of a container that may have some; the driver is asked for those."""
-    is_limited = request.limits_memory(found.spec, words.VOCABULARY)
-    if not (is_limited or memory_records.of(found.entry)):
+    is_limited = parse.limits_memory(found.spec, vocabulary.VOCABULARY)
+    if not (is_limited or limit_records.of(found.entry)):
         return None
-    return views.of_target(found, asked)
+    return limit_report.of_target(found, asked)
 
 
 def _missing(found: Target) -> list[GpuhookError]:
@@ -98,7 +100,7 @@ def _missing(found: Target) -> list[GpuhookError]:
         plan = repair.missing(found, options.grants())
     except GpuhookError as error:
         return [error]
-    return differences.findings(found.found.id, plan)
+    return device_differences.findings(found.found.id, plan)
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

@@ -10,14 +10,21 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import install_words, parameters
-from gpuhook.engines.configuring import carrying_out
-from gpuhook.engines.configuring.wanted import NAME, ROUTES, Wanted
-from gpuhook.installing import driver_file, engine_choice, host, installation, staying, tree
+from gpuhook.cli.options import install_options, parameters
+from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.engine_options import NAME, ROUTES, Wanted
+from gpuhook.install import (
+    driver_file,
+    engine_choice,
+    installation,
+    mounted_host,
+    pod_wait,
+    runtime_tree,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configuring.wanted import Route
+    from gpuhook.engines.configure.engine_options import Route
 
 _EXAMPLES = """
 \b
@@ -40,8 +47,8 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
 
 
 @click.command(epilog=_EXAMPLES)
-@install_words.host_root(required=True)
-@install_words.install_dir
+@install_options.host_root(required=True)
+@install_options.install_dir
 @click.option(
     "--engine",
     type=click.Choice(engine_choice.CHOICES),
@@ -63,7 +70,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
 @click.option(
     "--drop-in", default="", metavar="FILE", help="The file beside it that is written instead."
 )
-@install_words.restart
+@install_options.restart
 @click.option(
     "--tree",
     "tree_path",
@@ -86,7 +93,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     metavar="DIR",
     help="The host's directory that has the driver's /dev: default of driver.devRoot.",
 )
-@install_words.dry_run
+@install_options.dry_run
 @click.option("--stay", "stays", is_flag=True, help="Do not end until SIGTERM, as a pod has to.")
 @click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
 @parameters.output("text", "json", "yaml")
@@ -101,7 +108,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     if said["undo_on_exit"] and not said["stays"]:
         raise click.UsageError("--undo-on-exit needs --stay", ctx)
     if said["stays"] and not is_dry:
-        staying.hold()
+        pod_wait.hold()
     where = installation.place(said["host_root"], said["install_dir"])
     found = engine_choice.engines(where.root, said["engine"], said["config"])
     route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
@@ -120,16 +127,16 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
             "programs",
             ctx,
         )
-    copied = None if route == "cdi" else tree.at(said["tree_path"] or tree.own())
-    engines = tuple(carrying_out.Where(one, said["config"], said["drop_in"]) for one in found)
+    copied = None if route == "cdi" else runtime_tree.at(said["tree_path"] or runtime_tree.own())
+    engines = tuple(configure_engine.Where(one, said["config"], said["drop_in"]) for one in found)
     done = installation.install(
         where, copied, engines, wanted, driver=driver, how=said["restart"], is_dry=is_dry
     )
     done = replace(done, notes=_absent_roots(where.root, said))
-    install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
+    install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
     if not said["stays"] or is_dry:
         return
-    signal = staying.wait().name
+    signal = pod_wait.wait().name
     if said["undo_on_exit"] and installation.is_replaced(where, copied):
         click.echo(f"{signal}: ending; another version is in use by now, and stays", err=True)
         return
@@ -145,7 +152,7 @@ def _absent_roots(root: str, said: dict[str, Any]) -> tuple[str, ...]:
     return tuple(
         f"{option}: the host has no directory {path}: no container gets a GPU until it exists"
         for option, path in options.items()
-        if path and not os.path.isdir(host.inside(root, path))
+        if path and not os.path.isdir(mounted_host.inside(root, path))
     )
 
 
@@ -153,4 +160,4 @@ def _end(signal: str, where: installation.Place, said: dict[str, Any]) -> None:
     click.echo(f"{signal}: {'uninstalling' if said['undo_on_exit'] else 'ending'}", err=True)
     if said["undo_on_exit"]:
         done = installation.uninstall(where, how=said["restart"])
-        install_words.show(done, "text", where.directory, is_dry=False, is_taken_away=True)
+        install_options.show(done, "text", where.directory, is_dry=False, is_taken_away=True)

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import parameters, printing
-from gpuhook.cli.node_options import load_node, node_options
-from gpuhook.cli.tables import table
+from gpuhook.cli.options import parameters
+from gpuhook.cli.options.node_options import load_node, node_options
 from gpuhook.errors import GpuhookError
+from gpuhook.host import printing
+from gpuhook.host.text_table import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 HEADERS = (
     "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG",
@@ -48,7 +49,7 @@ def inventory(output: str, no_headers: bool, **options: Any) -> None:
     if output == "name":
         printing.names(_uuids(node))
         return
-    from gpuhook.vendors.nvidia import dump_file
+    from gpuhook.vendors.nvidia.inventory import dump_file
 
     click.echo(dump_file.text(node, output), nl=False)
 
@@ -58,7 +59,8 @@ def _with_time_slices(node: Node) -> Node:
 
     No other command needs them, and an nvidia-smi takes as long as all the rest.
     """
-    from gpuhook.vendors.nvidia import compute_policy, driver_programs
+    from gpuhook.vendors.nvidia.driver import driver_programs
+    from gpuhook.vendors.nvidia.gpu import compute_policy
 
     program = driver_programs.path(node, compute_policy.PROGRAM)
     try:

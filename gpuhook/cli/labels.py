@@ -12,28 +12,29 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import parameters, printing
-from gpuhook.cli.node_options import load_node, node_options
+from gpuhook.cli.options import parameters
+from gpuhook.cli.options.node_options import load_node, node_options
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.configuration import LabelFlags
+from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
+from gpuhook.device_plugin.config.launch_options import launch
+from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
+from gpuhook.device_plugin.labels import feature_file
+from gpuhook.device_plugin.labels import node_labels as labels
+from gpuhook.device_plugin.labels.node_labels import Facts
+from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.configuration import LabelFlags
-from gpuhook.kubernetes.config.given import given
-from gpuhook.kubernetes.config.launch import launch
-from gpuhook.kubernetes.config.options import LABEL_OPTIONS, OPTIONS
-from gpuhook.kubernetes.config.values import Boolean
-from gpuhook.kubernetes.labels import feature_file
-from gpuhook.kubernetes.labels import node_labels as labels
-from gpuhook.kubernetes.labels.node_labels import Facts
-from gpuhook.kubernetes.offer import resources
-from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.host import printing
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from gpuhook.kubernetes.config.configuration import Configuration
-    from gpuhook.kubernetes.config.findings import Finding
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.findings import Finding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -210,7 +211,7 @@ def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> Facts:
     """Return what this machine says; nothing of it counts for a node from elsewhere."""
     if node_of["inventory"] is not None:
         return Facts()
-    from gpuhook.kubernetes.labels import facts as label_facts
+    from gpuhook.device_plugin.labels import label_facts
 
     return label_facts.facts(node, node_of["host_root"], machine_file)
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli import printing
-from gpuhook.cli.tables import shortened
-from gpuhook.diagnose.short_names import pod_container, short_id
 from gpuhook.errors import printable
-from gpuhook.grant.amounts import amount
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.programs.memory import guarded, views
-from gpuhook.vendors.nvidia import memory_backend
+from gpuhook.host import printing
+from gpuhook.host.text_table import shortened
+from gpuhook.memory_limits import guard_status, limit_report
+from gpuhook.memory_limits.warm import memory_backend
+from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.request.memory_text import amount
+from gpuhook.usage.display_names import pod_container, short_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from gpuhook.grant.memory import MemoryLimit
-    from gpuhook.programs.memory.facts import Limit
-    from gpuhook.programs.memory.views import Asked, View
-    from gpuhook.vendors.nvidia.memory_support import Support
+    from gpuhook.memory_limits.driver_support import Support
+    from gpuhook.memory_limits.limit_report import Asked, View
+    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.request.memory_request import MemoryLimit
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
@@ -98,7 +98,10 @@ def _untold(shown: Sequence[View]) -> list[str]:
 def _above(shown: Sequence[View]) -> list[str]:
     """Return who is above its limit, as the guard has seen, and what it has done about that."""
     told = (
-        (f"{view.container}: {limit.gpu}", guarded.sentence(guarded.document(limit.watched)))
+        (
+            f"{view.container}: {limit.gpu}",
+            guard_status.sentence(guard_status.document(limit.watched)),
+        )
         for view in shown
         for limit in view.limits
     )
@@ -107,7 +110,7 @@ def _above(shown: Sequence[View]) -> list[str]:
 
 def by(told: Mapping[str, Any]) -> str:
     """Return who bounds a limit's memory, of the limit's document, and if it is above that."""
-    return f"{told['by']} (over)" if guarded.over(told["guard"]) else str(told["by"])
+    return f"{told['by']} (over)" if guard_status.over(told["guard"]) else str(told["by"])
 
 
 def _left_out(shown: Sequence[View]) -> list[str]:
@@ -126,7 +129,7 @@ def _of(granted: MemoryLimit | None) -> str:
 
 
 def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
-    record, told = limit.record, views.document(limit)
+    record, told = limit.record, limit_report.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),
         pod_container(view.pod),

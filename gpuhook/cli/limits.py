@@ -9,30 +9,25 @@ from typing import Any
 
 import click
 
-from gpuhook import state
-from gpuhook.cli import container_options as options
-from gpuhook.cli import (
-    limit_options,
-    limit_tables,
-    node_options,
-    parameters,
-    printing,
-    progress,
-    sections,
-)
-from gpuhook.container import ledger, memory_records
-from gpuhook.diagnose import unseen
+from gpuhook.cli import limit_tables
+from gpuhook.cli.options import command_sections, limit_options, node_options, parameters
+from gpuhook.cli.options import container_options as options
+from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import container_worker
-from gpuhook.programs.memory import changes, forgetting, own_gpus, views
-from gpuhook.programs.memory.patience import PatientDriver
+from gpuhook.host import printing, progress
+from gpuhook.host.hot import state
+from gpuhook.live import container_worker
+from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
+from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.warm import limit_records
+from gpuhook.usage import visibility
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.programs.report import Report
-    from gpuhook.programs.target import Target
+    from gpuhook.target.report import Report
+    from gpuhook.target.running_container import Target
 
 
 def _examples(*commands: str) -> str:
@@ -41,7 +36,7 @@ def _examples(*commands: str) -> str:
 
 
 @click.group(
-    cls=sections.Sentences,
+    cls=command_sections.Sentences,
     epilog=_examples(
         "show",
         "set trainer --limit 4Gi --request 2Gi",
@@ -94,13 +89,13 @@ def set_(
     CONTAINER is named as in `gpuhook attach --help`.
     """
     limit_options.require_order(request, limit)
-    names, wish = limit_options.names_of(gpus), changes.Wish(limit, request)
+    names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
 
     def changed(one: Target) -> Report:
         library = node_options.library(**nvml)
         with PatientDriver(library) as driver:
-            chosen = own_gpus.chosen(one.found.id, own_gpus.of(one, library), names)
-            return changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+            chosen = visible_gpus.chosen(one.found.id, visible_gpus.of(one, library), names)
+            return limit_changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
 
     with options.failing("limits-set", container, output):
         report = _changed(container, state_roots, changed, is_dry=dry_run)
@@ -149,13 +144,13 @@ def clear(
         try:
             with PatientDriver(library) as driver:
                 guarantee = options.grants().settings.limits_guarantee
-                return changes.clear(
+                return limit_changes.clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
-            if not lifts_grants or error.code not in forgetting.UNHELD:
+            if not lifts_grants or error.code not in drop_limits.UNHELD:
                 raise
-            return forgetting.lifted(one, chosen, error, is_dry=dry_run)
+            return drop_limits.lifted(one, chosen, error, is_dry=dry_run)
 
     with options.failing("limits-clear", container, output):
         report = _changed(container, state_roots, cleared, is_dry=dry_run)
@@ -198,21 +193,21 @@ def show(
     """
     library = partial(node_options.library, **nvml)
 
-    def look(one: Target) -> tuple[views.View, str, GpuhookError | None]:
-        with views.asking(library) as own:
-            return views.of_target(one, own), own.library, own.trouble
+    def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
+        with limit_report.asking(library) as own:
+            return limit_report.of_target(one, own), own.library, own.trouble
 
-    with progress.telling("asking the driver"), views.asking(library) as asked:
+    with progress.telling("asking the driver"), limit_report.asking(library) as asked:
         if container is None:
-            unseen.missing()  # a state directory that can be none is a fault
-            shown = [views.of_entry(entry, asked) for entry in _limited(asked)]
+            visibility.missing()  # a state directory that can be none is a fault
+            shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
                 container, state_roots, look
             )
             shown = [view]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
-    hidden = [] if container else unseen.warnings()
+    hidden = [] if container else visibility.warnings()
     for warning in hidden:
         click.echo(f"warning: {warning}", err=True)
     if hidden and not shown:
@@ -232,10 +227,10 @@ def _changed(
 
 def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     """Return the UUIDs of the GPUs that are meant; one that is lost is known by the ledger."""
-    records = memory_records.of(one.entry)
-    own = own_gpus.of(one, library, records)
+    records = limit_records.of(one.entry)
+    own = visible_gpus.of(one, library, records)
     if names:
-        return [str(gpu.uuid) for gpu in own_gpus.chosen(one.found.id, own, names)]
+        return [str(gpu.uuid) for gpu in visible_gpus.chosen(one.found.id, own, names)]
     whole = [str(gpu.uuid) for gpu in own if gpu.mig_mode != "enabled"]
     found = list(dict.fromkeys([*whole, *records]))
     if not found:
@@ -243,9 +238,7 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited(asked: views.Asked) -> list[dict[str, Any]]:
+def _limited(asked: limit_report.Asked) -> list[dict[str, Any]]:
     """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
     watched = {container for container, _ in asked.watched}
-    return [
-        entry for entry in ledger.living() if memory_records.of(entry) or entry["id"] in watched
-    ]
+    return [entry for entry in ledger.living() if limit_records.of(entry) or entry["id"] in watched]

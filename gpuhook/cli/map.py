@@ -11,16 +11,17 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options, printing, progress, usage_options, watching
-from gpuhook.diagnose import output_file
-from gpuhook.diagnose.picture import drawn, terminal
+from gpuhook.cli import screen
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import node_options, usage_options
 from gpuhook.errors import printable
+from gpuhook.host import output_file, printing, progress
+from gpuhook.map import map_drawing, map_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.diagnose.picture.model import Picture
-    from gpuhook.diagnose.usage.node_usage import Usage
+    from gpuhook.map.map_model import Picture
+    from gpuhook.usage.node_usage import Usage
 
 _STANDARD_OUTPUT = "-"
 _MAX_LINE = 4096
@@ -50,11 +51,11 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with + - | # only.")
 @click.option(
     "--width",
-    type=click.IntRange(min=terminal.NARROWEST),
+    type=click.IntRange(min=map_terminal.NARROWEST),
     metavar="COLUMNS",
     help="How wide to draw in the terminal. Default: as wide as it is.",
 )
-@watching.options
+@screen.options
 @usage_options.options
 @options.state_root
 @node_options.inventory
@@ -89,7 +90,7 @@ def map_(
         return
     with usage_options.opened(**asked) as look:
         if watch:
-            watching.run(lambda: _block(_picture(look()), is_ascii, width), interval)
+            screen.run(lambda: _block(_picture(look()), is_ascii, width), interval)
             return
         with progress.telling("looking at the GPUs"):
             usage = look()
@@ -104,31 +105,31 @@ def _same(one: str, other: str) -> bool:
 
 
 def _empty(inventory: str) -> Picture:
-    from gpuhook.diagnose.usage import devices, node_usage
-    from gpuhook.vendors.nvidia import dump_file
+    from gpuhook.usage import node_usage, usage_devices
+    from gpuhook.vendors.nvidia.inventory import dump_file
 
-    document = node_usage.empty(devices.of_node(dump_file.load(inventory)))
-    return drawn.picture(os.path.basename(inventory), document, {})
+    document = node_usage.empty(usage_devices.of_node(dump_file.load(inventory)))
+    return map_drawing.picture(os.path.basename(inventory), document, {})
 
 
 def _picture(usage: Usage) -> Picture:
     node = os.environ.get("NODE_NAME") or os.uname().nodename
     when = time.strftime("%Y-%m-%d %H:%M:%S %z")
     wrong = usage_options.wrong(usage)
-    return drawn.picture(node, usage.document, usage.units or {}, when=when, warnings=wrong)
+    return map_drawing.picture(node, usage.document, usage.units or {}, when=when, warnings=wrong)
 
 
 def _show(
     picture: Picture, svg: str | None, html: str | None, *, is_ascii: bool, width: int | None
 ) -> None:
     if svg is not None:
-        from gpuhook.diagnose.picture import svg as drawing
+        from gpuhook.map import map_svg as drawing
 
         _write(svg, drawing.text(picture))
     if html is not None:
-        from gpuhook.diagnose.picture import page
+        from gpuhook.map import map_page
 
-        _write(html, page.text(picture))
+        _write(html, map_page.text(picture))
     if svg is None and html is None:
         click.echo(_text(picture, is_ascii, width), nl=False)
 
@@ -148,9 +149,9 @@ def _block(picture: Picture, is_ascii: bool, width: int | None) -> str:
 
 
 def _text(picture: Picture, is_ascii: bool, width: int | None) -> str:
-    signs = terminal.ASCII if is_ascii or not _is_unicode() else terminal.FINE
+    signs = map_terminal.ASCII if is_ascii or not _is_unicode() else map_terminal.FINE
     columns = width or shutil.get_terminal_size().columns
-    return terminal.text(picture, columns, signs=signs, has_colour=printing.has_colour())
+    return map_terminal.text(picture, columns, signs=signs, has_colour=printing.has_colour())
 
 
 def _is_unicode() -> bool:

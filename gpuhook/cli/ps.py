@@ -8,24 +8,17 @@ from typing import Any
 
 import click
 
-from gpuhook import documents
-from gpuhook.cli import container_options as options
-from gpuhook.cli import (
-    node_options,
-    parameters,
-    printing,
-    progress,
-    ps_text,
-    usage_options,
-    watching,
-)
-from gpuhook.cli.tables import table
-from gpuhook.diagnose import unseen
+from gpuhook.cli import screen
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import node_options, parameters, usage_options
 from gpuhook.errors import printable
+from gpuhook.host import documents, printing, progress
+from gpuhook.host.text_table import table
+from gpuhook.usage import ps_text, visibility
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.diagnose.usage.node_usage import Usage
+    from gpuhook.usage.node_usage import Usage
 
 _MAX_LINE = 4096
 _DOCUMENTS = (printing.JSON, printing.YAML)
@@ -59,7 +52,7 @@ _DOCUMENTS = (printing.JSON, printing.YAML)
     is_flag=True,
     help="Only containers of gpuhook's ledger: none that others gave a GPU.",
 )
-@watching.options
+@screen.options
 @usage_options.options
 @options.state_root
 @node_options.library_options
@@ -96,11 +89,11 @@ def ps(
     An entry of the ledger whose runtime's state does not exist here, as in the device plugin's pod,
     is listed with a warning. Nothing is changed. Exit status 1 where nothing could be looked at.
     """
-    missing = unseen.missing()
+    missing = visibility.missing()
     is_judged = isolation or output in _DOCUMENTS
     with usage_options.opened(**asked, recorded=recorded, is_judged=is_judged) as look:
         if watch:
-            watching.run(lambda: _block(look(), output, isolation, no_headers), interval)
+            screen.run(lambda: _block(look(), output, isolation, no_headers), interval)
             return
         with progress.telling("looking at the GPUs"):
             usage = look()

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 import click
 
-from gpuhook import settings, state
-from gpuhook.cli import generating, parameters, printing, refresh_plan
-from gpuhook.cli.refresh_plan import FAILED, FORGOTTEN, STALE, Case
+from gpuhook.cli.generate import generate_call, refresh_plan
+from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
+from gpuhook.cli.options import parameters
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs.wording import worded
-from gpuhook.vendors.nvidia import freshness, generated
+from gpuhook.host import printing
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot import settings, state
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.spec import spec_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +98,7 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
 
 def _compile_settings(path: str) -> None:
     """Check the settings file and keep its compiled form, which costs as much as all the rest."""
-    from gpuhook.diagnose import settings_file
+    from gpuhook.node import settings_file
 
     reason = settings_file.problem(path)
     document: dict[str, object] = {"error": reason} if reason else settings_file.load(path)
@@ -135,17 +138,17 @@ def _done(case: Case, root: click.Context) -> Outcome:
     """Do what is to be done with one spec; the others do not wait for it."""
     try:
         if case.state == FORGOTTEN:
-            generated.forget(case.path)
+            spec_records.forget(case.path)
         if case.state != STALE:
             return _untouched(case)
         if case.is_new and os.path.lexists(case.path):
             raise fault("GH1529", path=case.path)
         if case.origin is not None and case.reason != "--force":
-            from gpuhook.cli import adopted
+            from gpuhook.cli.generate import legacy_spec
 
-            adopted.require_same(case.origin, case.words, root)
+            legacy_spec.require_same(case.origin, case.words, root)
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
-        generating.run(case.words, root)
+        generate_call.run(case.words, root)
     except (GpuhookError, OSError) as error:
         return Outcome(case.path, FAILED, case.reason, worded(error))
     return Outcome(case.path, WRITTEN, case.reason)
@@ -172,4 +175,4 @@ def _show(outcomes: list[Outcome], output: str, *, is_dry: bool) -> None:
 
 
 def _nothing() -> str:
-    return freshness.absence(state.host_root()) or "cdi.specDirs names no directory"
+    return host_fingerprint.absence(state.host_root()) or "cdi.specDirs names no directory"

@@ -9,21 +9,24 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import container_options as options
-from gpuhook.cli import node_options, printing
-from gpuhook.container import find, ledger
-from gpuhook.diagnose import inspection
+from gpuhook.cli.options import container_options as options
+from gpuhook.cli.options import node_options
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import container_worker, remote_mounts, target
-from gpuhook.programs import repair as repairing
+from gpuhook.host import printing
+from gpuhook.inspect import inspection
+from gpuhook.live import container_worker, remote_mounts
+from gpuhook.live import repair as repairing
+from gpuhook.target import running_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.programs.granting import Granting
-    from gpuhook.programs.report import Report
-    from gpuhook.programs.target import Target
+    from gpuhook.entry.granting import Granting
+    from gpuhook.target.report import Report
+    from gpuhook.target.running_container import Target
 
     Library = Callable[[], str]
 
@@ -141,7 +144,9 @@ def _all(
             try:
                 result = worker.do(found)
             except GpuhookError as error:
-                if error.code not in target.GONE:  # else it has ended: nothing is to repair
+                if (
+                    error.code not in running_container.GONE
+                ):  # else it has ended: nothing is to repair
                     yield _failure(found.id, error)
             else:
                 if result:

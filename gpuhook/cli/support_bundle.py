@@ -9,29 +9,22 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import (
-    container_options,
-    examined,
-    node_options,
-    parameters,
-    printing,
-    progress,
-    said,
-)
-from gpuhook.diagnose import output_file
-from gpuhook.diagnose.bundle import archive, contents, log_lines
-from gpuhook.diagnose.doctor import document
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, WARNING
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.collectors import Place
+from gpuhook.cli import document_output
+from gpuhook.cli.options import container_options, doctor_target, node_options, parameters
+from gpuhook.doctor import doctor_document
+from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.reading_collectors import Place
+from gpuhook.host import output_file, printing, progress
+from gpuhook.node import node_readings
+from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.diagnose.bundle.contents import Bundle
-    from gpuhook.diagnose.doctor.check import Node
-    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.examination import Examination
+    from gpuhook.support_bundle.bundle_contents import Bundle
 
 SCHEMA = "gpuhook/support-bundle-report/v1"
 _STANDARD_OUTPUT = "-"
@@ -100,13 +93,13 @@ def support_bundle(
     if path is not None:
         output_file.require_place(path)  # not after a minute's work
     where = Place(host_root=host_root, **place)
-    node = examined.of_options(root, where, state_roots)
+    node = doctor_target.of_options(root, where, state_roots)
     with progress.telling("looking at the node"):
         looked = node.look()
-        seen = contents.recorded(looked)
+        seen = bundle_contents.recorded(looked)
         found = examine(seen, checks())
     documents: dict[str, Any] = {
-        "doctor.json": document.of(found, root or host_root, is_live=node.is_live)
+        "doctor.json": doctor_document.of(found, root or host_root, is_live=node.is_live)
     }
     left_out: list[tuple[str, str]] = []
     if node.is_live and root is None:
@@ -120,9 +113,9 @@ def support_bundle(
         with progress.telling("reading the logs"):
             texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
         left_out += silent
-    bundle = contents.gathered(seen, documents, texts, left_out)
+    bundle = bundle_contents.gathered(seen, documents, texts, left_out)
     path = _name(bundle) if path is None else path
-    archive.write(path, bundle.members, bundle.made)
+    bundle_archive.write(path, bundle.members, bundle.made)
     _print(path, bundle, found, output, no_headers=no_headers)
 
 
@@ -143,7 +136,7 @@ def _add_commands(
     for identity in chosen:
         name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]
         commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", *options, "--", identity]
-    for name, told, trouble in said.documents(commands, _PATIENCE):
+    for name, told, trouble in document_output.documents(commands, _PATIENCE):
         if trouble:
             left_out.append((name, trouble))
         else:
@@ -152,7 +145,7 @@ def _add_commands(
 
 def _containers(node: Node) -> tuple[list[str], list[str]]:
     """Return the ids of running containers: those that something is wrong with, and the others."""
-    known = node.readings.document(readings.CONTAINERS)
+    known = node.readings.document(node_readings.CONTAINERS)
     wrong: list[str] = []
     healthy: list[str] = []
     for one in known["containers"] if known else ():

@@ -9,20 +9,21 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import node_options, parameters, printing, sections
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather
+from gpuhook.host import printing
+from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
-from gpuhook.vendors.nvidia.system.place import Place
-from gpuhook.vendors.nvidia.system.step import CHANGES, REFUSE, SKIP, Step
-from gpuhook.vendors.nvidia.system.wanted import Kernel
+from gpuhook.vendors.nvidia.system.expected_nodes import Kernel
+from gpuhook.vendors.nvidia.system.system_root import Place
+from gpuhook.vendors.nvidia.system.system_step import CHANGES, REFUSE, SKIP, Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from gpuhook.vendors.nvidia.system.wanted import Wanted
+    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -43,7 +44,7 @@ _load = click.option(
 )
 
 
-@click.group(cls=sections.Sentences)
+@click.group(cls=command_sections.Sentences)
 def system() -> None:
     """Make this node ready for its GPUs: kernel modules, device nodes, links of /dev/char."""
 
@@ -165,7 +166,7 @@ class _Run:
         no_headers: bool,
     ) -> None:
         self._command = command
-        self._roots = gather.roots(driver_root, dev_root, host_root)
+        self._roots = discover.roots(driver_root, dev_root, host_root)
         for root in (self._roots.dev, self._roots.host):
             if not os.path.isdir(root):
                 raise fault("GH1590", where=root, reason="it is no directory")

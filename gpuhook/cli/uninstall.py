@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from gpuhook.cli import install_words, parameters
-from gpuhook.installing import installation
+from gpuhook.cli.options import install_options, parameters
+from gpuhook.install import installation
 
 _EXAMPLES = """
 \b
@@ -21,10 +21,10 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@install_words.host_root(default="/")
-@install_words.install_dir
-@install_words.restart
-@install_words.dry_run
+@install_options.host_root(default="/")
+@install_options.install_dir
+@install_options.restart
+@install_options.dry_run
 @click.option(
     "--force", is_flag=True, help="Remove versions, too, that containers still name in their hooks."
 )
@@ -39,4 +39,4 @@ def uninstall(*, is_dry: bool, force: bool, output: str, **said: Any) -> None:
     """
     where = installation.place(said["host_root"], said["install_dir"])
     done = installation.uninstall(where, how=said["restart"], is_dry=is_dry, forced=force)
-    install_words.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)
+    install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of every fault a person can meet, by its code: kind, sentence, way out.
 
-HOT, and loaded only where something is wrong: of the blocks of codes, only the one at hand.
+Loaded only where something is wrong: of the blocks of codes, only the one at hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The texts of faults GH19xx: looking at nodes and requests.
 
-HOT, and loaded only where something is wrong.
+Loaded only where something is wrong.
 """
 
 from __future__ import annotations

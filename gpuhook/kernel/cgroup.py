@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which cgroup a process is in as far as devices go, and the device files of cgroup v1.
 
-WARM. Sources: cgroups(7), proc(5), the kernel's cgroup-v1/devices.rst.
+Sources: cgroups(7), proc(5), the kernel's cgroup-v1/devices.rst.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook import files
+from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
 
 TYPE_CHECKING = False

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cgroup freezer: whether a process is held still.
 
-WARM. Sources: Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst (freezer.state),
-cgroup-v2.rst (cgroup.events, "frozen"). Both tell the effective state: a frozen parent counts.
+Sources: Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst (freezer.state), cgroup-v2.rst
+(cgroup.events, "frozen"). Both tell the effective state: a frozen parent counts.
 """
 
 from __future__ import annotations
 
 import os
 
-from gpuhook import files
+from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
 from gpuhook.kernel.cgroup import below
 

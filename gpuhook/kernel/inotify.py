@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """inotify(7): what happens to the entries of directories, told by the kernel as it happens.
 
-WARM. The descriptor does not block, so that an event loop can wait for it. Sources: inotify(7),
+The descriptor does not block, so that an event loop can wait for it. Sources: inotify(7),
 include/uapi/linux/inotify.h.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C library, for system calls that Python has no function for.
 
-WARM: ctypes costs over a millisecond, so hooks may import this and the wrapper may not.
+ctypes costs over a millisecond, so hooks may import this and the wrapper may not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/proc/PID/mountinfo: what is mounted where in a mount namespace.
 
-WARM. Source: proc(5).
+Source: proc(5).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """mount(2), the newer calls that work on descriptors, and what is made of them.
 
-WARM. Constants from linux/mount.h and linux/fcntl.h; the numbers of system calls that came after
-Linux 4.20 are the same on every architecture (asm-generic/unistd.h).
+Constants from linux/mount.h and linux/fcntl.h; the numbers of system calls that came after Linux
+4.20 are the same on every architecture (asm-generic/unistd.h).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Namespaces: entering one, and doing work in a container's mount namespace.
 
-WARM. Constants from linux/sched.h and linux/proc_ns.h.
+Constants from linux/sched.h and linux/proc_ns.h.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A child process that does not outlive its parent.
 
-WARM. Source: prctl(2), PR_SET_PDEATHSIG in linux/prctl.h.
+Source: prctl(2), PR_SET_PDEATHSIG in linux/prctl.h.
 """
 
 from __future__ import annotations

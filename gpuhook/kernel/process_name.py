@@ -5,8 +5,6 @@ Signals by name look at the first argument (pkill -f, the config-manager of NVID
 the thread's name (pkill, killall). The arguments are memory of the process itself, whose place
 proc(5) tells, so they are written there: an exec under another name would lose Python the
 directory it was started from, and with it a virtual environment.
-
-WARM: ctypes.
 """
 
 from __future__ import annotations

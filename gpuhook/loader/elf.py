@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the dynamic loader reads of a shared object: class, machine, SONAME, NEEDED, and notes.
 
-HOT. Files may come from a container's image: every read is bounded, counts and offsets are
-checked, and whatever is not a usable little-endian ELF file is answered with None. System call
-failures are OSError. Source: the ELF specification (gABI 4.1) and <elf.h>.
+Files may come from a container's image: every read is bounded, counts and offsets are checked, and
+whatever is not a usable little-endian ELF file is answered with None. System call failures are
+OSError. Source: the ELF specification (gABI 4.1) and <elf.h>.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ldconfig would enter of a directory of the image, read from its files.
 
-HOT, and loaded only for an image that has libraries where the driver's are announced.
+Loaded only for an image that has libraries where the driver's are announced.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import directory, elf
+from gpuhook.loader import elf, library_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def entries(
     Libraries of another machine than ours, those called `skipped`, and what cannot be read are left
     out. A directory of more than MAX_LIBRARIES has none.
     """
-    libraries = [name for name in names if directory.is_library(name) and name not in skipped]
+    libraries = [
+        name for name in names if library_directory.is_library(name) and name not in skipped
+    ]
     if len(libraries) > MAX_LIBRARIES:
         return []
     there = frozenset(names)
@@ -50,7 +52,7 @@ def entries(
             continue
         entry = library.soname or name
         if root.is_link(path):
-            entry = directory.entry_of_link(name, entry)
+            entry = library_directory.entry_of_link(name, entry)
         if entry in there:
             found[entry] = f"{where}/{entry}"
     return list(found.items())

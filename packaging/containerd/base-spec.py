@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 sys.path[:0] = ["@LIB@"]
-from gpuhook import fastjson, files  # noqa: E402 # as it is installed
+from gpuhook.host.hot import fastjson, files  # noqa: E402 # as it is installed
 
 HOOK = "@SHARE@/hooks.d/gpuhook-prestart.json"
 NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number"}

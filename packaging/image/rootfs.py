@@ -35,7 +35,7 @@ DIRECTORIES = ("dev", "etc", "proc", "root", "run", "sys", "usr/bin", "usr/lib",
 def make(root: Path, tree: str) -> None:
     """Make all that is in `root` beside the tree, and fill in the tree's launchers."""
     sys.path[:0] = [str(root / tree.lstrip("/") / "lib/gpuhook")]
-    from gpuhook.installing import launchers
+    from gpuhook.install import launchers
 
     inside = root / tree.lstrip("/")
     launchers.fill(str(inside), tree, f"{tree}/bin", is_image=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 # Modules that are imported by names which are put together when a program runs.
 BY_NAME = {"gpuhook.fault_texts": "gpuhook/fault_texts/*.py"}
 # The device plugin's process, which `gpuhook device-plugin` imports by its name.
-PLUGIN = "gpuhook.kubernetes.process"
+PLUGIN = "gpuhook.device_plugin.plugin_process"
 
 
 def module_files(checkout: Path) -> dict[str, Path]:
@@ -48,7 +48,7 @@ def shared_out(checkout: Path, hot: list[str]) -> dict[str, set[str]]:
 
 
 def _is_no_plugin(name: str) -> bool:
-    return not name.startswith("gpuhook.kubernetes.")
+    return not name.startswith("gpuhook.device_plugin.")
 
 
 def closure(checkout: Path, files: dict[str, Path], entries: list[str]) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuhook.cli.tables import table
+from gpuhook.host.text_table import table
 from tests.bench import cases, commands, plugin
 from tests.bench.figure import Figure
 from tests.bench.measure import Case, interleaved

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 
 def doubled(node: Node) -> Node:

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.bench import process_usage
 from tests.bench.figure import Figure
 from tests.bench.nodes import doubled

@@ -16,10 +16,10 @@ import yaml
 
 from gpuhook import __version__
 from gpuhook.cli import main
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.given import given
-from gpuhook.kubernetes.config.launch import launch
-from gpuhook.kubernetes.config.options import OPTIONS
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.launch_options import launch
+from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from tests.charts.rendering import (
     CHART,
     HELM,
@@ -205,7 +205,7 @@ def test_configurations_are_unchanged_and_faultless(values: dict[str, Any]) -> N
     assert made == ([{k: v.rstrip("\n") for k, v in wanted.items()}] if wanted else [])
     for name, text in wanted.items():
         overrides = given({}, variables(rendered(values))).overrides
-        assert reader.read(text.encode(), name, overrides).findings == ()
+        assert config_reader.read(text.encode(), name, overrides).findings == ()
 
 
 @pytest.mark.parametrize(

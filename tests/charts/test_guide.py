@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from gpuhook.cli import main
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.given import given
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.overrides import given
 from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
 from tests.charts.values import GUARD, HOST_FILES, MPS, SETS, TIME_SLICES
 
@@ -34,7 +34,7 @@ def test_values_are_taken_and_their_configurations_are_faultless(values: dict[st
     overrides = given({}, variables(objects)).overrides
     texts = [t for o in objects if o["kind"] == "ConfigMap" for t in o["data"].values()]
     for text in texts:
-        assert reader.read(text.encode(), "guide", overrides).findings == ()
+        assert config_reader.read(text.encode(), "guide", overrides).findings == ()
     assert texts or "metrics" in values or "features" in values
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.given import given
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.overrides import given
 from tests.charts.rendering import ROOT, rendered
 from tests.contract.debs import unpacked
 from tests.contract.kept import kept
@@ -70,7 +70,7 @@ def test_an_overlay_is_what_the_chart_makes(
     (found,) = [one for one in objects if one["kind"] == "DaemonSet"]
     (inner,) = found["spec"]["template"]["spec"]["containers"]
     said = given({}, {one["name"]: one["value"] for one in inner["env"] if "value" in one})
-    assert reader.read(text.encode(), overlay, said.overrides).findings == ()
+    assert config_reader.read(text.encode(), overlay, said.overrides).findings == ()
     values = yaml.safe_load((PLACE / "values.yaml").read_text())
     values["devicePlugin"]["config"]["data"]["default"] = text
     made = rendered(values, namespace="gpuhook")

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import grpc
 
-from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
 from tests.contract.kept import CHECKOUT
 from tests.contract.runtimes import SECONDS, Result

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpuhook.container.device_rules import DeviceRules
+from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.errors import GpuhookError
-from gpuhook.kernel import bpf
-from gpuhook.kernel.device_filter import Rule, program
+from gpuhook.kernel.bpf import bpf_syscall
+from gpuhook.kernel.bpf.device_filter import Rule, program
 from tests.contract.runtimes import SECONDS, Container, Settled
 
 CHECKOUT = Path(__file__).parents[2]
@@ -60,13 +60,17 @@ def deny(*lines: str) -> list[Rule]:
     return [Rule.of_line(line, allow=False) for line in lines]
 
 
-def beside(cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf.BPF_F_ALLOW_MULTI) -> int:
+def beside(
+    cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf_syscall.BPF_F_ALLOW_MULTI
+) -> int:
     """Attach one more program to a cgroup, as systemd does at a daemon-reload; return its id."""
-    fd = bpf.prog_load(program([*allow("c *:* m", "c 1:3 rwm"), *rules], default=False), "beside")
+    fd = bpf_syscall.prog_load(
+        program([*allow("c *:* m", "c 1:3 rwm"), *rules], default=False), "beside"
+    )
     place = os.open(cgroup, os.O_RDONLY)
     try:
-        bpf.prog_attach(place, fd, flags)
-        return bpf.prog_info(fd).id
+        bpf_syscall.prog_attach(place, fd, flags)
+        return bpf_syscall.prog_info(fd).id
     finally:
         os.close(place)
         os.close(fd)

@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
 

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuhook.cdi.edits import merged
-from gpuhook.container import oci
-from gpuhook.diagnose.settings_file import load
-from gpuhook.grant.memory import MIB, MemoryLimit, mount_path
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.apply.spec import oci_spec
+from gpuhook.cdi.hot.container_edits import merged
+from gpuhook.node.settings_file import load
+from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product
 from tests.simulated import stub_limits
@@ -45,7 +45,7 @@ def given_by_engine(product: Product, made: Bundle, *names: str) -> Bundle:
     document: Any = load(str(product.spec))
     devices = {device["name"]: device["containerEdits"] for device in document["devices"]}
     config = made.config()
-    oci.apply(config, merged([document["containerEdits"], *(devices[name] for name in names)]))
+    oci_spec.apply(config, merged([document["containerEdits"], *(devices[name] for name in names)]))
     made.write(config)
     return made
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from tests.contract.bundles import Bundle
 from tests.contract.kept import CHECKOUT
 from tests.contract.runtimes import SECONDS, Result

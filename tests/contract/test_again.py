@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.doors import MKNOD, Doors

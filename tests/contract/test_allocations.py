@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.allocation import context as contexts
-from gpuhook.kubernetes.allocation import host_paths, spec_upkeep
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.allocation import Allocation
-from gpuhook.kubernetes.allocation.context import Specs
-from gpuhook.kubernetes.config.configuration import Configuration, Flags, PluginFlags
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.vendors.nvidia import gather
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.device_plugin.allocate import allocation_context as contexts
+from gpuhook.device_plugin.allocate import plugin_specs
+from gpuhook.device_plugin.allocate.allocation_context import Specs
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.allocation import host_paths
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, PluginFlags
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.cri import cri
@@ -63,10 +64,10 @@ class Plugin:
 
     def written(self, hooks: str = "gpuhook") -> Specs:
         """Write the plugin's CDI specs beside the node's own."""
-        hook = spec_upkeep.Hook(hooks, str(self.product.bindir / "gpuhook-hook"))
+        hook = plugin_specs.Hook(hooks, str(self.product.bindir / "gpuhook-hook"))
         root = self.product.node.host_root
         place = str(self.product.specs)
-        specs = spec_upkeep.update(self.node, (), hook, directory=place, host_root=root)
+        specs = plugin_specs.update(self.node, (), hook, directory=place, host_root=root)
         assert specs.trouble == ""
         return specs
 
@@ -86,7 +87,7 @@ def told(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Node:
     own = PluginFlags(container_driver_root=str(mounted))
     where = host_paths.places(Flags(driver_root=node.driver_root, plugin=own), node.host_root)
     assert where.driver == where.dev == str(mounted)
-    seen = gather.node(gather.Roots(where.driver, where.dev, node.host_root))
+    seen = discover.node(discover.Roots(where.driver, where.dev, node.host_root))
     found = host_paths.at_host(seen, where)
     assert str(mounted) in repr((seen.device_nodes, seen.files))
     assert str(mounted) not in repr((found.device_nodes, found.files))

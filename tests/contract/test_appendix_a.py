@@ -13,18 +13,18 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes import connections, process
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api_server.node_label import CONFIG_LABEL
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.labels.node_labels import Facts, labels
-from gpuhook.kubernetes.offer import devices
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.kubernetes.offer.preferred import preferred
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
+from gpuhook.device_plugin import api_clients, plugin_process
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.labels.node_labels import Facts, labels
+from gpuhook.device_plugin.offer import offered_devices
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
+from gpuhook.device_plugin.offer.preferred_allocation import preferred
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
@@ -295,8 +295,8 @@ def test_a17_the_best_pair_of_many_gpus_is_found_wherever_it_is() -> None:
 
 
 def test_a18_a_v100_has_48_clients() -> None:
-    assert devices.most_clients("7.0") == 48
-    assert devices.most_clients("6.1") == 16
+    assert offered_devices.most_clients("7.0") == 48
+    assert offered_devices.most_clients("6.1") == 16
 
 
 class Label:
@@ -356,7 +356,7 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
     monkeypatch.setenv("GPUHOOK_METRICS_ADDRESS", "")
 
     with api_stand_in.serving(tmp_path) as server, capture_logs() as lines:
-        monkeypatch.setattr(connections, "in_cluster", lambda environ: server.access)
+        monkeypatch.setattr(api_clients, "in_cluster", lambda environ: server.access)
         label = Label(server, "many")
 
         async def serves(count: int) -> None:
@@ -366,7 +366,7 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
             return any("nothing-of-that-name" in str(line) for line in lines)
 
         async def scenario() -> None:
-            serving = asyncio.create_task(process._served(launch))
+            serving = asyncio.create_task(plugin_process._served(launch))
             await serves(8)
             label.put("nothing-of-that-name")
             await asyncio.to_thread(eventually, is_warned, "a warning")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache_entries
+from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.live import BOTH, EVERY, Live, sleeping, started
 from tests.contract.product import CONTROL, Product, asks
@@ -52,7 +52,7 @@ def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
     assert isinstance(content, bytes)
     return [
         tuple(getattr(entry, name) for name in entry.__slots__)
-        for entry in cache_entries.parse(content)
+        for entry in ld_cache_entries.parse(content)
     ]
 
 

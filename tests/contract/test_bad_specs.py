@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import cache
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import compiled_spec
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product, asks
 
@@ -48,7 +48,7 @@ def test_a_hundred_thousand_devices(apart: Product, bundle: Bundle) -> None:
     config = bundle.config()
     config["process"]["env"] = ["PATH=/"]
     config["annotations"] = {"cdi.k8s.io/x": f"nvidia.com/gpu=0,nvidia.com/other=d{COUNT - 1}"}
-    kept = apart.state / "compiled" / Path(cache.compiled_path(str(large))).name
+    kept = apart.state / "compiled" / Path(compiled_spec.compiled_path(str(large))).name
     seen = []
     for _ in range(2):
         bundle.write(config)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.bind_mounts import Bind, Mounts
-from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.made import Made
-from gpuhook.container.operations import Live
-from gpuhook.container.process import Process
+from gpuhook.apply.live.bind_mounts import Bind, Mounts
+from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
+from gpuhook.apply.live.hotplug_steps import Live
+from gpuhook.apply.live.injected import Made
+from gpuhook.containers.warm.process_handle import Process
 from gpuhook.kernel import mounts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache_entries, conf
+from gpuhook.loader import ld_cache_entries, ld_so_conf
 from tests.contract import doors, roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.doors import Doors
@@ -63,7 +63,7 @@ def seen(
 def cached(root: Path) -> dict[str, str]:
     """Return what the image's loader cache finds first for each name."""
     found: dict[str, str] = {}
-    for entry in cache_entries.parse((root / "etc/ld.so.cache").read_bytes()):
+    for entry in ld_cache_entries.parse((root / "etc/ld.so.cache").read_bytes()):
         found.setdefault(os.fsdecode(entry.soname), os.fsdecode(entry.path))
     return found
 
@@ -88,9 +88,9 @@ def test_ldconfig_makes_the_cache(
     assert "libown.so.1" not in before
     assert cached(root)["libown.so.1"] == "/opt/own/libown.so.1"
     assert sorted(path.name for path in (root / "etc/ld.so.conf.d").glob("*gpuhook*")) == [
-        Path(conf.FIRST).name
+        Path(ld_so_conf.FIRST).name
     ]
-    left = [path for path in root.rglob("*gpuhook.c*") if path.name != Path(conf.FIRST).name]
+    left = [path for path in root.rglob("*gpuhook.c*") if path.name != Path(ld_so_conf.FIRST).name]
     assert left == []
 
 

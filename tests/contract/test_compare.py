@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuhook.cdi import spec
-from gpuhook.loader import cache
+from gpuhook.cdi import spec_file
+from gpuhook.loader import ld_cache
 from tests.contract.kept import CHECKOUT
 from tests.contract.live import Live, eventually, sleeping, started
 from tests.contract.product import Product, asks
@@ -168,7 +168,7 @@ def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Product, tmp_path: Path)
 
 def test_the_simulated_spec_is_one(nvidia: Product) -> None:
     """It is valid CDI, of the kind and with the devices that nvidia-ctk writes."""
-    found = spec.read(str(nvidia.specs / "nvidia.yaml"))
+    found = spec_file.read(str(nvidia.specs / "nvidia.yaml"))
     names = [device["name"] for device in found["devices"]]
     gpus = nvidia.node.node.gpus
     assert sorted(names) == sorted(["all", *(n for g in gpus for n in (str(g.index), str(g.uuid)))])
@@ -373,8 +373,8 @@ def test_a_name_that_the_loader_cache_alone_has(nvidia: Product, tmp_path: Path)
             if "/libcuda.so." in str(m["destination"])
         ]
         entry = (b"libextra.so.5", os.fsencode(cuda.rpartition("/")[0] + "/libcuda.so.1"))
-        flags = cache.flags_for(os.uname().machine)
-        cache_file.write_bytes(cache.merged(cache_file.read_bytes(), [entry], flags=flags))
+        flags = ld_cache.flags_for(os.uname().machine)
+        cache_file.write_bytes(ld_cache.merged(cache_file.read_bytes(), [entry], flags=flags))
         found = differences(live)
     assert [(i["kind"], i["name"], i["verdict"]) for i in found] == [
         ("library", "libextra.so.5", "only-there")

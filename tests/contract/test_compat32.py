@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache_entries
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.loader import ld_cache_entries
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.product import LIBRARIES, Product, asks
@@ -42,7 +42,7 @@ def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
 
 def narrows(view: View) -> dict[str, str]:
     """Return name -> path of the 32-bit libraries in the loader's cache."""
-    entries = cache_entries.parse(view.paths[CACHE].content)
+    entries = ld_cache_entries.parse(view.paths[CACHE].content)
     return {e.soname.decode(): e.path.decode() for e in entries if e.flags == I386}
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook import fastjson
-from gpuhook.container import oci
+from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import request
+from gpuhook.host.hot import fastjson
+from gpuhook.request import parse
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
 from tests.contract.live import prestart
@@ -118,12 +118,12 @@ def seen_by(made: Bundle, engine: str) -> dict[str, str] | None:
 
 def read_by_gpuhook(raw: bytes) -> dict[str, str] | None:
     """Return those variables as gpuhook reads them, None for what it refuses."""
-    spec = oci.parsed("config.json", raw)
+    spec = oci_spec.parsed("config.json", raw)
     try:
-        oci.require_unambiguous(spec)
+        oci_spec.require_unambiguous(spec)
     except GpuhookError:
         return None
-    found = request.environment(spec)
+    found = parse.environment(spec)
     return {name: found[name] for name in NAMES if name in found}
 
 
@@ -170,7 +170,7 @@ def test_a_runtime_reads_what_is_written_as_what_was_read(
     raw = changed(bundle, old, "<new>").replace(b"<new>", new)
     bundle.file.write_bytes(raw)
     before = seen_by(bundle, engine)
-    bundle.file.write_bytes(fastjson.dumps(oci.parsed("config.json", raw), raw))
+    bundle.file.write_bytes(fastjson.dumps(oci_spec.parsed("config.json", raw), raw))
     assert seen_by(bundle, engine) == before
 
 

@@ -11,20 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines import containerd as reader
-from gpuhook.engines import toml
-from gpuhook.engines.configuring import (
-    carrying_out,
-    containerd,
-    containerd_places,
-    shown,
-    toml_marks,
-)
-from gpuhook.engines.configuring.containerd_handler import BASE_SPEC
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.host_programs import HostPrograms
-from gpuhook.engines.configuring.plan import Change
-from gpuhook.engines.configuring.wanted import Wanted
+from gpuhook.engines.configure import configure_engine, engine_status
+from gpuhook.engines.configure.containerd import configure_containerd, containerd_locations
+from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
+from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms
+from gpuhook.engines.configure.toml import toml_marks
+from gpuhook.engines.read import containerd_config as reader
+from gpuhook.engines.read import toml_document
 from gpuhook.errors import GpuhookError
 from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 
@@ -65,10 +61,10 @@ def test_a_configuration_becomes_what_is_expected(case: Case, tmp_path: Path) ->
     node = case.write(tmp_path)
     if case.fault:
         with pytest.raises(GpuhookError) as raised:
-            containerd.plan(node, case.asked())
+            configure_containerd.plan(node, case.asked())
         assert raised.value.code == case.fault
         return
-    changes = containerd.plan(node, case.asked()).changes
+    changes = configure_containerd.plan(node, case.asked()).changes
     assert {one.path: one.after for one in changes} == {
         path: encoded(text) for path, text in case.becomes.items()
     }
@@ -80,8 +76,8 @@ def test_a_configuration_becomes_what_is_expected(case: Case, tmp_path: Path) ->
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
 def test_a_second_time_changes_nothing(case: Case, tmp_path: Path) -> None:
     node = case.write(tmp_path)
-    write(tmp_path, containerd.plan(node, case.asked()).changes)
-    assert containerd.plan(node, replace(case.asked(), takes_over=False)).changes == ()
+    write(tmp_path, configure_containerd.plan(node, case.asked()).changes)
+    assert configure_containerd.plan(node, replace(case.asked(), takes_over=False)).changes == ()
 
 
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
@@ -90,10 +86,10 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
         if path == BASE_SPEC:
             continue
         was = encoded(case.files[path]) if path in case.files else None
-        left = containerd.without(path, encoded(text), case.asked(), was)
+        left = configure_containerd.without(path, encoded(text), case.asked(), was)
         if path not in case.files:
             assert left is None
-            added = containerd.without(path, encoded(f"{text}[debug]\n"), case.asked())
+            added = configure_containerd.without(path, encoded(f"{text}[debug]\n"), case.asked())
             assert added is not None
             assert added.endswith(b"[debug]\n")
             assert PROGRAM.encode() not in added
@@ -108,7 +104,7 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
 
 def test_a_file_that_somebody_has_broken_since_is_named_with_its_line() -> None:
     with pytest.raises(GpuhookError) as caught:
-        containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
+        configure_containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
     assert caught.value.code == "GH2021"
     assert "config.toml:2 is no TOML" in caught.value.message
 
@@ -139,23 +135,23 @@ def test_undo_gives_back_every_byte(
     monkeypatch.setattr(HostPrograms, "version", lambda *_: daemon)
     before = tree(tmp_path)
     chosen = {key: case.wanted[key] for key in ("config", "drop_in") if key in case.wanted}
-    where = carrying_out.Where("containerd", **chosen)
+    where = configure_engine.Where("containerd", **chosen)
     host = Host(str(tmp_path))
-    first = carrying_out.configure(host, where, case.asked())
+    first = configure_engine.configure(host, where, case.asked())
     configured = tree(tmp_path)
     assert {one.path: one.after for one in first.writes} == {
         path: encoded(text) for path, text in case.becomes.items()
     }
-    again = carrying_out.configure(host, where, case.asked())
+    again = configure_engine.configure(host, where, case.asked())
     assert (again.writes, tree(tmp_path)) == ((), configured)
     # Other choices: what is there then is made of the original, not of the first choice.
     other = replace(case.asked(), program="/opt/gpuhook/bin/gpuhook-runtime")
     if other.route == "wrapper":
-        carrying_out.configure(host, where, other)
+        configure_engine.configure(host, where, other)
         said = b"".join(tree(tmp_path).values())
         assert other.program.encode() in said
         assert b'"' + PROGRAM.encode() + b'"' not in said or PROGRAM in str(case.files)
-    carrying_out.undo(host, where)
+    configure_engine.undo(host, where)
     assert tree(tmp_path) == before
 
 
@@ -170,7 +166,7 @@ def dumped(root: Path) -> subprocess.CompletedProcess[str]:
 def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
     node = replace(case.write(tmp_path), version=(1, 6, 20))
     before = reader.read(node.files, daemon=node.version).configuration
-    plan = containerd.plan(node, case.asked())
+    plan = configure_containerd.plan(node, case.asked())
     write(tmp_path, plan.changes)
     said = dumped(tmp_path)
     assert said.returncode == 0, said.stderr
@@ -178,7 +174,7 @@ def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
     if read.key == "cri":  # it prints its defaults of version 2 then, not what it goes by
         assert read.configuration.runtimes[case.asked().name].path == PROGRAM
         return
-    document = toml.parsed(said.stdout.encode())
+    document = toml_document.parsed(said.stdout.encode())
     engine = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     options = engine["runtimes"][case.asked().name]["options"]
     assert PROGRAM in options.values()
@@ -219,7 +215,7 @@ def rendered(template: str, found: dict[str, object], place: Path) -> str:
 def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) -> None:
     template = next(iter(CASES["k3s-3"].becomes.values()))
     found: dict[str, object] = {"nvidia": {}} if has_nvidia else {"crun": {}}
-    document = toml.parsed(rendered(template, found, tmp_path).encode())
+    document = toml_document.parsed(rendered(template, found, tmp_path).encode())
     runtimes = document["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
     if has_nvidia:
         assert runtimes == {"nvidia": {}}
@@ -229,16 +225,16 @@ def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) ->
 
 def test_what_k3s_has_made_is_shown(tmp_path: Path) -> None:
     node = CASES["k3s-nvidia"].write(tmp_path)
-    found = shown.of(Host(str(tmp_path)), carrying_out.Where("containerd"))
-    assert found.said.configuration.files == (containerd_places.found(node).root,)
+    found = engine_status.of(Host(str(tmp_path)), configure_engine.Where("containerd"))
+    assert found.said.configuration.files == (containerd_locations.found(node).root,)
     assert [one.name for one in found.said.configuration.gpu_runtimes] == ["nvidia"]
 
 
 def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:
     case = CASES["nodeadm"]
-    notes = containerd.plan(case.write(tmp_path), case.asked()).notes
+    notes = configure_containerd.plan(case.write(tmp_path), case.asked()).notes
     snippet = notes[-1].partition("config: |\n")[2]
-    document = toml.parsed(snippet.encode())
+    document = toml_document.parsed(snippet.encode())
     runtimes = document["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
     assert runtimes["nvidia"]["options"]["BinaryName"] == PROGRAM
 
@@ -252,7 +248,7 @@ def test_a_handler_without_marks_is_found_by_its_program() -> None:
         b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n'
         b'BinaryName = "/usr/bin/gpuhook-runtime"\n'
     )
-    left = containerd.without(reader.PATH, content, WANTED)
+    left = configure_containerd.without(reader.PATH, content, WANTED)
     assert left is not None
-    engine = toml.parsed(left)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    engine = toml_document.parsed(left)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     assert engine == {"runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2"}}}

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuhook.engines.configuring import carrying_out, checking, shown
-from gpuhook.engines.configuring.carrying_out import Where
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.host_programs import HostPrograms, Ran
-from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
-from gpuhook.engines.configuring.table import ENGINES
-from gpuhook.engines.configuring.wanted import Route, Wanted
+from gpuhook.engines.configure import configure_engine, engine_status, plan_check
+from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.engines.configure.engine_options import Route, Wanted
+from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms, Ran
 from gpuhook.errors import GpuhookError
 from tests.contract.configurations import Case, cases
 
@@ -49,15 +49,15 @@ def test_a_configuration_is_configured_and_comes_back(
     where = Where(engine, node.config, node.drop_in, node.home)
     if case.fault:
         with pytest.raises(GpuhookError) as caught:
-            carrying_out.configure(host, where, case.asked())
+            configure_engine.configure(host, where, case.asked())
         assert caught.value.code == case.fault
         assert _files(tmp_path) == before
         return
-    carrying_out.configure(host, where, case.asked())
+    configure_engine.configure(host, where, case.asked())
     becomes = {path: text.encode("utf-8", "surrogateescape") for path, text in case.becomes.items()}
     assert {path: host.read(path) for path in becomes} == becomes
-    assert not carrying_out.configure(host, where, case.asked()).writes
-    carrying_out.undo(host, Where(engine, home=node.home))
+    assert not configure_engine.configure(host, where, case.asked()).writes
+    configure_engine.undo(host, Where(engine, home=node.home))
     assert _files(tmp_path) == before
 
 
@@ -105,17 +105,17 @@ def test_every_route_of_every_engine_goes_there_and_back(
     wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1], is_default=is_default)
     if is_default and route != "wrapper" and engine != "containerd":
         with pytest.raises(GpuhookError):
-            carrying_out.configure(host, where, wanted)
+            configure_engine.configure(host, where, wanted)
         assert _files(tmp_path) == before
         return
-    dry = carrying_out.configure(host, where, wanted, is_dry=True)
-    done = carrying_out.configure(host, where, wanted)
+    dry = configure_engine.configure(host, where, wanted, is_dry=True)
+    done = configure_engine.configure(host, where, wanted)
     assert done.writes == dry.writes
-    assert not carrying_out.configure(host, where, wanted).writes
+    assert not configure_engine.configure(host, where, wanted).writes
     if route == "wrapper":
-        runtimes = shown.of(host, where).said.configuration.runtimes
+        runtimes = engine_status.of(host, where).said.configuration.runtimes
         assert runtimes["nvidia"].path == PROGRAMS[0]
-    undone = carrying_out.undo(host, where)
+    undone = configure_engine.undo(host, where)
     assert len(undone.writes) == len(done.writes)
     assert _files(tmp_path) == before
 
@@ -146,9 +146,9 @@ def test_containerd_itself_says_that_it_is_right(containerd_host: Path, route: R
     host, where = Host(str(containerd_host)), Where("containerd")
     before = _files(containerd_host)
     wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1])
-    done = carrying_out.configure(host, where, wanted)
+    done = configure_engine.configure(host, where, wanted)
     assert done.verified == "containerd --config /etc/containerd/config.toml config dump"
-    carrying_out.undo(host, where)
+    configure_engine.undo(host, where)
     assert _files(containerd_host) == before
 
 
@@ -156,7 +156,7 @@ def test_what_containerd_refuses_is_taken_back(
     containerd_host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _files(containerd_host)
-    monkeypatch.setattr(checking, "require", lambda *_: None)
+    monkeypatch.setattr(plan_check, "require", lambda *_: None)
     path = "/etc/containerd/config.toml"
     plan = Plan(
         "containerd",
@@ -165,9 +165,11 @@ def test_what_containerd_refuses_is_taken_back(
         Service(),
         config=path,
     )
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: SimpleNamespace(plan=lambda *_: plan))
+    monkeypatch.setattr(
+        configure_engine, "module_of", lambda _: SimpleNamespace(plan=lambda *_: plan)
+    )
     with pytest.raises(GpuhookError) as caught:
-        carrying_out.configure(
+        configure_engine.configure(
             Host(str(containerd_host)),
             Where("containerd"),
             Wanted("wrapper", "nvidia", PROGRAMS[0], PROGRAMS[1]),

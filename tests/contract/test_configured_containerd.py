@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.diagnose.node.tree import DirectoryTree
-from gpuhook.engines.configuring import containerd, containerd_base_spec, containerd_handler
-from gpuhook.engines.configuring.wanted import Node, Wanted
-from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.engines.configure.containerd import base_spec, configure_containerd, containerd_handler
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.node.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
 from tests.contract.product import CONTROL, Product
 from tests.contract.runtimes import launcher
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.contract
 def configure(config: Path, wanted: Wanted, base_spec: bytes | None = None) -> None:
     """Write what a plan says, as `gpuhook configure` does."""
     node = Node(DirectoryTree("/"), (1, 6, 20), config=str(config), base_spec=base_spec)
-    for change in containerd.plan(node, wanted).changes:
+    for change in configure_containerd.plan(node, wanted).changes:
         assert change.path.startswith(str(config.parent))
         assert change.after is not None
         Path(change.path).write_bytes(change.after)
@@ -48,7 +48,7 @@ def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     def configured(config: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:  # the machine's /etc/containerd is left alone
             patch.setattr(containerd_handler, "BASE_SPEC", base)
-            patch.setattr(containerd_base_spec, "BASE_SPEC", base)
+            patch.setattr(base_spec, "BASE_SPEC", base)
             configure(config, Wanted("wrapper", "nvidia", str(runtime), str(hook)))
             configure(config, Wanted("hook", "hooked", str(runtime), str(hook)), spec)
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines import containerd as reader
-from gpuhook.engines import toml, versions
-from gpuhook.engines.configuring import carrying_out, verifying
-from gpuhook.engines.configuring.carrying_out import Where
-from gpuhook.engines.configuring.containerd_process import host_programs
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.plan import Expected, Plan, Service
-from gpuhook.engines.configuring.wanted import Node, Wanted
-from gpuhook.engines.containerd_files import CRI_OF_2, CRI_OF_3
+from gpuhook.engines.configure import configure_engine, engine_verification
+from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.engines.configure.containerd.containerd_process import host_programs
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Expected, Plan, Service
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.read import containerd_config as reader
+from gpuhook.engines.read import engine_versions, toml_document
+from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import GpuhookError
 from tests.contract.debs import unpacked
 from tests.contract.runtimes import SECONDS
@@ -71,21 +71,21 @@ def running(newer: Path, config: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the record of what is configured out of the machine's own directory."""
-    monkeypatch.setattr(carrying_out, "directory", lambda *_: str(tmp_path / "record"))
+    monkeypatch.setattr(configure_engine, "directory", lambda *_: str(tmp_path / "record"))
 
 
-def configure(config: Path) -> carrying_out.Result:
+def configure(config: Path) -> configure_engine.Result:
     """Configure the containerd of this machine that reads a file."""
-    return carrying_out.configure(Host("/"), Where("containerd", config=str(config)), WANTED)
+    return configure_engine.configure(Host("/"), Where("containerd", config=str(config)), WANTED)
 
 
 def registered(program: Path, config: Path) -> object:
     """Return the handler that a containerd finds in a file, None without one."""
     words = [str(program), "--config", str(config), "config", "dump"]
     said = subprocess.run(words, check=True, capture_output=True)
-    plugins = toml.parsed(said.stdout)["plugins"]
-    handlers = toml.table(plugins, CRI_OF_3, "containerd", "runtimes")
-    return toml.table(handlers, "nvidia", "options").get("BinaryName")
+    plugins = toml_document.parsed(said.stdout)["plugins"]
+    handlers = toml_document.table(plugins, CRI_OF_3, "containerd", "runtimes")
+    return toml_document.table(handlers, "nvidia", "options").get("BinaryName")
 
 
 def require_older() -> None:
@@ -96,7 +96,7 @@ def require_older() -> None:
         if path
         else None
     )
-    if said is None or (versions.of(said.stdout) or (2,)) >= (2,):
+    if said is None or (engine_versions.of(said.stdout) or (2,)) >= (2,):
         pytest.skip("no containerd 1.x in the PATH")
 
 
@@ -106,7 +106,7 @@ def test_the_containerd_that_reads_the_file_gets_the_handler(newer: Path, runnin
     result = configure(running)
     assert registered(newer, running) == PROGRAM
     assert result.verified == f"{newer} --config {running} config dump"
-    carrying_out.undo(Host("/"), Where("containerd", config=str(running)))
+    configure_engine.undo(Host("/"), Where("containerd", config=str(running)))
     assert running.read_bytes() == before
 
 
@@ -128,6 +128,6 @@ def test_a_table_that_containerd_ignores_is_not_verified(running: Path) -> None:
     programs = host_programs(host, "containerd", str(running))
     node = Node(host, programs.version("containerd"), str(running))
     with pytest.raises(GpuhookError) as caught:
-        verifying.verify(programs, plan, node)
+        engine_verification.verify(programs, plan, node)
     assert caught.value.code == "GH2005"
     assert "have a runtime nvidia" in caught.value.message

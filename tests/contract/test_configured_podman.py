@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.engines import podman as reading
-from gpuhook.engines import stored, versions
-from gpuhook.engines.configuring import podman
-from gpuhook.engines.configuring.plan import Plan
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure import configure_podman
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Plan
+from gpuhook.engines.read import dependent_containers, engine_versions
+from gpuhook.engines.read import podman_config as reading
 from tests.contract.engines import ULIMITS
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import SECONDS, Result, launcher
@@ -116,7 +116,7 @@ def test_the_runtime(
     root_of: Callable[[str], Path],
 ) -> None:
     """`podman --runtime nvidia` knows the drop-in's runtime, and keeps those that it had."""
-    tree.write(podman.plan(Node(tree), wanted))
+    tree.write(configure_podman.plan(Node(tree), wanted))
     told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
     assert told.stdout.strip() == wanted.program
     mine = run(tree, tmp_path, "--runtime", "runc", "info", "--format={{.Host.OCIRuntime.Name}}")
@@ -133,7 +133,7 @@ def test_a_container_that_is_kept(
     tree: Tree, wanted: Wanted, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """One that was made with our runtime is found in podman's own database, another is not."""
-    tree.write(podman.plan(Node(tree), wanted))
+    tree.write(configure_podman.plan(Node(tree), wanted))
     storage = tmp_path / "kept"
     root = str(root_of("debian"))
     words = ["create", "--name", "mine", "--network", "none", "--rootfs", root, "/probe"]
@@ -141,7 +141,7 @@ def test_a_container_that_is_kept(
     assert made.rc == 0, made
     (one,) = [
         each
-        for each in stored.found(Tree(tree.directory, storage))
+        for each in dependent_containers.found(Tree(tree.directory, storage))
         if each.path.startswith("/var/lib/containers")
     ]
     assert one.id == made.stdout.strip()
@@ -150,7 +150,7 @@ def test_a_container_that_is_kept(
 
 
 def test_the_default_runtime(tree: Tree, wanted: Wanted, tmp_path: Path) -> None:
-    tree.write(podman.plan(Node(tree), replace(wanted, is_default=True)))
+    tree.write(configure_podman.plan(Node(tree), replace(wanted, is_default=True)))
     told = run(tree, tmp_path, "info", "--format={{.Host.OCIRuntime.Name}}")
     assert told.stdout.strip() == "nvidia"
 
@@ -163,7 +163,7 @@ def test_the_hook(
     root_of: Callable[[str], Path],
 ) -> None:
     """podman's own runtime calls our hook, which is read without a warning."""
-    plan = podman.plan(Node(tree), replace(wanted, route="hook"))
+    plan = configure_podman.plan(Node(tree), replace(wanted, route="hook"))
     tree.write(plan)
     assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"
     root = root_of("debian")
@@ -178,9 +178,9 @@ def test_the_hook(
 def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
     """With the route CDI nothing is written for it."""
     said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
-    version = versions.of(said.stdout)
+    version = engine_versions.of(said.stdout)
     assert version is not None
-    plan = podman.plan(
+    plan = configure_podman.plan(
         Node(tree, version=version), Wanted("cdi", "nvidia", "/gpuhook-runtime", "/gpuhook-hook")
     )
     assert plan.changes == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract.cri import Cri, cri
 from tests.contract.product import CONTROL, Product
 from tests.contract.runtimes import launcher

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache_entries
+from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
 from tests.contract.product import CONTROL, LIBRARIES, MAJOR, Product, asks
@@ -138,7 +138,7 @@ def test_changed_meanwhile(node8: Product, tmp_path: Path) -> None:
             "usr/lib/x86_64-linux-gnu/libcuda.so",
             "etc/ld.so.conf.d/00-gpuhook.conf",
         }
-        held = cache_entries.parse((made.root / "etc/ld.so.cache").read_bytes())
+        held = ld_cache_entries.parse((made.root / "etc/ld.so.cache").read_bytes())
         assert [entry.soname for entry in held if b"nvidia" in entry.soname] == []
         again = live.attach("2")
         assert again["steps"] != []

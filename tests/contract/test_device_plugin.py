@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
 from tests.kubelet.waiting import eventually

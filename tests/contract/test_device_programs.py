@@ -13,14 +13,14 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.container.device_programs import DevicePrograms
-from gpuhook.container.device_rules import DeviceRules
-from gpuhook.container.rule_changes import with_rules
+from gpuhook.apply.live.cgroup.cgroup_v2_devices import DevicePrograms
+from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
+from gpuhook.apply.live.cgroup.rule_block import with_rules
 from gpuhook.errors import GpuhookError
-from gpuhook.kernel import bpf
-from gpuhook.kernel.bpf_code import CALL, EXIT, MOV64_IMM, encoded
+from gpuhook.kernel.bpf import bpf_syscall
+from gpuhook.kernel.bpf.device_filter import Rule
+from gpuhook.kernel.bpf.instructions import CALL, EXIT, MOV64_IMM, encoded
 from gpuhook.kernel.cgroup import DeviceCgroup
-from gpuhook.kernel.device_filter import Rule
 from tests.contract.bundles import CGROUP
 from tests.contract.device_side import allow, beside, deny, described
 from tests.contract.runtimes import CGROUPS
@@ -90,7 +90,9 @@ def setting(path: Path, value: str) -> Iterator[None]:
         path.write_text(old)
 
 
-@pytest.mark.parametrize("flags", [0, bpf.BPF_F_ALLOW_OVERRIDE, bpf.BPF_F_ALLOW_MULTI])
+@pytest.mark.parametrize(
+    "flags", [0, bpf_syscall.BPF_F_ALLOW_OVERRIDE, bpf_syscall.BPF_F_ALLOW_MULTI]
+)
 def test_every_kind_of_attachment(flags: int, cgroup: Path, gpu: Path) -> None:
     """The one program of a cgroup is replaced under the flags that it was attached with."""
     beside(str(cgroup), flags=flags)
@@ -224,17 +226,17 @@ def test_hidden_program(cgroup: Path, gpu: Path) -> None:
 def test_a_program_with_calls(cgroup: Path) -> None:
     """A program that calls the kernel can only be made anew."""
     ktime = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
-    fd = bpf.prog_load(ktime, "calls")
+    fd = bpf_syscall.prog_load(ktime, "calls")
     place = os.open(cgroup, os.O_RDONLY)
-    bpf.prog_attach(place, fd, bpf.BPF_F_ALLOW_MULTI)
+    bpf_syscall.prog_attach(place, fd, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(fd)
     rules = rules_of(cgroup)
     assert "cannot be judged" in rules.verdict("c", 1, 3, "r")[1]
     with pytest.raises(GpuhookError) as raised:
         rules.change(allow(GPU))
     assert raised.value.code == "GH1701"
-    ids, flags = bpf.prog_query(place)
-    assert (len(ids), flags) == (1, bpf.BPF_F_ALLOW_MULTI)
+    ids, flags = bpf_syscall.prog_query(place)
+    assert (len(ids), flags) == (1, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(place)
 
 
@@ -242,9 +244,9 @@ def test_undone_when_a_step_fails(cgroup: Path) -> None:
     """When a later program cannot be treated, the earlier ones are as they were, by number."""
     beside(str(cgroup))
     calls = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
-    fd = bpf.prog_load(calls, "calls")
+    fd = bpf_syscall.prog_load(calls, "calls")
     place = os.open(cgroup.parent, os.O_RDONLY)
-    bpf.prog_attach(place, fd, bpf.BPF_F_ALLOW_MULTI)
+    bpf_syscall.prog_attach(place, fd, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(fd)
     os.close(place)
     rules = rules_of(cgroup)
@@ -257,8 +259,8 @@ def test_undone_when_a_step_fails(cgroup: Path) -> None:
 def test_wrong_programs() -> None:
     """What the verifier refuses is an error with its reason; so is a program that is gone."""
     with pytest.raises(OSError, match="verifier refused it: R0 !read_ok") as raised:
-        bpf.prog_load(encoded(EXIT), "wrong")
+        bpf_syscall.prog_load(encoded(EXIT), "wrong")
     assert raised.value.filename == "device program wrong"
     with pytest.raises(FileNotFoundError) as gone:
-        bpf.prog_get_fd_by_id(0x7FFFFFFF)
+        bpf_syscall.prog_get_fd_by_id(0x7FFFFFFF)
     assert gone.value.filename == "device program 2147483647"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuhook import documents
+from gpuhook.host import documents
 
 NESTED = ["[", "{a: ", "- ", '{"a":']
 REVERSED = "H100 \u202egnp.exe\u202c"

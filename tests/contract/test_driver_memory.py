@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import Driver
 from tests.contract.bundles import Bundle
 from tests.contract.live import eventually
 from tests.contract.runtimes import Container, lifecycle

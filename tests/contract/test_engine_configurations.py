@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.node.tree import DirectoryTree
-from gpuhook.engines import containerd, podman, toml, versions
+from gpuhook.engines.read import containerd_config, engine_versions, podman_config, toml_document
+from gpuhook.node.node_tree import DirectoryTree
 
 pytestmark = pytest.mark.contract
 CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
@@ -75,9 +75,9 @@ REFUSED = {
 }
 
 
-def _daemon() -> versions.Version:
+def _daemon() -> engine_versions.Version:
     said = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
-    found = versions.of(said.stdout)
+    found = engine_versions.of(said.stdout)
     assert found is not None
     return found
 
@@ -105,8 +105,8 @@ def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_pa
     path = _write(tmp_path, files)
     dumped = _dump(path)
     assert dumped.returncode == 0, dumped.stderr
-    document = toml.parsed(dumped.stdout.encode())
-    read = containerd.read(DirectoryTree("/"), path, _daemon())
+    document = toml_document.parsed(dumped.stdout.encode())
+    read = containerd_config.read(DirectoryTree("/"), path, _daemon())
     assert read.configuration.fatal == ()
     assert set(read.configuration.files) == set(document["imports"])
     if read.version == 1 and files is FILES["version 1"]:
@@ -125,7 +125,7 @@ def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_pa
 def test_what_containerd_refuses_is_called_fatal(files: dict[str, str], tmp_path: Path) -> None:
     path = _write(tmp_path, files)
     assert _dump(path).returncode != 0
-    assert containerd.read(DirectoryTree("/"), path, _daemon()).configuration.fatal != ()
+    assert containerd_config.read(DirectoryTree("/"), path, _daemon()).configuration.fatal != ()
 
 
 PODMAN = {
@@ -148,10 +148,10 @@ def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Pa
     etc = tmp_path / "etc/containers"
     shutil.copytree("/etc/containers", etc)
     _write(etc, files)
-    vendor = tmp_path / podman.VENDOR.lstrip("/")
+    vendor = tmp_path / podman_config.VENDOR.lstrip("/")
     vendor.parent.mkdir(parents=True)
-    shutil.copy(podman.VENDOR, vendor)
-    read = podman.read(DirectoryTree(str(tmp_path))).configuration
+    shutil.copy(podman_config.VENDOR, vendor)
+    read = podman_config.read(DirectoryTree(str(tmp_path))).configuration
     script = f"mount --bind {etc} /etc/containers && podman info --format '{{{{json .Host}}}}'"
     words = ["unshare", "--mount", "sh", "-c", script]
     said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
@@ -169,5 +169,5 @@ def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
     words = ["unshare", "--mount", "sh", "-c", script]
     said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
     assert said.returncode != 0
-    fatal = podman.read(DirectoryTree(str(tmp_path))).configuration.fatal
-    assert [str(one.where) for one in fatal] == [f"{podman.PATH}:2"]
+    fatal = podman_config.read(DirectoryTree(str(tmp_path))).configuration.fatal
+    assert [str(one.where) for one in fatal] == [f"{podman_config.PATH}:2"]

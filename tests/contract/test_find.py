@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import users
-from gpuhook.container.find import everything, find
-from gpuhook.container.membership import members
-from gpuhook.container.process import own_mounts
-from gpuhook.container.runtime_state import Found
+from gpuhook.containers.warm import open_devices
+from gpuhook.containers.warm.find import everything, find
+from gpuhook.containers.warm.membership import members
+from gpuhook.containers.warm.process_handle import own_mounts
+from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from tests.contract import engines
 from tests.contract.bundles import Bundle
@@ -207,12 +207,14 @@ def test_who_uses_a_device(
     ):
 
         def used() -> list[tuple[str, str]]:
-            return sorted((command, how) for _, command, how in users.processes_with(init, {ZERO}))
+            return sorted(
+                (command, how) for _, command, how in open_devices.processes_with(init, {ZERO})
+            )
 
         eventually(lambda: used() == [("sh", "open"), ("sleep", "open")])  # once sleep is executed
-        assert init.pid not in {pid for pid, _, _ in users.processes_with(init, {ZERO})}
-        assert users.processes_with(init, {(195, 0)}) == []
-        assert init.pid in {pid for pid, _, _ in users.processes_with(init, {NULL, ZERO})}
+        assert init.pid not in {pid for pid, _, _ in open_devices.processes_with(init, {ZERO})}
+        assert open_devices.processes_with(init, {(195, 0)}) == []
+        assert init.pid in {pid for pid, _, _ in open_devices.processes_with(init, {NULL, ZERO})}
 
 
 def test_who_has_a_device_mapped(
@@ -237,7 +239,7 @@ def test_who_has_a_device_mapped(
             assert program.stdout is not None
             assert program.stdin is not None
             assert program.stdout.readline() == b"ready\n"
-            used = users.processes_with(init, {ZERO})
+            used = open_devices.processes_with(init, {ZERO})
             program.stdin.close()
         assert [(command, how) for _, command, how in used] == [("python3", "mapped")]
 

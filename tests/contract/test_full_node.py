@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import CAPABILITIES, Bundle
 from tests.contract.doors import Doors
 from tests.contract.product import ALL_CONTROL, Product, asks

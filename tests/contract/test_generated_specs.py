@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cdi import registry
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import registry
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia import hookless
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.driver import hookless_mounts
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.contract import engines
 from tests.contract.views import View, questions
 from tests.simulated.node import SimulatedNode, make_node
@@ -78,14 +78,14 @@ def test_a_spec_without_hooks_makes_a_working_container(
     # A library opened by a second name is the first again: the loader compares inodes.
     found = {name: answer.get("path") for name, answer in loaded.found().items()}
     assert found == {
-        "libcuda.so.1": f"{hookless.DIRECTORY}/libcuda.so.1",
-        "libcuda.so": f"{hookless.DIRECTORY}/libcuda.so.1",
-        "libnvidia-ml.so.1": f"{hookless.DIRECTORY}/libnvidia-ml.so.1",
-        "libGLX_indirect.so.0": f"{hookless.DIRECTORY}/libGLX_indirect.so.0",
+        "libcuda.so.1": f"{hookless_mounts.DIRECTORY}/libcuda.so.1",
+        "libcuda.so": f"{hookless_mounts.DIRECTORY}/libcuda.so.1",
+        "libnvidia-ml.so.1": f"{hookless_mounts.DIRECTORY}/libnvidia-ml.so.1",
+        "libGLX_indirect.so.0": f"{hookless_mounts.DIRECTORY}/libGLX_indirect.so.0",
     }
     assert smi.rc == 0
     for mount in view.mounts.values():
-        if mount.target.startswith(hookless.DIRECTORY):
+        if mount.target.startswith(hookless_mounts.DIRECTORY):
             assert {"ro", "nosuid", "nodev"} <= mount.options
     assert view.paths[f"{LIB}/vdpau/libvdpau_nvidia.so.1"].kind == "file"
 
@@ -95,7 +95,7 @@ def test_a_cuda_image_keeps_its_library_path(
 ) -> None:
     """CUDA images name these directories themselves: for them the variable does not change."""
     specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
-    name, _, value = hookless.ENV.partition("=")
+    name, _, value = hookless_mounts.ENV.partition("=")
     options = ["--env", f"{name}={value}"]
     view = seen(tmp_path / "podman", root_of("debian"), specs, "0", options=options)
     assert view.values(name) == [value]

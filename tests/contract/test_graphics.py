@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import drm, dump_file
+from gpuhook.vendors.nvidia.devices import drm
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product, asks

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader.narrow import is_narrow
-from gpuhook.vendors.nvidia import drm, dump_file
+from gpuhook.loader.multilib import is_narrow
+from gpuhook.vendors.nvidia.devices import drm
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import Bundle
 from tests.contract.live import Live, sleeping, started
 from tests.contract.product import Product, asks

@@ -21,8 +21,8 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.container import ledger
-from gpuhook.kubernetes.guard import state_file
+from gpuhook.containers.hot import ledger
+from gpuhook.memory_limits import guard_state
 from tests.contract import bundles, kubelet_side, roots, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
@@ -320,7 +320,7 @@ def test_a_cgroup_that_is_not_called_like_its_container(
     assert sorted(node.driver.held().values()) == [1002 * MIB, 1003 * MIB]
     lines = [one for one in node.running.log() if one.get("reason") == "MemoryLimitExceeded"]
     assert [one["container"] for one in lines] == [own]
-    assert [key for key in state_file.watched() if key[0] != own] == []
+    assert [key for key in guard_state.watched() if key[0] != own] == []
 
 
 def test_a_container_that_hides_its_grant(cluster: Made) -> None:

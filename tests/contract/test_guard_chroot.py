@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.grant.memory import MemoryLimit, mount_path
-from gpuhook.kubernetes.guard.processes import Processes
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.device_plugin.guard.container_processes import Processes
+from gpuhook.request.memory_request import MemoryLimit, mount_path
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
 from tests.contract.live import Live, eventually, sleeping, started
 from tests.contract.product import Product

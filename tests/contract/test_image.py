@@ -355,7 +355,7 @@ def test_the_operator_finds_its_plugin(
     eventually(lambda: "no GPU" in log.read_text() or "driver" in log.read_text())
     code = (
         "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook']; "
-        "from gpuhook.kubernetes.config_manager import signalling; "
+        "from gpuhook.device_plugin.config_manager import signalling; "
         "print(signalling.processes('nvidia-device-plugin'))"
     )
     command = in_image(unpacked, host, "/opt/gpuhook/libexec/python3", "-IS", "-c", code)

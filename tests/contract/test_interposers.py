@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from gpuhook.kubernetes.allocation import context as contexts
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.context import Specs
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.source import ConfigSource
-from gpuhook.kubernetes.offer import resources
+from gpuhook.device_plugin.allocate import allocation_context as contexts
+from gpuhook.device_plugin.allocate.allocation_context import Specs
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.offer import resources
 from tests.contract import compiled
 from tests.contract.bundles import Bundle
 from tests.contract.kubelet_side import hand

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kernel import libc, mounts, nodes, paths
+from gpuhook.kernel import libc, mknod, mounts, openat2
 from gpuhook.kernel.namespaces import (
     in_mount_namespace,
     is_initial_user_namespace,
@@ -206,7 +206,7 @@ def test_paths_stay_inside(tmp_path: Path) -> None:
     (tmp_path / "up").symlink_to("../../../../../../etc/passwd")
     root = os.open(tmp_path, os.O_PATH)
     for path in ("link", "up", "/etc/passwd", "../../etc/passwd"):
-        fd = paths.openat2(root, path, os.O_RDONLY)
+        fd = openat2.openat2(root, path, os.O_RDONLY)
         assert not os.get_inheritable(fd)
         assert os.read(fd, 10) == b"inside"
         os.close(fd)
@@ -214,7 +214,7 @@ def test_paths_stay_inside(tmp_path: Path) -> None:
     slash = os.open("/", os.O_PATH)
     path = f"/proc/self/fd/{slash}"
     with pytest.raises(OSError, match="through /proc") as raised:
-        paths.openat2(slash, path, os.O_PATH)
+        openat2.openat2(slash, path, os.O_PATH)
     assert raised.value.filename == path
     os.close(slash)
 
@@ -224,7 +224,7 @@ def test_nodes_are_exact(tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     old = os.umask(0o077)
     try:
-        nodes.mknod(directory, "gpu", "c", 195, 3, 0o666, 12, 34)
+        mknod.mknod(directory, "gpu", "c", 195, 3, 0o666, 12, 34)
         assert os.umask(0o077) == 0o077
     finally:
         os.umask(old)
@@ -234,7 +234,7 @@ def test_nodes_are_exact(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid) == (12, 34)
     assert found.st_rdev == os.makedev(195, 3)
     with pytest.raises(FileExistsError) as raised:
-        nodes.mknod(directory, "gpu", "c", 195, 3, 0o666, 0, 0)
+        mknod.mknod(directory, "gpu", "c", 195, 3, 0o666, 0, 0)
     assert raised.value.filename == "gpu"
     os.close(directory)
 

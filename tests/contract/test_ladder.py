@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.engines.configuring import toml_marks
+from gpuhook.engines.configure.toml import toml_marks
 from tests.simulated.node import SimulatedNode, make_node
 
 PROGRAMS = ("gpuhook-runtime", "gpuhook-prestart", "nvidia-container-runtime")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import oci
-from gpuhook.grant.memory import MIB
+from gpuhook.apply.spec import oci_spec
+from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import Live, sleeping, started
@@ -42,7 +42,7 @@ def records(live: Live) -> dict[str, tuple[int, str]]:
 def limited(made: Bundle, mebibytes: int) -> Bundle:
     """Limit a container by its own variable, as outside of Kubernetes."""
     config = made.config()
-    oci.set_variable(config, f"{LIMIT}={mebibytes}")
+    oci_spec.set_variable(config, f"{LIMIT}={mebibytes}")
     made.write(config)
     return made
 

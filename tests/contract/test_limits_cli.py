@@ -14,8 +14,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpuhook.grant.memory import MemoryLimit, mount_path
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.request.memory_request import MemoryLimit, mount_path
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.kept import CHECKOUT
 from tests.contract.live import Live, sleeping, started
 from tests.contract.product import Product, asks, product
@@ -229,7 +229,7 @@ def test_repair(engine: str, mine: Product, tmp_path: Path) -> None:
 def outside(live: Live, gpu: str, hard: int) -> None:
     """Let somebody else set a limit for the container."""
     program = (
-        "import sys; from gpuhook.vendors.nvidia.memory_limits import Driver\n"
+        "import sys; from gpuhook.memory_limits.warm.nvml_limits import Driver\n"
         "with Driver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
         "int(sys.argv[4]), 0)"
     )
@@ -259,7 +259,7 @@ def test_all_or_nothing(mine: Product, tmp_path: Path) -> None:
 def impatient(live: Live, place: Path) -> Live:
     """Return the container with a command line that waits a second for a driver, not twenty."""
     text = (live.product.bindir / "gpuhook").read_text(encoding="utf-8")
-    sooner = "from gpuhook.programs.memory import handover; handover.PATIENCE = 1.0; "
+    sooner = "from gpuhook.memory_limits import handover; handover.PATIENCE = 1.0; "
     starts = "from gpuhook.cli import main"
     assert starts in text
     launcher = place / "impatient/gpuhook"

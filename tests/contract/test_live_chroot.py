@@ -228,8 +228,8 @@ def test_users_own(tmp_path: Path) -> None:
             eventually(lambda: words.read_bytes().startswith(b"/busybox"))
             program = (
                 "import sys\n"
-                "from gpuhook.container.live_root import LiveRoot\n"
-                "from gpuhook.container.process import Process\n"
+                "from gpuhook.apply.live.live_root import LiveRoot\n"
+                "from gpuhook.containers.warm.process_handle import Process\n"
                 "root = LiveRoot(Process(int(sys.argv[1])))\n"
                 "print(root.read('/etc/ld.so.conf', 100))\n"
                 "print('/old' in [mount.target for mount in root.mounts()])\n"
@@ -252,7 +252,7 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from gpuhook import fault_texts\n"
-        "from gpuhook.container.rootfs import Root\n"
+        "from gpuhook.apply.rootfs.root_directory import Root\n"
         "from gpuhook.errors import GpuhookError\n"
         "fault_texts.load()\n"
         "host = os.open('/', os.O_PATH | os.O_DIRECTORY)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache
+from gpuhook.loader import ld_cache
 
 pytestmark = [
     pytest.mark.contract,
@@ -83,10 +83,10 @@ def test_dlopen_finds_the_driver(form: str, root: Path) -> None:
     image = ldconfig(root, form)
     # In the new format glibc itself picks the best of the levels that this processor has.
     own = opened(root, "libmine.so.3") if form == "new" else None
-    flags = cache.flags_for(os.uname().machine)
+    flags = ld_cache.flags_for(os.uname().machine)
     add = [(b"libcuda.so.1", b"/driver/libcuda.so.1")]
     add.append((b"libnvidia-ml.so.1", b"/driver/libnvidia-ml.so.1"))
-    (root / "etc/ld.so.cache").write_bytes(cache.merged(image, add, flags=flags))
+    (root / "etc/ld.so.cache").write_bytes(ld_cache.merged(image, add, flags=flags))
     assert opened(root, "libcuda.so.1", "libnvidia-ml.so.1") == ["driver", "driver"]
     if own:
         assert opened(root, "libmine.so.3") == own
@@ -96,6 +96,6 @@ def test_dlopen_finds_the_driver(form: str, root: Path) -> None:
 def test_dlopen_with_a_fresh_cache(root: Path) -> None:
     """A cache made for an image without one leads the loader to the driver."""
     add = [(b"libcuda.so.1", b"/driver/libcuda.so.1")]
-    flags = cache.flags_for(os.uname().machine)
-    (root / "etc/ld.so.cache").write_bytes(cache.merged(None, add, flags=flags))
+    flags = ld_cache.flags_for(os.uname().machine)
+    (root / "etc/ld.so.cache").write_bytes(ld_cache.merged(None, add, flags=flags))
     assert opened(root, "libcuda.so.1", "libmine.so.3") == ["driver", "none"]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader import cache_format, conf
+from gpuhook.loader import ld_cache_format, ld_so_conf
 from tests.contract.bundles import Bundle
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import SECONDS, lifecycle, run
 from tests.contract.test_loader_view import COMPAT
 from tests.simulated import elf_maker
 
-ENTRIES = cache_format.MAX_ENTRIES
+ENTRIES = ld_cache_format.MAX_ENTRIES
 FLAGS = 0x0303
 MEMORY = 96 << 20  # bytes of address space, of which an interpreter has a third
 
@@ -26,13 +26,13 @@ def _forge_cache(root: Path, name: bytes) -> None:
     """Give the image a cache of equal entries, and a drop-in that records as many paths."""
     path = b"/x/" + name
     head = [b"glibc-ld.so.cache1.1", ENTRIES, len(path) + 1, 2, 0]
-    base = cache_format.base_of(ENTRIES)
-    entry = cache_format.ENTRY.pack(FLAGS, base + 3, base, 0, 0)
-    text = cache_format._HEADER.pack(*head) + entry * ENTRIES + path + b"\0"
+    base = ld_cache_format.base_of(ENTRIES)
+    entry = ld_cache_format.ENTRY.pack(FLAGS, base + 3, base, 0, 0)
+    text = ld_cache_format._HEADER.pack(*head) + entry * ENTRIES + path + b"\0"
     (root / "etc/ld.so.cache").write_bytes(text)
-    count = min(conf.MAX_LIBRARIES, conf.MAX_BYTES // (3 * len(name) + 30))
+    count = min(ld_so_conf.MAX_LIBRARIES, ld_so_conf.MAX_BYTES // (3 * len(name) + 30))
     recorded = [(name, b"/y/%d" % number) for number in range(count)]
-    (root / conf.FIRST[1:]).write_bytes(conf.first([], [], recorded))
+    (root / ld_so_conf.FIRST[1:]).write_bytes(ld_so_conf.first([], [], recorded))
 
 
 @pytest.mark.parametrize(

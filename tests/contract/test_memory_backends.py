@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.grant.memory import MIB
+from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import WAIT, Live, started

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.grant.memory import MIB
+from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables

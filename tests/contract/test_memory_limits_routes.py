@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.grant.memory import MIB
+from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
 from tests.contract.limiting import (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import AdmissionError, Allocated, Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
 from tests.simulated import stub_events

@@ -207,7 +207,7 @@ def test_rpm_installs_and_removes_all_of_it(red_hat: Path) -> None:
     add = [*rpm, "--install", "--nodeps", "--noscripts", "--ignoreos", "--ignorearch"]
     subprocess.run([*add, *map(str, found.values())], check=True)
     library = red_hat / LIBRARY
-    program = f"import sys; sys.path[:0] = ['{library}']; from gpuhook.programs.hook import main"
+    program = f"import sys; sys.path[:0] = ['{library}']; from gpuhook.entry.hooks.hook import main"
     command = ["/usr/bin/python3", "-ISBc", f"{program}; main()", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == f"gpuhook-hook {__version__}\n", done.stderr

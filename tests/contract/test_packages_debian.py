@@ -234,7 +234,7 @@ def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: 
         if (debian.root / script[1:]).exists():
             own = {"DPKG_MAINTSCRIPT_PACKAGE": again}
             assert debian.run(script, "abort-remove", env=own).rc == 0
-    assert (installed.library / "gpuhook.programs.runtime.bundle").exists()
+    assert (installed.library / "gpuhook.entry.runtime.bundle").exists()
     assert debian.run("dpkg", "--verify", *NAMES).rc == 0
 
 
@@ -475,7 +475,7 @@ def test_rpms_run_their_scriptlets(host: Host) -> None:
     assert done.returncode == 0, done.stderr
     assert "preset" not in asked.read_text()
     assert len(list(host.library.rglob("*.pyc"))) == len(list(host.library.rglob("*.py"))) > 600
-    assert (host.library / "gpuhook.programs.runtime.bundle").exists()
+    assert (host.library / "gpuhook.entry.runtime.bundle").exists()
     assert debian.run("gpuhook", "--version").rc == 0
     done = subprocess.run([*rpm, "--erase", *names], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

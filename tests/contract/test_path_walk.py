@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kernel import path_walk, paths
+from gpuhook.kernel import openat2, openat2_fallback
 from tests.contract.kept import CHECKOUT
 from tests.simulated.older_kernel import OPENAT2
 
@@ -75,7 +75,7 @@ def test_links_of_procfs(path: str) -> None:
     """Those that are paths are followed, as openat2 follows them."""
     root = os.open("/", os.O_PATH)
     found = []
-    for call in (paths.openat2, path_walk.opened):
+    for call in (openat2.openat2, openat2_fallback.opened):
         fd = call(root, path, os.O_PATH)
         found.append(os.readlink(f"/proc/self/fd/{fd}"))
         os.close(fd)
@@ -92,7 +92,7 @@ def test_magic_links(path: str) -> None:
     starts = [("/", f"proc/self/{inside}"), ("/proc", f"self/{inside}"), ("/proc/self", inside)]
     for start, name in starts:
         root = os.open(start, os.O_PATH)
-        for call in (paths.openat2, path_walk.opened):
+        for call in (openat2.openat2, openat2_fallback.opened):
             with pytest.raises(OSError) as raised:  # noqa: PT011 # the number is looked at
                 call(root, name, os.O_PATH)
             assert raised.value.errno == errno.ELOOP, (call, start, name)
@@ -146,7 +146,7 @@ def test_swapped_on_the_way(tmp_path: Path) -> None:
 def look(root: int, path: str, flags: int) -> str:
     """Return "inside" for the root's own file, "error" where there was none at that moment."""
     try:
-        fd = path_walk.opened(root, path, flags)
+        fd = openat2_fallback.opened(root, path, flags)
     except OSError as error:
         return "error" if error.errno in EXPECTED else str(error)
     place = f"/proc/self/fd/{fd}"
@@ -160,7 +160,7 @@ def test_deep_and_long(tmp_path: Path) -> None:
     """A path that is too long, and one that is too deep, are errors and not a thousand files."""
     root = os.open(tmp_path, os.O_PATH)
     with pytest.raises(OSError, match="too long"):
-        path_walk.opened(root, "a/" * 2048, os.O_PATH)
+        openat2_fallback.opened(root, "a/" * 2048, os.O_PATH)
     here = os.dup(root)
     for _ in range(300):
         os.mkdir("a", dir_fd=here)
@@ -169,7 +169,7 @@ def test_deep_and_long(tmp_path: Path) -> None:
         here = deeper
     os.close(here)
     with pytest.raises(OSError, match="too long"):
-        path_walk.opened(root, "a/" * 300, os.O_PATH)
-    os.close(path_walk.opened(root, "a/" * 200, os.O_PATH))
+        openat2_fallback.opened(root, "a/" * 300, os.O_PATH)
+    os.close(openat2_fallback.opened(root, "a/" * 200, os.O_PATH))
     os.close(root)
     subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)

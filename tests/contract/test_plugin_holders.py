@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin

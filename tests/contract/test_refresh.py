@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors
 from tests.contract.live import sleeping, started

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia import requirements
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot import requirements
+from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
 from tests.contract import compiled
 
 Judge = Callable[[str, Facts], str]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import doors
 from tests.contract.bundles import Bundle
 from tests.contract.doors import Doors

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING
 from tests.kubelet.running import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.product import LIBRARIES, Product, asks

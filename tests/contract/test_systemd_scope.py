@@ -15,8 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.kernel import bpf
-from gpuhook.kernel.bpf_code import (
+from gpuhook.kernel.bpf import bpf_syscall
+from gpuhook.kernel.bpf.device_decode import decode
+from gpuhook.kernel.bpf.instructions import (
     AND32_IMM,
     EXIT,
     JA,
@@ -29,7 +30,6 @@ from gpuhook.kernel.bpf_code import (
     RSH32_IMM,
     encoded,
 )
-from gpuhook.kernel.device_decode import decode
 from tests.contract.bundles import CGROUP
 from tests.contract.device_side import asked
 from tests.contract.runtimes import Settled, settled
@@ -121,9 +121,9 @@ def of_systemd() -> bytes:
 
 def attach(scope: Path) -> None:
     """Attach systemd's program."""
-    fd = bpf.prog_load(of_systemd(), "sd_devices")
+    fd = bpf_syscall.prog_load(of_systemd(), "sd_devices")
     place = os.open(scope, os.O_RDONLY)
-    bpf.prog_attach(place, fd, bpf.BPF_F_ALLOW_MULTI)
+    bpf_syscall.prog_attach(place, fd, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(place)
     os.close(fd)
 

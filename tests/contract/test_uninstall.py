@@ -21,7 +21,7 @@ import click.testing
 import pytest
 
 from gpuhook.cli import main
-from gpuhook.installing import tree
+from gpuhook.install import runtime_tree
 from tests.kubelet.waiting import eventually
 
 # runc requires that its root directory is a mount.
@@ -69,7 +69,7 @@ def small(tmp_path: Path) -> Path:
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):
         calls = f'exec {shutil.which("runc")} "$@"' if name == "gpuhook-runtime" else ""
         (made / "launchers/bin" / name).write_text(f"#!/bin/sh\n{calls}\n", encoding="utf-8")
-    described = {"schema": tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
+    described = {"schema": runtime_tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
     (made / "tree.json").write_text(json.dumps(described), encoding="utf-8")
     return made
 

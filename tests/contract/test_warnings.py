@@ -18,7 +18,7 @@ from uuid import uuid4
 import jsonschema
 import pytest
 
-from gpuhook.kubernetes.allocation.allocation import Allocation
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.cri import cri

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.product import Product, asks

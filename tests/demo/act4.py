@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import kubelet_side, roots
 from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle

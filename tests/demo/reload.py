@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuhook.container.device_rules import DeviceRules
+from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.kernel import cgroup
 from tests.contract.device_side import allow, beside
 

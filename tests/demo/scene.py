@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, freshness
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.product import Product, install
@@ -21,7 +22,7 @@ PROFILE = "t4"
 
 def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
     """Return this machine as a node, None where it has no working NVIDIA driver."""
-    if not freshness.driver_is_loaded("/"):
+    if not host_fingerprint.driver_is_loaded("/"):
         return None
     done = subprocess.run(
         [str(bindir / "gpuhook"), "inventory", "-o", "yaml"], capture_output=True, check=False

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import Node
-from gpuhook.diagnose.doctor.examination import Examination, examine
-from gpuhook.diagnose.node import collectors as asking
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor import reading_collectors as asking
+from gpuhook.doctor.check import Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import Examination, examine
+from gpuhook.node import node_readings
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -63,12 +63,12 @@ class Scene:
     def examined(self) -> Node:
         """Return the node as checks get it."""
         documents = copy.deepcopy(self.readings)
-        for program in (documents.get(readings.PROGRAMS) or {}).values():
+        for program in (documents.get(node_readings.PROGRAMS) or {}).values():
             program.setdefault("trouble", "")  # a scene says it only where there is one
         collectors: dict[str, Callable[[], Any]] = {
             name: partial(documents.get, name) for name in documents
         }
-        collectors.setdefault(readings.INVENTORY, self._inventory)
+        collectors.setdefault(node_readings.INVENTORY, self._inventory)
         return Node(DirectoryTree(str(self.root)), Readings(collectors))
 
     def _inventory(self) -> Any:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose import bundle
-from gpuhook.diagnose.bundle import archive, contents
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import NOT_APPLICABLE
-from gpuhook.diagnose.doctor.examination import examine
+from gpuhook import support_bundle
+from gpuhook.doctor.check import NOT_APPLICABLE
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.support_bundle import bundle_archive, bundle_contents
 from tests.doctor.broken import all_of_them
 from tests.doctor.scene import is_root
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.doctor.examination import Examination
     from tests.doctor.scene import Broken, Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
@@ -35,11 +35,11 @@ def _told(examination: Examination) -> list[tuple[str, ...]]:
 
 def _bundled(scene: Scene, directory: Path) -> tuple[Examination, str]:
     """Return what doctor finds, and the path of the bundle that was made meanwhile."""
-    node = contents.recorded(scene.examined())
+    node = bundle_contents.recorded(scene.examined())
     found = examine(node, checks())
-    made = contents.gathered(node, {}, {})
+    made = bundle_contents.gathered(node, {}, {})
     path = str(directory / "bundle.tar.gz")
-    archive.write(path, made.members, made.made)
+    bundle_archive.write(path, made.members, made.made)
     return found, path
 
 
@@ -48,7 +48,7 @@ def test_a_healthy_node_is_healthy_in_its_bundle(
     profile: str, healthy: Callable[[str], Scene], tmp_path: Path
 ) -> None:
     found, path = _bundled(healthy(profile), tmp_path)
-    again = examine(bundle.examined(path), checks())
+    again = examine(support_bundle.examined(path), checks())
     assert _told(again) == _told(found)
     assert again.is_well
 
@@ -60,17 +60,17 @@ def test_a_broken_node_is_as_broken_in_its_bundle(
     scene = fresh(broken.profile)
     broken.do(scene)
     found, path = _bundled(scene, tmp_path)
-    assert _told(examine(bundle.examined(path), checks())) == _told(found)
+    assert _told(examine(support_bundle.examined(path), checks())) == _told(found)
 
 
 def test_a_bundle_without_what_a_check_asks_for_fails_nothing(
     healthy: Callable[[str], Scene], tmp_path: Path
 ) -> None:
-    node = contents.recorded(healthy("t4").examined())
-    made = contents.gathered(node, {}, {})  # no doctor has looked
+    node = bundle_contents.recorded(healthy("t4").examined())
+    made = bundle_contents.gathered(node, {}, {})  # no doctor has looked
     path = str(tmp_path / "bundle.tar.gz")
-    archive.write(path, made.members, made.made)
-    again = examine(bundle.examined(path), checks())
+    bundle_archive.write(path, made.members, made.made)
+    again = examine(support_bundle.examined(path), checks())
     waiting = [r for r in again.results if "nobody looked" in r.finding.said]
     assert waiting
     assert {r.finding.status for r in waiting} == {NOT_APPLICABLE}

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli.configure import configure
-from gpuhook.diagnose.bundle import contents
-from gpuhook.diagnose.bundle.opening import CONTENTS
-from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.support_bundle import bundle_contents
+from gpuhook.support_bundle.bundle_reader import CONTENTS
 from tests.doctor.broken import configured, engines, other_engines
 from tests.doctor.parts.engines import CONFIG, CRI, DROP_IN, IMPORTS, RUNC, TOOLKIT, install
 from tests.doctor.parts.gpuhook import LIBRARY
@@ -151,7 +151,7 @@ def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], Scene]) -> 
     """The files as they were before stay on the node: nobody asked for them."""
     scene = fresh("t4")
     configured.configured(scene)
-    made = contents.gathered(contents.recorded(scene.examined()), {}, {})
+    made = bundle_contents.gathered(bundle_contents.recorded(scene.examined()), {}, {})
     kept = "/var/lib/gpuhook/configured/docker"
     record = made.members[f"{CONTENTS}{kept}/record.json"]
     assert json.loads(record)["wanted"]["name"] == "nvidia"

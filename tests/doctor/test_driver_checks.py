@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose.doctor import device_facts
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, Node
-from gpuhook.diagnose.doctor.checks import device_links
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.checks.driver import device_links
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.facts import device_facts
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import dump
+from gpuhook.node import node_readings
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.vendors.nvidia.inventory import dump
 from tests.doctor.broken.specs import hidden_with_a_lost_hook
 from tests.doctor.parts import driver
 from tests.doctor.scene import Scene, is_root
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gpuhook.diagnose.doctor.check import Finding
-    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.doctor.check import Finding
+    from gpuhook.doctor.examination import Examination
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 _OURS = ("driver", "devices", "gpus", "specs")
@@ -157,8 +157,8 @@ def _dumped(scene: Scene) -> dict[str, Any]:
 
 def test_a_gpu_in_mig_mode_without_instances_is_warned_of(fresh: Callable[[str], Scene]) -> None:
     scene = fresh("a100-mig")
-    scene.readings[readings.INVENTORY] = _dumped(scene)
-    del scene.readings[readings.INVENTORY]["gpus"][1]["instances"]
+    scene.readings[node_readings.INVENTORY] = _dumped(scene)
+    del scene.readings[node_readings.INVENTORY]["gpus"][1]["instances"]
     [finding] = found(scene.examined(), "gpus.mig")
     assert finding.status == WARNING
     assert finding.said.startswith("GPU 1 is in MIG mode")
@@ -166,8 +166,8 @@ def test_a_gpu_in_mig_mode_without_instances_is_warned_of(fresh: Callable[[str],
 
 def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], Scene]) -> None:
     scene = fresh("h100x8")
-    scene.readings[readings.INVENTORY] = _dumped(scene)
-    del scene.readings[readings.INVENTORY]["gpus"][7]
+    scene.readings[node_readings.INVENTORY] = _dumped(scene)
+    del scene.readings[node_readings.INVENTORY]["gpus"][7]
     [failed] = looked(scene.examined()).of(FAILED)
     assert failed.check.id == "gpus.seen"
     assert "0000:df:00.0" in failed.finding.said
@@ -181,7 +181,7 @@ def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], Scene]
     def refused() -> Any:
         raise fault("GH1205", path="/usr/lib/libnvidia-ml.so.1")
 
-    collectors = {readings.INVENTORY: refused}
+    collectors = {node_readings.INVENTORY: refused}
     node = Node(DirectoryTree(str(healthy("t4").root)), Readings(collectors))
     [finding] = found(node, "gpus.nvml")
     assert finding.status == NOT_APPLICABLE
@@ -258,12 +258,12 @@ def test_a_fabric_manager_that_runs_is_of_the_right_version(
         "Package: nvidia-fabricmanager-575\nStatus: install ok installed\nVersion: 575.57.08-1\n",
     )
     assert found(scene.examined(), "gpus.fabric-version")[0].status == OK
-    scene.readings[readings.UNITS] = {}
-    scene.readings[readings.PROCESSES] = [
+    scene.readings[node_readings.UNITS] = {}
+    scene.readings[node_readings.PROCESSES] = [
         {"pid": 7, "name": "nv-fabricmanage", "argv": ["/usr/bin/nv-fabricmanager"], "started": 1}
     ]
     assert found(scene.examined(), "gpus.fabric")[0].status == OK
-    scene.readings[readings.PROCESSES] = []
+    scene.readings[node_readings.PROCESSES] = []
     assert found(scene.examined(), "gpus.fabric-version")[0].status == FAILED
 
 
@@ -277,7 +277,7 @@ def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Sc
     assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
     scene.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
     assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
-    scene.readings[readings.PROGRAMS]["runc"]["version"] = "1.1.5"
+    scene.readings[node_readings.PROGRAMS]["runc"]["version"] = "1.1.5"
     [finding] = found(scene.examined(), "devices.links")
     assert finding.status == WARNING
     assert finding.command == "gpuhook system create-dev-char-symlinks --replace"

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose.doctor.check import FAILED, WARNING
-from gpuhook.diagnose.doctor.checks.installed import FRONTS
+from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.doctor.checks.installation.programs import FRONTS
 from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, programs
 from tests.doctor.parts.gpuhook import BIN, filled
 from tests.doctor.scene import Scene, is_root

@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.cli import doctor_text, main
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, WARNING, Node
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.cli import main
+from gpuhook.doctor import doctor_text
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING, Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.node import node_readings
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 from tests.doctor.broken import gpu_loss
 from tests.doctor.broken.containers import running
 from tests.doctor.parts import driver
@@ -28,8 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.diagnose.doctor.check import Finding
-    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.doctor.check import Finding
+    from gpuhook.doctor.examination import Examination
     from tests.doctor.scene import Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
@@ -232,7 +233,7 @@ def test_containers_of_the_ledger_are_named_too(fresh: Callable[[str], Scene]) -
     scene.write("/run/gpuhook/containers/00000000-ended.json", json.dumps(ended))
     scene.write("/run/runc/one/state.json", "{}")
     gpu_loss.every(scene)
-    del scene.readings[readings.CONTAINERS]
+    del scene.readings[node_readings.CONTAINERS]
     said = first(scene.examine()).said
     assert f"{scene.node.node.gpus[6].uuid} (used by ml/train-0/main)" in said
     assert "ended-0" not in said

@@ -8,13 +8,13 @@ import shutil
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, KUBERNETES, NOT_APPLICABLE, OK, WARNING, Node
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.check import FAILED, KUBERNETES, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
+from gpuhook.node import node_readings
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 from tests.doctor.broken import kubernetes as broken
 from tests.doctor.parts import kubernetes as parts
 from tests.doctor.scene import is_root
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.diagnose.doctor.check import Finding
+    from gpuhook.doctor.check import Finding
     from tests.doctor.scene import Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
@@ -92,7 +92,7 @@ def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
 
     documents = scene.readings
     collectors = {name: (lambda name=name: documents[name]) for name in documents}
-    taken = Readings({**collectors, readings.INVENTORY: no_driver})
+    taken = Readings({**collectors, node_readings.INVENTORY: no_driver})
     found = _found(Node(DirectoryTree(str(scene.root)), taken))
     assert found["plugin.running"].status == NOT_APPLICABLE
     assert "GH1905" in found["plugin.running"].said
@@ -128,7 +128,7 @@ def test_a_class_that_no_pod_needs_is_a_warning(fresh: Callable[[str], Scene]) -
 def test_k3s_says_its_classes_in_a_file(fresh: Callable[[str], Scene]) -> None:
     scene = fresh("t4")
     broken._no_runtime_class(scene)
-    del scene.readings[readings.API]
+    del scene.readings[node_readings.API]
     assert _found(scene.examined())["runtime-class.exists"].status == NOT_APPLICABLE
     manifest = (
         "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: nvidia\n"
@@ -142,7 +142,9 @@ def test_the_label_of_the_node_chooses_the_configuration(fresh: Callable[[str], 
     scene = fresh("t4")
     scene.write(parts.CONFIG.replace("/default", "/strange"), "version: v9\nflags: {}\n")
     assert _found(scene.examined())["plugin.config"].status == WARNING
-    scene.readings[readings.API]["node"]["labels"]["nvidia.com/device-plugin.config"] = "strange"
+    scene.readings[node_readings.API]["node"]["labels"]["nvidia.com/device-plugin.config"] = (
+        "strange"
+    )
     finding = _found(scene.examined())["plugin.config"]
     assert finding.status == FAILED
     assert "daemonset nvdp-nvidia-device-plugin" in finding.command
@@ -162,7 +164,7 @@ def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], Scen
     assert finding.command.endswith("sudoedit /etc/nvidia-plugin.yaml")
 
 
-@pytest.mark.parametrize("name", [readings.API, readings.PROCESSES, readings.UNITS])
+@pytest.mark.parametrize("name", [node_readings.API, node_readings.PROCESSES, node_readings.UNITS])
 @pytest.mark.parametrize("odd", [[], {}, "text", 7, [1, {}], {"node": [], "runtimeClasses": "x"}])
 def test_readings_of_another_shape_are_no_crash(
     fresh: Callable[[str], Scene], name: str, odd: object

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from gpuhook.doctor.check import FAILED, WARNING
 from tests.doctor.broken import all_of_them
 from tests.doctor.scene import is_root
 

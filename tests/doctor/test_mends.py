@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.diagnose.doctor import mending
-from gpuhook.diagnose.doctor.check import FAILED, WARNING
+from gpuhook.doctor import fix
+from gpuhook.doctor.check import FAILED, WARNING
 from tests.doctor.broken import installation
 from tests.doctor.scene import is_root
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.diagnose.doctor.examination import Examination
+    from gpuhook.doctor.examination import Examination
     from tests.doctor.scene import Broken, Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
@@ -41,9 +41,9 @@ def test_all_of_them_are_there() -> None:
 def test_a_mend_makes_it_right(broken: Broken, fresh: Callable[[str], Scene]) -> None:
     scene = fresh(broken.profile)
     broken.do(scene)
-    before = mending.to_mend(scene.examine(OF_OURS))
+    before = fix.to_mend(scene.examine(OF_OURS))
     said: list[str] = []
-    found, done = mending.mend(lambda: scene.examine(OF_OURS), said.append)
+    found, done = fix.mend(lambda: scene.examine(OF_OURS), said.append)
     assert wrong(found) == []
     assert [(one.is_done, one.after) for one in done] == [(True, "ok")] * len(before)
     assert len(said) == len(before) > 0

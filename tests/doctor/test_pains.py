@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 import tests.doctor.parts
-from gpuhook.diagnose.doctor.check import FAILED, NOT_APPLICABLE, WARNING
-from gpuhook.diagnose.node import readings
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING
+from gpuhook.node import node_readings
 from tests.doctor import scene as scenes
 from tests.doctor.broken import all_of_them
 from tests.doctor.parts import driver, gpuhook
@@ -57,10 +57,10 @@ def _lost(scene: Scene) -> None:
         "message": "the device cgroup of trainer denies /dev/nvidiactl",
         "hint": "run `gpuhook repair trainer`; the processes go on",
     }
-    one = gpuhook.container(
+    one = gpuhook.containers(
         "trainer", injected_by=["nvidia-legacy"], recorded=False, missing=[denied], repairable=True
     )
-    scene.readings[readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}
+    scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}
 
 
 def _upgraded_spec(scene: Scene) -> None:
@@ -115,7 +115,7 @@ def _replace_spec(scene: Scene) -> None:
     driver.write_toolkit_spec(scene)
     for path in scene.root.rglob("*gpuhook*"):
         raise AssertionError(f"{path} is ours")
-    scene.readings[readings.CONTAINERS] = {"looked_at": 1, "containers": [], "trouble": []}
+    scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [], "trouble": []}
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])

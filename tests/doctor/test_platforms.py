@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.diagnose.doctor import driver_facts, respecified
-from gpuhook.diagnose.doctor.check import FAILED, OK
-from gpuhook.diagnose.doctor.spec_facts import GPUHOOK, SpecFile
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.doctor import spec_regeneration
+from gpuhook.doctor.check import FAILED, OK
+from gpuhook.doctor.facts import driver_facts
+from gpuhook.doctor.facts.spec_facts import GPUHOOK, SpecFile
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.doctor.scene import is_root
 from tests.doctor.test_driver_checks import bare, found, looked, troubles
 from tests.simulated import elf_maker, tegra_node, wsl_node
@@ -80,4 +81,4 @@ def test_a_spec_that_nvml_does_not_tell_is_not_written_anew(
     one = SpecFile("/etc/cdi/nvidia.yaml", status, document, None, GPUHOOK)
     monkeypatch.setattr(driver_facts, "inventory_of", lambda _: known)
     monkeypatch.setattr(here.tree, "root", "/")
-    assert (respecified.mend(here, one) is None) == is_whole
+    assert (spec_regeneration.mend(here, one) is None) == is_whole

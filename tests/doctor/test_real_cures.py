@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.diagnose.doctor import packages
-from gpuhook.diagnose.doctor.check import FAILED, OK, WARNING
+from gpuhook.doctor import package_commands
+from gpuhook.doctor.check import FAILED, OK, WARNING
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
 from tests.doctor.parts.kubernetes import KUBELET, UID
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuhook.diagnose.doctor.check import Finding
+    from gpuhook.doctor.check import Finding
     from tests.doctor.scene import Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
@@ -187,7 +187,7 @@ def test_packages_are_installed_by_what_the_distribution_has(tmp_path: Path) -> 
     for program, start in (("zypper", "zypper install -y"), ("pacman", "pacman -S")):
         scene = machines.without_gpu(tmp_path / program)
         machines.install(scene, program)
-        assert packages.install(scene.examined().tree, "runc") == f"{start} runc"
+        assert package_commands.install(scene.examined().tree, "runc") == f"{start} runc"
 
 
 def test_the_docker_of_a_snap_may_have_gpus(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_driver_of_no_known_branch_is_installed_by_a_name_that_there_is(tmp_pa
     scene = machines.without_gpu(tmp_path)
     scene.write("/etc/debian_version", "12\n")
     tree = scene.examined().tree
-    assert packages.driver(tree, "") == "apt-get install -y nvidia-driver"
-    assert packages.driver(tree, "570") == (
+    assert package_commands.driver(tree, "") == "apt-get install -y nvidia-driver"
+    assert package_commands.driver(tree, "570") == (
         "apt-get install -y libnvidia-compute-570 nvidia-utils-570"
     )
     machines.install(scene, "ubuntu-drivers")
-    assert packages.driver(scene.examined().tree, "") == "ubuntu-drivers install"
+    assert package_commands.driver(scene.examined().tree, "") == "ubuntu-drivers install"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, WARNING, Node
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.check import FAILED, WARNING, Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 from tests.doctor.real import nodes
 from tests.doctor.scene import is_root
 

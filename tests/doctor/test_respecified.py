@@ -8,15 +8,17 @@ import json
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.cdi import spec
-from gpuhook.diagnose.doctor import respecified, spec_facts
-from gpuhook.diagnose.doctor.check import Node
-from gpuhook.diagnose.node import readings
-from gpuhook.diagnose.node.readings import Readings
+from gpuhook.cdi import spec_file
+from gpuhook.doctor import spec_regeneration
+from gpuhook.doctor.check import Node
+from gpuhook.doctor.facts import spec_facts
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump, generated
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.node import node_readings
+from gpuhook.node.node_readings import Readings
+from gpuhook.vendors.nvidia.inventory import dump
+from gpuhook.vendors.nvidia.spec import spec_records
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.doctor.parts import driver
 from tests.doctor.scene import Scene, is_root
 from tests.doctor.test_driver_checks import LiveTree, found
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpuhook.diagnose.doctor.check import Mend
+    from gpuhook.doctor.check import Mend
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
@@ -34,9 +36,9 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 def offered(scene: Scene) -> Mend | None:
     """Return what is offered for the one spec of a node that is taken for this machine."""
     document = dump.as_dict(scene.node.node)
-    node = Node(LiveTree(scene.root), Readings({readings.INVENTORY: lambda: document}))
+    node = Node(LiveTree(scene.root), Readings({node_readings.INVENTORY: lambda: document}))
     [one] = spec_facts.of(node)
-    return respecified.mend(node, one)
+    return spec_regeneration.mend(node, one)
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
@@ -52,7 +54,7 @@ def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
     scene = fresh("t4")
     scene.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
     document = dump.as_dict(scene.node.node)
-    node = Node(LiveTree(scene.root), Readings({readings.INVENTORY: lambda: document}))
+    node = Node(LiveTree(scene.root), Readings({node_readings.INVENTORY: lambda: document}))
     [failed] = found(node, "specs.fresh")
     assert failed.mend is not None
     [failed] = found(scene.examined(), "specs.fresh")
@@ -62,14 +64,14 @@ def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
 def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], Scene]) -> None:
     scene = fresh("h100x8")
     made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
-    scene.write(driver.SPEC, spec.document(made, "yaml"))
+    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
     assert offered(scene) is None
 
 
 def test_a_spec_for_some_capabilities_is_left_alone(fresh: Callable[[str], Scene]) -> None:
     scene = fresh("t4")
     made = describe(driver.own(scene), Choices(capabilities=frozenset({"compute"}))).spec
-    scene.write(driver.SPEC, spec.document(made, "yaml"))
+    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
     assert offered(scene) is None
 
 
@@ -89,8 +91,8 @@ def test_what_is_written_is_what_generate_cdi_writes(
     path = str(tmp_path / "nvidia.yaml")
     choices = Choices(strategies=("uuid",), with_all=False, host_root=str(scene.root))
     for _ in range(2):
-        respecified.write(path, choices, str(scene.root))
-        [device] = spec.read(path)["devices"]
+        spec_regeneration.write(path, choices, str(scene.root))
+        [device] = spec_file.read(path)["devices"]
         assert device["name"] == scene.node.node.gpus[0].uuid
     assert json.loads((tmp_path / "state/node.json").read_bytes())["spec"]["path"] == path
 
@@ -112,8 +114,8 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     monkeypatch.setattr("sys.argv", [str(program)])
     scene = fresh("h100x8")
     made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
-    scene.write(driver.SPEC, spec.document(made, "yaml"))
-    generated.remember(generated.Generated(driver.SPEC, ["--output", driver.SPEC]))
+    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
+    spec_records.remember(spec_records.Generated(driver.SPEC, ["--output", driver.SPEC]))
     mend = offered(scene)
     assert mend is not None
     assert mend.says == f"write {driver.SPEC} again, with the options that it was made with"

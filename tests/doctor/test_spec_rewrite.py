@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-from gpuhook.diagnose.doctor import spec_facts
+from gpuhook.doctor.facts import spec_facts
 
 
 def test_a_spec_of_ours_is_refreshed_and_keeps_its_options() -> None:

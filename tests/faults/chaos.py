@@ -7,7 +7,7 @@ import random
 import signal
 from collections.abc import Callable
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.kubelet.process import TIME_SLICING, PluginProcess
 from tests.simulated import changes, stub_events
 

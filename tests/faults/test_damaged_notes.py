@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import generated, known_node
+from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.nvidia.spec import spec_records
 from tests.unit.test_refresh import Here
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -44,12 +45,12 @@ def note_of(here: Here) -> Path:
 def test_a_record_is_whole_or_none(here: Here) -> None:
     """By other words than it was made with no spec is ever written."""
     note = note_of(here)
-    data, whole = note.read_bytes(), generated.all_of_node()
+    data, whole = note.read_bytes(), spec_records.all_of_node()
     assert len(whole) == 1
     kept = 0
     for text in damaged(data, 5):
         note.write_bytes(text)
-        found = generated.all_of_node()
+        found = spec_records.all_of_node()
         assert found in ([], whole)
         kept += len(found)
     assert kept < 8  # without the line's end, or with a hexadecimal digit in capitals
@@ -74,17 +75,17 @@ def test_refresh_by_damaged_records(here: Here) -> None:
 
 def test_node_json(here: Here) -> None:
     """It tells something or nothing, each of it of the right type; refresh does without it."""
-    path = Path(known_node.path())
+    path = Path(node_json.path())
     data = path.read_bytes()
     for number, text in enumerate(damaged(data, 199)):
         path.write_bytes(text)
-        assert isinstance(known_node.alias("0000:1b:00.0"), (str, type(None)))
-        assert all(isinstance(uuid, str) for uuid in known_node.uuids().values())
-        assert all(isinstance(size, int) for size in known_node.memory().values())
-        assert all(isinstance(value, str) for value in (known_node.nvml(), known_node.sorts()[0]))
-        assert len(known_node.versions_and_kinds()) == 4
-        assert all(isinstance(turn, dict) for turn in known_node.turns().values())
+        assert isinstance(node_json.alias("0000:1b:00.0"), (str, type(None)))
+        assert all(isinstance(uuid, str) for uuid in node_json.uuids().values())
+        assert all(isinstance(size, int) for size in node_json.memory().values())
+        assert all(isinstance(value, str) for value in (node_json.nvml(), node_json.sorts()[0]))
+        assert len(node_json.versions_and_kinds()) == 4
+        assert all(isinstance(turn, dict) for turn in node_json.turns().values())
         if number % 4 == 0:  # cut short
-            assert known_node.alias("0000:1b:00.0") is None
+            assert node_json.alias("0000:1b:00.0") is None
         if number % 100 == 0:
             assert here.states() == {"nvidia.yaml": "unchanged"}

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_entries, cache_format, elf
-from gpuhook.vendors.nvidia import files, libcuda, site_rules
-from gpuhook.vendors.nvidia.modes.tegra import csv_files, links
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.loader import elf, ld_cache, ld_cache_entries, ld_cache_format
+from gpuhook.vendors.nvidia.driver import driver_files, libcuda, site_rules
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from tests.faults.generating import generate
 from tests.simulated import elf_maker, elf_maker_32, tegra_node, wsl_node
 from tests.simulated.node import SimulatedNode, make_node
@@ -147,7 +147,7 @@ def test_links_that_a_site_adds(node: SimulatedNode, tmp_path: Path) -> None:
     paths = ["/opt/long0", "/opt/circle", "/opt/long25", "/opt/pipe"]
     text = "add:\n" + "".join(f"- path: {path}\n" for path in paths)
     (rules / "site.yaml").write_text(text)
-    found = files.find(node.driver_root, files_dir=str(rules))
+    found = driver_files.find(node.driver_root, files_dir=str(rules))
     assert f"{root}/opt/long60" in [file.host_path for file in found.files]
     told = " ".join(found.warnings)
     assert "opt/long0 is not there" in told
@@ -193,7 +193,7 @@ def test_tens_of_thousands_of_files(tmp_path: Path) -> None:
         os.symlink("x", root / f"usr/lib64/f{number}")
     for number in range(8_000):
         os.link(first, root / f"usr/lib64/libsite{number}.so.{V}")
-    found = files.find(str(root), files_dir=str(tmp_path / "none"))
+    found = driver_files.find(str(root), files_dir=str(tmp_path / "none"))
     assert len(found.files) == 8_002
 
 
@@ -201,7 +201,7 @@ def test_a_pattern_of_many_links_is_bounded(tmp_path: Path) -> None:
     """Links to their own directory would multiply with every part of a pattern."""
     for number in range(600):
         (tmp_path / f"l{number}").symlink_to(".")
-    assert len(links.matches(Root(str(tmp_path)), "/*" * 8)) <= 4096
+    assert len(link_patterns.matches(Root(str(tmp_path)), "/*" * 8)) <= 4096
 
 
 GOOD = elf_maker.shared_object("libcuda.so.1")
@@ -239,7 +239,7 @@ def test_libraries_with_flipped_bits(
     place = "usr/lib64" if is_wide else "usr/lib/i386-linux-gnu"
     victim = data.draw(st.sampled_from(["libcuda", "libnvidia-ml", "libnvidia-encode"]))
     (tmp_path / f"{place}/{victim}.so.{V}").write_bytes(torn)
-    found, code = tried(lambda: files.find(str(tmp_path), files_dir=str(tmp_path / "none")))
+    found, code = tried(lambda: driver_files.find(str(tmp_path), files_dir=str(tmp_path / "none")))
     assert code == "GH1234" if found is None else found.version == V
     elf.note(str(tmp_path / f"{place}/{victim}.so.{V}"), b".note", b"CUDA")
 
@@ -247,10 +247,10 @@ def test_libraries_with_flipped_bits(
 def caches() -> dict[str, bytes]:
     """Return a loader's cache in each of its forms, with extensions too."""
     add = [(b"libcuda.so.1", b"/opt/driver/libcuda.so.1"), (b"libc.so.6", b"/lib/libc.so.6")]
-    new = cache.merged(None, add, flags=cache.flags_for("x86_64"))
-    table = cache_format.read(new)
+    new = ld_cache.merged(None, add, flags=ld_cache.flags_for("x86_64"))
+    table = ld_cache_format.read(new)
     table.sections = []  # whose offsets count from the file's start, also behind an old header
-    bare = cache_format.write(table)
+    bare = ld_cache_format.write(table)
     strings = b"".join(name + b"\0" + path + b"\0" for name, path in add)
     old = b"ld.so-1.7.0\0" + len(add).to_bytes(4, "little")
     at = 0
@@ -273,17 +273,17 @@ def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
     (tmp_path / "opt/driver/libcuda.so.1").symlink_to(f"libcuda.so.{V}")
     held = tmp_path / "etc/ld.so.cache"
     root = Root(str(tmp_path))
-    flags = cache.flags_for("x86_64")
+    flags = ld_cache.flags_for("x86_64")
     for size in range(len(whole) + 1):
         held.write_bytes(whole[:size])
         found, code = tried(partial(libcuda.locate, root, None))
         assert code == "GH1230" if found is None else found.version == V
-        done, code = tried(partial(cache.merged, whole[:size], ADDED, flags=flags))
+        done, code = tried(partial(ld_cache.merged, whole[:size], ADDED, flags=flags))
         if done is None:
             assert code == "GH1600"
             assert size < len(whole)
         else:
-            assert any(entry.soname == b"libx.so" for entry in cache_entries.parse(done))
+            assert any(entry.soname == b"libx.so" for entry in ld_cache_entries.parse(done))
     assert libcuda.locate(root, None).version == V
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api import services
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
 from tests.depth import depth
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import mig_nodes, nodes
-from gpuhook.vendors.nvidia.mig import MINORS
+from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
+from gpuhook.vendors.nvidia.devices.mig_capabilities import MINORS
 from tests.faults.generating import generate
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -91,7 +91,7 @@ def test_proc_devices(node: SimulatedNode, content: bytes, mode: str) -> None:
     ],
 )
 def test_information(line: str, minor: int | None, uuid: str | None) -> None:
-    found = nodes.parse_gpu("0000:1b:00.0", [line])
+    found = driver_nodes.parse_gpu("0000:1b:00.0", [line])
     assert (found.minor, found.uuid) == (minor, uuid)
 
 
@@ -128,7 +128,7 @@ def test_names_that_are_no_bus_ids(node: SimulatedNode, name: str) -> None:
 def test_two_gpus_of_one_minor_are_nobodys(two: SimulatedNode) -> None:
     """Neither is given away: the node is that of one of them, and nobody knows of which."""
     first, second = _informations(two)
-    given = nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
+    given = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
     _say(second, "Device Minor", str(given.minor))
     done = generate(two, "--mode", "proc", "--device-name-strategy", "index")
     assert done.exit_code == 0
@@ -140,7 +140,7 @@ def test_two_gpus_of_one_minor_are_nobodys(two: SimulatedNode) -> None:
 def test_two_gpus_of_one_uuid(two: SimulatedNode) -> None:
     """They have numbers still; the UUID names neither."""
     first, second = _informations(two)
-    given = nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
+    given = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
     _say(second, "GPU UUID", str(given.uuid))
     done = generate(two, "--mode", "proc")
     assert done.exit_code == 0
@@ -250,4 +250,4 @@ def test_instances_without_minors(mig: SimulatedNode) -> None:
     assert all("no such MIG device" in said for said in _troubles(mig).values())
     assert len(_troubles(mig)) == sum(len(gpu.instances) for gpu in mig.node.gpus)
     with pytest.raises(GpuhookError):
-        nodes.find(mig.dev_root, {"nvidia": 1}, mig.node.gpus, require=True)
+        driver_nodes.find(mig.dev_root, {"nvidia": 1}, mig.node.gpus, require=True)

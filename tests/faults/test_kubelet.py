@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api import services
-from gpuhook.kubernetes.serving import offering
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
+from gpuhook.device_plugin.kubelet import resource_offer
 from tests.depth import depth
 from tests.kubelet.endpoint import Endpoint, Stream
 from tests.kubelet.kubelet import Kubelet
@@ -106,7 +106,7 @@ def test_who_removes_our_socket_in_a_loop(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no busy loop: most removals find nothing to remove."""
-    monkeypatch.setattr(offering, "_REST", 0.2)
+    monkeypatch.setattr(resource_offer, "_REST", 0.2)
     plugin.offer(resource())
     path = kubelet.directory / "nvidia-gpu.sock"
     found: list[bool] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.depth import depth
 from tests.faults.bounds import GPU, Allowed, bounded, hears_of, of_health, serves
 from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas

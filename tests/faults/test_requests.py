@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api import services
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, resource
 from tests.kubelet.waiting import Changes, eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import site_rules
+from gpuhook.vendors.nvidia.driver import site_rules
 from tests.faults.generating import call
 
 pytestmark = pytest.mark.timeout(30)

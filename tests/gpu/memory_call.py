@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.kernel import cgroup
-from gpuhook.vendors.nvidia import memory_support
+from gpuhook.memory_limits import driver_support
 
 TOO_OLD = "this driver is too old: no nvmlDeviceSetMemoryLimits_v1"
 OUT_OF_MEMORY = "2"  # CUDA_ERROR_OUT_OF_MEMORY
@@ -30,6 +30,6 @@ def reason_to_skip(library: str, version: str | None = None) -> str | None:
 
     `version` is that of the machine's cgroups, looked up where it is not given.
     """
-    if not memory_support.supported(library):
+    if not driver_support.supported(library):
         return TOO_OLD
     return None if (version or cgroup.hierarchy()) == cgroup.V2 else CGROUP_V1

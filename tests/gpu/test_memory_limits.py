@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import memory_backend
-from gpuhook.vendors.nvidia.memory_held import Held
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits.warm import memory_backend
+from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.nvml_limits import Driver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.product import Product, asks

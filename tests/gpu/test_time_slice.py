@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import compute_mode, compute_policy, driver_programs
-from gpuhook.vendors.nvidia.compute_policy import Smi
-from gpuhook.vendors.nvidia.nvml_words import COMPUTE_MODES
+from gpuhook.vendors.nvidia.driver import driver_programs
+from gpuhook.vendors.nvidia.gpu import compute_mode, compute_policy
+from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
+from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES
 from tests.contract.product import Product
 from tests.gpu.test_real_gpu import real
 

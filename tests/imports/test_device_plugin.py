@@ -13,12 +13,12 @@ HEAVY = {"ssl", "_hashlib", "http.client", "email", "rich", "jsonschema", "prome
 HEAVY |= {"decimal"}
 # And what few configurations ask for: labels, CDI specs, MPS, the API server.
 LATER = {
-    "gpuhook.cdi.spec",
-    "gpuhook.kubernetes.api_server.client",
-    "gpuhook.kubernetes.labels.node_labels",
-    "gpuhook.kubernetes.mps.daemon",
-    "gpuhook.vendors.nvidia.compute_policy",
-    "gpuhook.kubernetes.allocation.spec_upkeep",
+    "gpuhook.cdi.spec_file",
+    "gpuhook.device_plugin.api_server.client",
+    "gpuhook.device_plugin.labels.node_labels",
+    "gpuhook.device_plugin.mps.mps_daemon",
+    "gpuhook.vendors.nvidia.gpu.compute_policy",
+    "gpuhook.device_plugin.allocate.plugin_specs",
 }
 LOADED = """
 import json, sys
@@ -29,7 +29,7 @@ print(json.dumps(sorted(sys.modules)))
 TRUSTED = """
 from gpuhook.cli import device_plugin
 device_plugin._plugin()
-from gpuhook.kubernetes.api_server import client as api_server
+from gpuhook.device_plugin.api_server import client as api_server
 print(api_server.ssl.OPENSSL_VERSION, api_server.http.client.HTTPSConnection.__name__)
 """
 
@@ -41,7 +41,7 @@ def _printed(program: str) -> str:
 
 def test_a_plugin_that_starts_has_nothing_heavy() -> None:
     loaded = set(json.loads(_printed(LOADED)))
-    assert "gpuhook.kubernetes.plugin" in loaded
+    assert "gpuhook.device_plugin.plugin" in loaded
     assert "asyncio" in loaded
     assert loaded & (HEAVY | LATER) == set()
 

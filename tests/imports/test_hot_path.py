@@ -13,7 +13,7 @@ from tests.imports.marks import PACKAGE, excess, loaded, marked, name_of, path_o
 
 SYSTEM = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 MARKS = marked()
-ENTRIES = {"gpuhook.programs.runtime": "HOT", "gpuhook.programs.hook": "WARM"}
+ENTRIES = {"gpuhook.entry.runtime": "HOT", "gpuhook.entry.hooks.hook": "WARM"}
 ALWAYS = {"grant": {"HOT"}, "loader": {"HOT"}, "container": {"HOT", "WARM"}, "kernel": {"WARM"}}
 
 
@@ -52,7 +52,7 @@ def test_hot_functions_import_hot_modules(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["gpuhook.programs.create", "gpuhook.programs.hook_apply", "gpuhook.programs.hook"]
+    "module", ["gpuhook.entry.create", "gpuhook.entry.hooks.apply_hook", "gpuhook.entry.hooks.hook"]
 )
 def test_who_has_no_limit_pays_for_none(module: str) -> None:
     """What memory limits need is loaded for a container that has one, and for no other."""
@@ -66,7 +66,7 @@ def test_who_has_no_limit_pays_for_none(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["gpuhook.programs.create", "gpuhook.programs.hook_apply", "gpuhook.programs.hook_prestart"],
+    ["gpuhook.entry.create", "gpuhook.entry.hooks.apply_hook", "gpuhook.entry.hooks.prestart_hook"],
 )
 def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
     """What reads NVIDIA_REQUIRE_* is loaded for a container that has such a variable."""
@@ -79,13 +79,13 @@ def test_a_plain_create_pays_for_no_other_names() -> None:
     own = {"cdi.unknown", "container.record_undone", "programs.mending"}
     own |= {"grant.annotation_origin"}
     own |= {"programs.node_devices", "vendors.nvidia.known_node"}
-    assert loaded(SYSTEM, "gpuhook.programs.create").isdisjoint(f"gpuhook.{name}" for name in own)
+    assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 
 
 def test_who_asks_for_nothing_loads_no_vocabulary() -> None:
     """A config.json without our marks is passed on by who knows the marks alone."""
     own = {"grant.request", "vendors.nvidia.words"}
-    assert loaded(SYSTEM, "gpuhook.programs.runtime").isdisjoint(f"gpuhook.{name}" for name in own)
+    assert loaded(SYSTEM, "gpuhook.entry.runtime").isdisjoint(f"gpuhook.{name}" for name in own)
 
 
 def test_the_list_would_notice() -> None:

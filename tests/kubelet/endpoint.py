@@ -9,8 +9,8 @@ from pathlib import Path
 
 import grpc
 
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api import services
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
 from tests.kubelet.waiting import Changes
 
 TIMEOUT = 60.0

@@ -21,8 +21,8 @@ from types import TracebackType
 
 import grpc
 
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.api import services
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
 from tests.kubelet.endpoint import Endpoint, Stream
 from tests.kubelet.waiting import Changes
 

@@ -9,10 +9,10 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.kubelet.kubelet_service import Serving
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation.allocation import Allocation
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.kubernetes.serving.serving import Serving
 from tests.kubelet.waiting import Changes
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 
-from gpuhook.kubernetes.api import podresources_pb2 as api
-from gpuhook.kubernetes.api import services
+from gpuhook.device_plugin.api import podresources_pb2 as api
+from gpuhook.device_plugin.api import services
 
 
 def pod(  # what one container of a pod holds

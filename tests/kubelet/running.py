@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
 from tests.simulated.node import SimulatedNode, make_node

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.loader import cache, cache_entries
+from gpuhook.loader import ld_cache, ld_cache_entries
 
 ascii_names = st.text("ab19.0-_A", min_size=1, max_size=12).map(str.encode)
 any_names = st.binary(min_size=1, max_size=12).filter(lambda n: b"/" not in n and b"\0" not in n)
@@ -54,9 +54,9 @@ def test_merge(
     image: list[tuple[bytes, bytes]], add: list[tuple[bytes, bytes]], flags: int
 ) -> None:
     """Merged caches are in glibc's order, hold all that was and is asked, and stay as they are."""
-    data = cache.merged(None, image, flags=flags)
-    merged = cache.merged(data, add, flags=flags)
-    entries = [(e.soname, e.path) for e in cache_entries.parse(merged)]
+    data = ld_cache.merged(None, image, flags=flags)
+    merged = ld_cache.merged(data, add, flags=flags)
+    entries = [(e.soname, e.path) for e in ld_cache_entries.parse(merged)]
     assert sorted(entries) == sorted(set(image) | set(add))
     for (higher, _), (lower, _) in pairwise(entries):
         assert libcmp(higher, lower, signed=flags == 0x0303) >= 0
@@ -67,7 +67,7 @@ def test_merge(
         equals = [e for e in entries if libcmp(e[0], soname, signed=False) == 0]
         assert [e for e in equals if e in add] == equals[: len(set(add) & set(equals))]
         assert next(e for e in entries if e[0] == soname) == (soname, path)
-    assert cache.merged(merged, add, flags=flags) == merged
+    assert ld_cache.merged(merged, add, flags=flags) == merged
 
 
 @given(pairs(ascii_names), pairs(ascii_names), FLAGS)
@@ -75,11 +75,11 @@ def test_remove_undoes_add(
     image: list[tuple[bytes, bytes]], add: list[tuple[bytes, bytes]], flags: int
 ) -> None:
     """Removing what was added gives back the entries of the image, in their order."""
-    data = cache.merged(None, image, flags=flags)
+    data = ld_cache.merged(None, image, flags=flags)
     new = [pair for pair in add if pair not in image]
-    removed = cache.merged(cache.merged(data, new, flags=flags), [], new, flags=flags)
-    assert [(e.soname, e.path) for e in cache_entries.parse(removed)] == [
-        (e.soname, e.path) for e in cache_entries.parse(data)
+    removed = ld_cache.merged(ld_cache.merged(data, new, flags=flags), [], new, flags=flags)
+    assert [(e.soname, e.path) for e in ld_cache_entries.parse(removed)] == [
+        (e.soname, e.path) for e in ld_cache_entries.parse(data)
     ]
 
 
@@ -87,5 +87,5 @@ def test_remove_undoes_add(
 def test_the_quick_order_is_the_exact_one(names: list[bytes]) -> None:
     """The order by bytes, used for ASCII names, is the one that libcmp defines."""
     exact = sorted(names, key=cmp_to_key(partial(libcmp, signed=True)))
-    assert sorted(names, key=cache._key) == exact
-    assert sorted(names, key=cache._unsigned_key) == exact
+    assert sorted(names, key=ld_cache._key) == exact
+    assert sorted(names, key=ld_cache._unsigned_key) == exact

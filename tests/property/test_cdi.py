@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuhook.cdi import cache, names, rules, spec, versions
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import compiled_spec, names, spec_rules, spec_versions
 from gpuhook.errors import GpuhookError
 
 TEXT = st.text(
@@ -34,7 +35,7 @@ NODE = st.fixed_dictionaries(
     },
 )
 HOOK = st.fixed_dictionaries(
-    {"hookName": st.sampled_from(rules.HOOK_NAMES), "path": WORD},
+    {"hookName": st.sampled_from(spec_rules.HOOK_NAMES), "path": WORD},
     optional={"args": st.lists(TEXT, max_size=3), "env": ENV, "timeout": st.integers(1, 100)},
 )
 EDITS = st.fixed_dictionaries(
@@ -71,14 +72,14 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     """Return a valid spec of the lowest version that fits."""
     made: dict[str, Any] = {"cdiVersion": "", "kind": draw(KIND), "devices": draw(DEVICES)}
     made["containerEdits"] = draw(EDITS)
-    made["cdiVersion"] = versions.lowest(made)
+    made["cdiVersion"] = spec_versions.lowest(made)
     return made
 
 
 def code_of(document: object) -> str:
     """Return the code of the fault that the rules find in `document`, "" if they pass it."""
     try:
-        rules.check(document, "x")
+        spec_rules.check(document, "x")
     except GpuhookError as error:
         return error.code
     return ""
@@ -88,17 +89,17 @@ def code_of(document: object) -> str:
 def test_valid_specs_pass(made: dict[str, Any]) -> None:
     """A spec of valid parts passes in the version that `lowest` names, and in no lower one."""
     assert code_of(made) == ""
-    below = versions.VERSIONS[: versions.VERSIONS.index(made["cdiVersion"])]
+    below = spec_versions.VERSIONS[: spec_versions.VERSIONS.index(made["cdiVersion"])]
     for version in below[2:]:
         assert code_of({**made, "cdiVersion": version}) == "GH1108"
 
 
-@given(specs(), st.sampled_from(spec.FORMATS))
+@given(specs(), st.sampled_from(spec_file.FORMATS))
 @settings(max_examples=60)
 def test_files_lose_nothing(made: dict[str, Any], fmt: str) -> None:
     """What is written in either format is read as the same spec, by us and by other readers."""
-    text = spec.document(made, fmt)  # type: ignore[arg-type]  # a spec by construction
-    assert spec.parser("x." + fmt)(text.encode(), "x") == made
+    text = spec_file.document(made, fmt)  # type: ignore[arg-type]  # a spec by construction
+    assert spec_file.parser("x." + fmt)(text.encode(), "x") == made
     assert (json.loads(text) if fmt == "json" else yaml.safe_load(text)) == made
 
 
@@ -106,8 +107,8 @@ def test_files_lose_nothing(made: dict[str, Any], fmt: str) -> None:
 def test_the_compiled_form_equals_the_source(made: dict[str, Any]) -> None:
     """Every device, the common edits, the kind and the version come out as they went in."""
     found = os.stat("/")
-    data = cache.encoded("/etc/cdi/x.yaml", found, made)  # type: ignore[arg-type]  # as above
-    compiled = cache.Compiled("/etc/cdi/x.yaml", data)
+    data = compiled_spec.encoded("/etc/cdi/x.yaml", found, made)  # type: ignore[arg-type]  # as above
+    compiled = compiled_spec.Compiled("/etc/cdi/x.yaml", data)
     assert (compiled.kind, compiled.version) == (made["kind"], made["cdiVersion"])
     assert compiled.edits == made["containerEdits"]
     assert compiled.names() == [device["name"] for device in made["devices"]]

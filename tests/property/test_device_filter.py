@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuhook.kernel import bpf
-from gpuhook.kernel.device_decode import decode
-from gpuhook.kernel.device_filter import Rule, allows, evaluate, prepend, program, split
+from gpuhook.kernel.bpf import bpf_syscall
+from gpuhook.kernel.bpf.device_decode import decode
+from gpuhook.kernel.bpf.device_filter import Rule, allows, evaluate, prepend, program, split
 
 MAJORS = [0, 1, 195, 4095]
 MINORS = [0, 3, 255, (1 << 20) - 1]
@@ -54,9 +54,9 @@ def verdict_of_block(
 
 def read_back(code: bytes) -> bytes:
     """Return a program as the kernel shows it once its verifier has taken it."""
-    fd = bpf.prog_load(code, "gpuhook_test")
+    fd = bpf_syscall.prog_load(code, "gpuhook_test")
     try:
-        shown = bpf.prog_info(fd).instructions
+        shown = bpf_syscall.prog_info(fd).instructions
     finally:
         os.close(fd)
     assert shown is not None

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.compute_policy import TIME_SLICES
-from gpuhook.vendors.nvidia.inventory import (
+from gpuhook.vendors.nvidia.gpu.compute_policy import TIME_SLICES
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,
     Driver,
     DriverFile,
@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.inventory import (
     MigInstance,
     Node,
 )
-from gpuhook.vendors.nvidia.nvml_words import COMPUTE_MODES
+from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES
 
 hexadecimal = st.text("0123456789ABCDEF", min_size=2, max_size=2)
 bus_ids = st.builds("00000000:{}:{}.{}".format, hexadecimal, hexadecimal, st.integers(0, 7))

@@ -6,7 +6,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.engines import containerd, crio, docker, oci_hooks, podman
+from gpuhook.engines.read import (
+    containerd_config,
+    crio_config,
+    docker_config,
+    oci_hooks,
+    podman_config,
+)
 
 WORDS = st.sampled_from(
     [
@@ -73,10 +79,10 @@ class Same:
 @given(content=CONTENTS, daemon=st.sampled_from([None, (1, 6), (1, 7), (2, 0), (2, 1), (2, 3)]))
 def test_every_content_is_read(content: bytes, daemon: tuple[int, ...] | None) -> None:
     files = Same(content)
-    found = containerd.read(files, daemon=daemon)
+    found = containerd_config.read(files, daemon=daemon)
     assert found.configuration.runtimes
     assert isinstance(found.has_cdi(daemon), bool)
-    assert docker.read(files).configuration.runtimes
-    assert crio.read(files).configuration.default
-    assert podman.read(files, "/home/a").configuration.default
+    assert docker_config.read(files).configuration.runtimes
+    assert crio_config.read(files).configuration.default
+    assert podman_config.read(files, "/home/a").configuration.default
     assert len(oci_hooks.read(files, ["/x", "/y"])) == 1

@@ -16,16 +16,16 @@ from hypothesis import HealthCheck, assume, event, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from gpuhook import settings
-from gpuhook.cli import explain_text
-from gpuhook.container.rootfs import Root
-from gpuhook.diagnose import settings_file
-from gpuhook.diagnose.explain import answer, graph, ground, inputs
-from gpuhook.diagnose.explain import document as documents
-from gpuhook.diagnose.node.described import Heard
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.entry import oci_command, runtime
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.programs import oci_command, runtime
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.explain import explain_document as documents
+from gpuhook.explain import explain_graph, explain_inputs, node_context, simulate
+from gpuhook.explain.text import explain_text
+from gpuhook.host.hot import settings
+from gpuhook.node import settings_file
+from gpuhook.node.described_node import Heard
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 HOOK_ARGS = ["gpuhook-hook", "apply"]
@@ -233,7 +233,7 @@ def _difference(before: dict[str, str | bytes], after: dict[str, str | bytes]) -
     }
 
 
-def _changed(told: answer.Answer, root: Path) -> dict[str, Any]:
+def _changed(told: simulate.Answer, root: Path) -> dict[str, Any]:
     """Return what explain says of links and files, by the places that they have now."""
     found = {}
     with Root(str(root)) as opened:
@@ -290,10 +290,10 @@ def _no_driver_to_ask() -> Node:
     raise AssertionError("this node has specs")
 
 
-def _explained(bundle: Path) -> answer.Answer:
+def _explained(bundle: Path) -> simulate.Answer:
     chosen = settings_file.of_node()
-    base = ground.here(chosen, None, _no_driver_to_ask)
-    return answer.given(inputs.of_directory(str(bundle)), base)
+    base = node_context.here(chosen, None, _no_driver_to_ask)
+    return simulate.given(explain_inputs.of_directory(str(bundle)), base)
 
 
 @given(config=CONFIG, image=IMAGE, chosen=SETTINGS, is_twice=st.booleans())
@@ -351,11 +351,11 @@ ANY = st.recursive(
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
-    base = ground.here(settings_file.of_node(), None, _no_driver_to_ask)
+    base = node_context.here(settings_file.of_node(), None, _no_driver_to_ask)
     try:
-        asked = inputs.of_text(json.dumps(document).encode(), "standard input")
+        asked = explain_inputs.of_text(json.dumps(document).encode(), "standard input")
     except GpuhookError:
         return
-    told = documents.of([answer.given(one, base) for one in asked], base)
-    list(graph.lines(told))
+    told = documents.of([simulate.given(one, base) for one in asked], base)
+    list(explain_graph.lines(told))
     list(explain_text.lines(told, [[] for _ in asked]))

@@ -8,16 +8,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuhook.entry import extra_devices
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import extras
-from gpuhook.programs import beside
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import words
+from gpuhook.host.hot.settings import Settings
+from gpuhook.request import extra_requests
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 WORDS = st.sampled_from(["enabled", "all", "none", "0", "3", "1048575", "1048576", ",", " ", "x"])
 VALUES = st.one_of(st.text(max_size=20), st.lists(WORDS, max_size=6).map(",".join))
-ENTRIES = st.tuples(st.sampled_from([*words.VOCABULARY.extras, "OTHER"]), VALUES).map("=".join)
-PREFIX = words.VOCABULARY.mount_prefix
+ENTRIES = st.tuples(st.sampled_from([*vocabulary.VOCABULARY.extras, "OTHER"]), VALUES).map("=".join)
+PREFIX = vocabulary.VOCABULARY.mount_prefix
 PLACES = st.one_of(VALUES.map(lambda v: f"{PREFIX}/imex/{v}"), st.just(PREFIX), st.text())
 MOUNTS = st.fixed_dictionaries({"source": st.just("/dev/null"), "destination": PLACES})
 SPECS = st.fixed_dictionaries(
@@ -34,16 +34,16 @@ def test_every_request_is_judged(spec: dict[str, Any], accepts: bool, ignores: b
     settings = Settings()
     settings.accept_volume_mounts, settings.ignore_imex_channels = accepts, ignores
     try:
-        found = beside.asked(spec, settings)
+        found = extra_devices.asked(spec, settings)
     except GpuhookError as error:
         if error.code not in ("GH1004", "GH1005", "GH1036", "GH1039"):
             raise
         return
     for one in found:
-        assert bool(one.reason) == (one.result != extras.WON)
-        if one.result == extras.WON:
-            assert all(words.is_extra(name) for name in one.names)
+        assert bool(one.reason) == (one.result != extra_requests.WON)
+        if one.result == extra_requests.WON:
+            assert all(vocabulary.is_extra(name) for name in one.names)
             assert not (one.is_list and ignores)
             assert one.kind == "env" or accepts
-    listed = [one for one in found if one.is_list and one.result == extras.WON]
+    listed = [one for one in found if one.is_list and one.result == extra_requests.WON]
     assert len(listed) <= 1

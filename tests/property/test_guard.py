@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config.configuration import (
     GUARD_ACTIONS,
     KILL,
     NO_ACTION,
     TERMINATE,
     Guard,
 )
-from gpuhook.kubernetes.guard import pace
-from gpuhook.kubernetes.guard.judgement import SETTLED
-from gpuhook.kubernetes.guard.watch import Question, Watch
+from gpuhook.device_plugin.guard import sample_interval
+from gpuhook.device_plugin.guard.guard_loop import Question, Watch
+from gpuhook.device_plugin.guard.guard_policy import SETTLED
 from tests.depth import depth
 from tests.simulated.guarded_world import (
     ALONE,
@@ -305,7 +305,9 @@ class Scenario:
             above = {key for key in oracle.history if oracle.state(key) == ABOVE}
             assert above <= {mark.share.key for mark in self.watch.marks}
         before = 0.0 if self.is_new else self.wait
-        self.wait = pace.interval(before, is_near=taken.is_near, settings=oracle.settings)
+        self.wait = sample_interval.interval(
+            before, is_near=taken.is_near, settings=oracle.settings
+        )
         oracle.seconds += self.wait
 
     def _disturb(self) -> None:

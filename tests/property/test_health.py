@@ -6,12 +6,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health.book import HealthBook
-from gpuhook.kubernetes.health.marks import Evidence, document, from_document
-from gpuhook.kubernetes.health.watcher import Reported
-from gpuhook.kubernetes.offer.devices import Device
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health.health_marks import Evidence, document, from_document
+from gpuhook.device_plugin.health.health_state import HealthBook
+from gpuhook.device_plugin.health.nvml_watcher import Reported
+from gpuhook.device_plugin.offer.offered_devices import Device
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 NODE = Evidence("boot", "driver", {"GPU-0": "slot"})
 UUIDS = [f"GPU-{n}" for n in range(3)]

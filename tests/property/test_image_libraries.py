@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuhook.container.rootfs import Root
+from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.loader import image_libraries
 from tests.simulated import elf_maker, elf_maker_32
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 NAME = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 PATH = st.builds("/{}/{}".format, NAME, NAME)
@@ -16,8 +16,8 @@ TEXT = (
 )  # fmt: skip
 
 
-def facts(job: jobs.Jobs) -> dict[str, object]:
-    return {name: getattr(job, name) for name in jobs.Jobs.__slots__}
+def facts(job: hook_args.Jobs) -> dict[str, object]:
+    return {name: getattr(job, name) for name in hook_args.Jobs.__slots__}
 
 
 @given(
@@ -26,7 +26,7 @@ def facts(job: jobs.Jobs) -> dict[str, object]:
     st.lists(st.one_of(st.just(""), PATH), min_size=7, max_size=7),
     st.lists(st.tuples(NAME, NAME, NAME), max_size=2),
     st.lists(st.tuples(st.integers(0, 0o777), PATH), max_size=2),
-    st.lists(st.sampled_from([jobs.LINKS, jobs.LOADER, jobs.PROFILE]), max_size=3),
+    st.lists(st.sampled_from([hook_args.LINKS, hook_args.LOADER, hook_args.PROFILE]), max_size=3),
     st.booleans(),
     st.booleans(),
 )
@@ -41,7 +41,7 @@ def test_a_hook_says_its_jobs(
     whole: bool,
 ) -> None:
     """What is read out of a hook's arguments is what they were made from."""
-    job = jobs.Jobs("/usr/bin/gpuhook-hook")
+    job = hook_args.Jobs("/usr/bin/gpuhook-hook")
     job.chmod, job.skipped = chmod, skipped
     job.libraries, job.links, job.driver_params = libraries, links, driver_params
     job.gpus = gpus
@@ -49,6 +49,6 @@ def test_a_hook_says_its_jobs(
     for name, text in zip(TEXT, texts, strict=True):
         setattr(job, name, text or ("/" if name == "host_root" else ""))
     hook = job.hook()
-    assert jobs.is_ours(hook)
-    assert facts(jobs.of_hook(hook)) == facts(job)
-    assert jobs.of_hook(hook).hook() == hook
+    assert hook_args.is_ours(hook)
+    assert facts(hook_args.of_hook(hook)) == facts(job)
+    assert hook_args.of_hook(hook).hook() == hook

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.engines.configuring import json_text
+from gpuhook.engines.configure.docker import json_text
 
 KEYS = st.sampled_from(["a", "b", "runtimes", "nvidia", "é", 'q"', "{", "}, "])
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)

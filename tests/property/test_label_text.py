@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.labels import text as label_text
+from gpuhook.device_plugin.labels import label_text
 
 # Kubernetes: apimachinery's validation of label values.
 VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

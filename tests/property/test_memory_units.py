@@ -25,12 +25,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gpuhook.errors import GpuhookError
-from gpuhook.grant import memory
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.allocation import Allocation
-from gpuhook.kubernetes.allocation.context import Context
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.allocate.allocation_context import Context
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.config.configuration import (
     MEMORY_UNITS,
     PACKED,
     SPREAD,
@@ -38,11 +36,13 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.offer.devices import Resource
-from gpuhook.kubernetes.offer.preferred import preferred
-from gpuhook.kubernetes.offer.resources import offered
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.device_plugin.offer.offered_devices import Resource
+from gpuhook.device_plugin.offer.preferred_allocation import preferred
+from gpuhook.device_plugin.offer.resources import offered
+from gpuhook.errors import GpuhookError
+from gpuhook.request import memory_request
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
 from tests.unit.choosing import NO_LINKS
 
 GIB, RESERVE = 1 << 30, 256 << 20
@@ -69,7 +69,7 @@ def card(name: str) -> str:
 def granted(answer: Allocation) -> dict[str, int]:
     """Return the GiB that a runtime would take for granted of each card."""
     mounts = [{"destination": m.container_path, "source": m.host_path} for m in answer.mounts]
-    found = memory.granted({"mounts": mounts}, VOCABULARY.memory_prefix)
+    found = memory_request.granted({"mounts": mounts}, VOCABULARY.memory_prefix)
     return {uuid: limit.hard // GIB for uuid, limit in found.items()}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook import fastjson
-from gpuhook.container import oci, record
+from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.host.hot import fastjson
 
 NAMES = st.sampled_from(["A", "AB", "PATH", "NVIDIA_VISIBLE_DEVICES", "ünï"])
 ENV = st.lists(st.builds("{}={}".format, NAMES, st.text(max_size=5)), max_size=4)
@@ -82,9 +82,9 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 @given(specs(), EDITS)
 def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
     """Edits that are applied again change nothing, not even the order."""
-    oci.apply(spec, edits)
+    oci_spec.apply(spec, edits)
     once = fastjson.dumps(spec)
-    oci.apply(spec, edits)
+    oci_spec.apply(spec, edits)
     assert fastjson.dumps(spec) == once
 
 
@@ -92,7 +92,7 @@ def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
 def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
     """Every field of the spec stays in its order, every foreign item in its list."""
     before = copy.deepcopy(spec)
-    oci.apply(spec, edits)
+    oci_spec.apply(spec, edits)
     assert list(spec)[: len(before)] == list(before)
     assert {key: spec[key] for key in before if key.endswith("-new")} == {
         key: before[key] for key in before if key.endswith("-new")
@@ -110,7 +110,7 @@ def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
 @given(specs(), EDITS)
 def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
     """No device path, rule, destination or hook of the edits is in the spec twice."""
-    oci.apply(spec, edits)
+    oci_spec.apply(spec, edits)
     paths = [d["path"] for d in spec["linux"]["devices"] if d["path"] != "/dev/mine"]
     wanted = {node["path"] for node in edits.get("deviceNodes", [])}
     assert sorted(p for p in paths if p in wanted) == sorted(wanted)
@@ -137,7 +137,7 @@ def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
     spec["mounts"] = [m for m in spec["mounts"] if m["destination"] == "/proc"]
     for unrecorded in ("additionalGids", "netDevices"):
         edits.pop(unrecorded, None)
-    marked = [record.HOOK_MARK + "apply"]
+    marked = [change_record.HOOK_MARK + "apply"]
     edits["hooks"] = [
         {**hook, "hookName": "createContainer", "env": marked} for hook in edits.get("hooks", [])
     ]
@@ -149,11 +149,11 @@ def test_the_record_takes_all_back(case: tuple[dict[str, Any], Any]) -> None:
     """What the record says is taken back, the spec is what it was, but for empty lists."""
     spec, edits = case
     original = copy.deepcopy(spec)
-    before = record.survey(spec)
-    oci.apply(spec, edits)
-    record.write(spec, before, edits)
+    before = change_record.survey(spec)
+    oci_spec.apply(spec, edits)
+    change_record.write(spec, before, edits)
     again = fastjson.loads(fastjson.dumps(spec), exact=True)
-    assert record.take_back(again)
+    assert change_record.take_back(again)
     if "hooks" not in original and "hooks" in again:
         assert again.pop("hooks") == {"createContainer": []}
     assert fastjson.dumps(again) == fastjson.dumps(original)
@@ -184,8 +184,8 @@ RECORD = st.one_of(
 def test_a_forged_record_only_takes_away(spec: dict[str, Any], forged: Any) -> None:
     """Whatever a config.json has there: no device, rule or mount comes in, no denial goes out."""
     before = copy.deepcopy(spec)
-    spec[record.KEY] = forged
-    assert record.take_back(spec)
+    spec[change_record.KEY] = forged
+    assert change_record.take_back(spec)
     assert list(spec) == list(before)
     for old, new in (
         (before["linux"]["devices"], spec["linux"]["devices"]),

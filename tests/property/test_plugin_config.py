@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import keys as config_keys
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.given import given as options_given
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.reader import read
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.config_reader import read
+from gpuhook.device_plugin.config.grammar import config_keys
+from gpuhook.device_plugin.config.overrides import given as options_given
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
 names = st.sampled_from(sorted({key.name for _, key in config_keys.walk()}))
 words = st.sampled_from(

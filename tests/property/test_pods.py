@@ -11,12 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.cli import pod_text
-from gpuhook.diagnose import pods
-from gpuhook.diagnose.pods import Asked
-from gpuhook.diagnose.pods.quantities import quantity
+from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config.configuration import Configuration
+from gpuhook.explain import pods
+from gpuhook.explain.pods import Asked
+from gpuhook.explain.pods.quantities import quantity
+from gpuhook.explain.text import pod_text
 from tests.unit.offering import H100
 from tests.unit.test_pod_answers import SCHEMA
 

@@ -8,10 +8,10 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuhook.device_plugin.offer import prefer_linked
+from gpuhook.device_plugin.offer.offered_devices import Resource
+from gpuhook.device_plugin.offer.preferred_allocation import preferred
 from gpuhook.errors import RequestError
-from gpuhook.kubernetes.offer import aligned
-from gpuhook.kubernetes.offer.devices import Resource
-from gpuhook.kubernetes.offer.preferred import preferred
 from tests.unit.choosing import NO_LINKS, Table, best_by_force, ids, mig, shared, whole
 
 POLICY = st.sampled_from(["distributed", "packed"])
@@ -67,12 +67,12 @@ def test_more_gpus_than_a_table_holds_get_a_set_of_the_right_form(
 ) -> None:
     # And one GPU or a pair is the best one of all.
     small, links = machine
-    resource = whole(aligned.EXACT + len(small.units))
+    resource = whole(prefer_linked.EXACT + len(small.units))
     available, required, size = data.draw(questions(resource))
     chosen = preferred(resource, available, required, size, policy="distributed", topology=links)
     assert len(set(chosen)) == size
     assert set(required) <= set(chosen) <= set(available)
-    if size <= 2 and len(available) > aligned.EXACT:
+    if size <= 2 and len(available) > prefer_linked.EXACT:
         best = best_by_force(resource, available, required, size, links)
         assert _score(resource, chosen, links) == _score(resource, best, links)
 

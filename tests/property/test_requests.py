@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gpuhook.diagnose.node.described import Heard
+from gpuhook.entry import runtime
+from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import mounted
-from gpuhook.programs import runtime
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import words
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import Heard
+from gpuhook.request import mount_requests
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 BELOW = "/var/run/nvidia-container-devices/"
 SWARM = "DOCKER_RESOURCE_GPU"
@@ -34,7 +34,7 @@ MOUNT = st.fixed_dictionaries(
 )
 JSON = st.recursive(st.none() | st.integers() | st.text(max_size=4), st.lists, max_leaves=4)
 MOUNTS = st.lists(MOUNT, max_size=4) | JSON
-CAPABILITIES = st.lists(st.sampled_from(words.CAPABILITIES), unique=True)
+CAPABILITIES = st.lists(st.sampled_from(vocabulary.CAPABILITIES), unique=True)
 
 
 @st.composite
@@ -84,7 +84,7 @@ def test_nobody_has_a_capability_that_is_not_allowed(
     except GpuhookError as error:
         event(error.code)
         return
-    assert capabilities <= frozenset(chosen.driver_capabilities or words.CAPABILITIES)
+    assert capabilities <= frozenset(chosen.driver_capabilities or vocabulary.CAPABILITIES)
 
 
 @given(env=ENV, chosen=settings())
@@ -101,6 +101,6 @@ def test_who_asks_has_a_mark(env: list[str], chosen: Settings) -> None:
 
 @given(mounts=MOUNTS, prefix=st.sampled_from([BELOW, BELOW.rstrip("/")]))
 def test_each_mount_is_a_name_or_malformed(mounts: Any, prefix: str) -> None:
-    names, malformed = mounted.names(mounts, prefix, ("imex",))
+    names, malformed = mount_requests.names(mounts, prefix, ("imex",))
     assert all(names)
     assert all(path.startswith(BELOW + "cdi") for path in malformed)

@@ -9,9 +9,9 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia import gpu_facts, requirements
-from gpuhook.vendors.nvidia.inventory import Gpu
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, NEWER, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
+from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, NEWER, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 COMPARISONS = {
     "=": operator.eq,

@@ -6,8 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.errors import FileError
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config.configuration import (
     MEMORY_UNITS,
     MIG_STRATEGIES,
     Configuration,
@@ -17,8 +16,9 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.offer.resources import MAX_MESSAGE, offered, unusable
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu, MigInstance, Node
+from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, offered, unusable
+from gpuhook.errors import FileError
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node
 
 MAYBE_TEXT = st.none() | st.text(max_size=4)
 NAME = st.sampled_from(["0", "1", "0:0", "GPU-0", "MIG-0", "Tesla T4", "00:1e.0"]) | st.text()

@@ -7,10 +7,10 @@ import tomlkit
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuhook.engines import toml
-from gpuhook.engines.configuring import toml_marks, toml_values
-from gpuhook.engines.configuring.toml_edit import CannotError, edited
-from gpuhook.engines.configuring.toml_lines import Setting, by_lines
+from gpuhook.engines.configure.toml import toml_marks, toml_values
+from gpuhook.engines.configure.toml.toml_edit import CannotError, edited
+from gpuhook.engines.configure.toml.toml_lines import Setting, by_lines
+from gpuhook.engines.read import toml_document
 
 NAMES = st.sampled_from(["a", "b", "io.x", "c-1", "runc", "options", "\u00e9"])
 PLAIN = st.one_of(
@@ -60,14 +60,14 @@ def test_a_file_says_what_was_set_and_all_it_said_before(
     paths = [one.path for one in settings]
     assume(not any(a == b[: len(a)] for a in paths for b in paths if a is not b))
     before = written(document, comments, inline=inline)
-    assume(toml.parsed(before) == document)
-    wanted = merged(toml.parsed(before), settings)
+    assume(toml_document.parsed(before) == document)
+    wanted = merged(toml_document.parsed(before), settings)
     try:
         after = edited(before, settings)
     except CannotError:
         return  # and nothing is written
-    assert toml.parsed(after) == wanted
-    if after == by_lines(before, toml.parsed(before), settings):
+    assert toml_document.parsed(after) == wanted
+    if after == by_lines(before, toml_document.parsed(before), settings):
         assert toml_marks.without(after).rstrip() == before.rstrip()
     assert edited(after, settings) == after
 
@@ -75,4 +75,4 @@ def test_a_file_says_what_was_set_and_all_it_said_before(
 @given(DOCUMENTS)
 def test_a_table_is_read_as_it_was_written(document: dict[str, object]) -> None:
     text = "\n".join(toml_values.table(("x", "y z"), document))
-    assert toml.parsed(text.encode()) == {"x": {"y z": document}}
+    assert toml_document.parsed(text.encode()) == {"x": {"y z": document}}

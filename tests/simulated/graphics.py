@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.vendors.nvidia import drm
-from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.devices import drm
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 
 MAJOR = 226
 NARROW = "/usr/lib/i386-linux-gnu"

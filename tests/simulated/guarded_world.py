@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuhook.device_plugin.guard.container_processes import About
+from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
+from gpuhook.device_plugin.guard.ledger_limits import Recorded, unambiguous
+from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.metrics.cgroup_names import Membership
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes.guard.looking import Target
-from gpuhook.kubernetes.guard.processes import About
-from gpuhook.kubernetes.guard.recorded import Recorded, unambiguous
-from gpuhook.kubernetes.guard.shares import LimitedUnit
-from gpuhook.kubernetes.metrics.cgroup_names import Membership
-from gpuhook.kubernetes.metrics.holders import Holder, Holdings
-from gpuhook.vendors.nvidia.usage import ProcessUse
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 GIB = 1 << 30
 INSTANCE = (1, 0)

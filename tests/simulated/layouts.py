@@ -14,7 +14,7 @@ from tests.simulated.profiles import LIBRARY_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import DriverFile
+    from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 
 Layout = Literal["flat", "debian", "lib64", "driver-container", "gke"]
 LAYOUTS: tuple[Layout, ...] = ("flat", "debian", "lib64", "driver-container", "gke")

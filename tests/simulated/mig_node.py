@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia import mig, mig_profile, words
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
+from gpuhook.vendors.nvidia.devices import mig_capabilities, mig_profile
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def device_nodes(gpus: tuple[Gpu, ...], major: int) -> tuple[DeviceNode, ...]:
         for number in (one.gpu_instance_minor, one.compute_instance_minor)
         if number is not None
     ]
-    paths = {words.capability_node(number): number for number in sorted(set(minors))}
+    paths = {vocabulary.capability_node(number): number for number in sorted(set(minors))}
     return tuple(DeviceNode(path, path, major, n, _MODE) for path, n in paths.items())
 
 
@@ -74,16 +75,18 @@ def files(facts: Node) -> dict[str, str]:
     """Return the texts in /proc about the node's MIG, by path; {} where no GPU is in MIG mode."""
     if not any(gpu.mig_mode == "enabled" for gpu in facts.gpus):
         return {}
-    texts = {mig.MINORS: "".join(f"{name} {number}\n" for name, number in _minors(facts))}
+    texts = {
+        mig_capabilities.MINORS: "".join(f"{name} {number}\n" for name, number in _minors(facts))
+    }
     for number, name in enumerate(("config", "monitor"), 1):
-        texts[f"{mig.CAPABILITIES}/mig/{name}"] = _description(number)
+        texts[f"{mig_capabilities.CAPABILITIES}/mig/{name}"] = _description(number)
     for gpu in facts.gpus:
         for one in gpu.instances:
             assert gpu.minor is not None
             ids = (one.gpu_instance, one.compute_instance)
             for some in (ids[:1], ids):
-                name = mig.name(gpu.minor, *some)
-                texts[mig.file(name)] = _description(minor(gpu.minor, *some))
+                name = mig_capabilities.name(gpu.minor, *some)
+                texts[mig_capabilities.file(name)] = _description(minor(gpu.minor, *some))
     return texts
 
 
@@ -91,9 +94,9 @@ def _minors(facts: Node) -> Iterator[tuple[str, int]]:
     yield from (("config", 1), ("monitor", 2))
     for gpu in sorted(gpu.minor for gpu in facts.gpus if gpu.minor is not None):
         for first in range(_GPU_INSTANCES):
-            yield mig.name(gpu, first), minor(gpu, first)
+            yield mig_capabilities.name(gpu, first), minor(gpu, first)
             for second in range(_COMPUTE_INSTANCES):
-                yield mig.name(gpu, first, second), minor(gpu, first, second)
+                yield mig_capabilities.name(gpu, first, second), minor(gpu, first, second)
 
 
 def _description(number: int) -> str:

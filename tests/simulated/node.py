@@ -19,10 +19,10 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuhook.loader.narrow import is_narrow
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.freshness import fingerprint
-from gpuhook.vendors.nvidia.inventory import DeviceNode, DriverFile, Gpu, Link, Node
+from gpuhook.loader.multilib import is_narrow
+from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Gpu, Link, Node
 from tests.simulated import build, elf_maker, elf_maker_32, layouts, mig_node, nvml_profile
 
 TYPE_CHECKING = False

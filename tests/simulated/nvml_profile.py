@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia import mig_profile
-from gpuhook.vendors.nvidia.nvml_words import ARCHITECTURES, BRANDS
+from gpuhook.vendors.nvidia.devices import mig_profile
+from gpuhook.vendors.nvidia.warm.nvml_constants import ARCHITECTURES, BRANDS
 from tests.simulated import watch_profile
 from tests.simulated.mig_node import PROFILE_NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 GPU_IS_LOST, NOT_SUPPORTED = 15, 3
 _MIG_MODES = {"unsupported": "-1", "disabled": "0", "enabled": "1"}

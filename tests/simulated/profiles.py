@@ -9,8 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Gpu, Link, Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import (
+    DeviceNode,
+    Driver,
+    DriverFile,
+    Gpu,
+    Link,
+    Node,
+)
 from tests.simulated import mig_node
 
 LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"

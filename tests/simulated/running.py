@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import DIRECTORY
 from tests.simulated import elf_maker
 from tests.simulated.node import SimulatedNode

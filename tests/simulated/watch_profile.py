@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 _SAME_GPU, _SAME_CPU, _OTHER_CPU = 0, 40, 50
 _FIRST_WITH_RECOVERY = 565

@@ -11,7 +11,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from tests.simulated import build, elf_maker
 from tests.simulated.node import SimulatedNode
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.kubernetes.api_server.service_account import Access
+from gpuhook.device_plugin.api_server.service_account import Access
 
 Answer = Callable[["Asked"], None]
 

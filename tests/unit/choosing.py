@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 
 GPU = "nvidia.com/gpu"
 

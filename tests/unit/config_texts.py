@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.reader import Reading, read
+from gpuhook.device_plugin.config.config_reader import Reading, read
+from gpuhook.device_plugin.config.configuration import Configuration
 
 HERE = "plugin.yaml"
 ENTRY = "sharing.timeSlicing.resources[0]"

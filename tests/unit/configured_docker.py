@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
 
 MAIN = "/etc/docker/daemon.json"
 BESIDE = "/etc/docker/gpuhook.d/hook.json"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configuring.plan import Plan
-from gpuhook.engines.configuring.table import engine
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Plan
+from gpuhook.engines.configure.engine_table import engine
 
 RUNTIME = "/usr/bin/gpuhook-runtime"
 HOOK = "/usr/bin/gpuhook-prestart"

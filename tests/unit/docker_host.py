@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configuring import carrying_out
-from gpuhook.engines.configuring.carrying_out import Where
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.wanted import Wanted
+from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.host_files import Host
 from tests.unit.configured_docker import MAIN
 
 DOCKER = Where("docker")
@@ -57,14 +57,14 @@ def etc(root: Path) -> Tree:
     return {path: one for path, one in tree(root).items() if f"{root}/etc" in path}
 
 
-def configure(root: Path, wanted: Wanted = WANTED, **more: Any) -> carrying_out.Result:
+def configure(root: Path, wanted: Wanted = WANTED, **more: Any) -> configure_engine.Result:
     """Configure its Docker."""
-    return carrying_out.configure(Host(str(root)), DOCKER, wanted, **more)
+    return configure_engine.configure(Host(str(root)), DOCKER, wanted, **more)
 
 
-def undo(root: Path, **more: Any) -> carrying_out.Result:
+def undo(root: Path, **more: Any) -> configure_engine.Result:
     """Undo that."""
-    return carrying_out.undo(Host(str(root)), DOCKER, **more)
+    return configure_engine.undo(Host(str(root)), DOCKER, **more)
 
 
 def runtimes(root: Path) -> list[str]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config.configuration import (
     TIME_SLICING,
     Configuration,
     Flags,
@@ -19,9 +18,10 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.offer.resources import Offer, offered
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
+from gpuhook.device_plugin.offer.resources import Offer, offered
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
 
 T4 = dump_file.load("t4")
 H100 = dump_file.load("h100x8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuhook.diagnose.pods import manifests
-from gpuhook.diagnose.pods.asked import Asked
+from gpuhook.explain.pods import pod_manifests
+from gpuhook.explain.pods.pod_requests import Asked
 
 HERE = "pod.yaml"
 GPU = "nvidia.com/gpu"
@@ -22,7 +22,7 @@ spec:
 
 
 def read(text: str, **options: object) -> tuple[Asked, ...]:
-    return manifests.read(textwrap.dedent(text), HERE, **options)  # type: ignore[arg-type]
+    return pod_manifests.read(textwrap.dedent(text), HERE, **options)  # type: ignore[arg-type]
 
 
 def container(text: str) -> Asked:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import rules
+from gpuhook.cdi.hot import spec_rules
+from gpuhook.device_plugin.allocate import allocation_context as contexts
+from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
+from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
+from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, Own, PluginFlags
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation import context as contexts
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
-from gpuhook.kubernetes.allocation.context import Context, Specs
-from gpuhook.kubernetes.allocation.extra_devices import Extra
-from gpuhook.kubernetes.config.configuration import Configuration, Flags, Own, PluginFlags
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 VENDOR = "k8s.device-plugin.nvidia.com"
 DIRECTORY = "/var/run/nvidia-container-devices"
@@ -123,7 +123,7 @@ def test_the_annotation_is_a_valid_one() -> None:
         assert key.startswith("example.com/nvidia-device-plugin_")
         edits = {"containerEdits": {"env": ["A=b"]}}
         document = {"cdiVersion": "0.6.0", "kind": "a/b", "annotations": {key: "x"}}
-        rules.check({**document, "devices": [{"name": "c", **edits}]}, "")
+        spec_rules.check({**document, "devices": [{"name": "c", **edits}]}, "")
 
 
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts"])

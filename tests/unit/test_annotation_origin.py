@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuhook import fastjson, settings
-from gpuhook.container import ledger
-from gpuhook.grant import annotation_origin, request
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import fastjson, settings
+from gpuhook.request import annotation_origin, parse
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests import cri_annotations as written
 
 X, Y = "cdi.k8s.io/x", "cdi.k8s.io/y"
@@ -89,7 +89,7 @@ def test_a_grant_comes_before_mounts_and_a_pods_own_after() -> None:
         ],
         "process": {"env": ["NVIDIA_VISIBLE_DEVICES=4"]},
     }
-    found = request.sources(spec, VOCABULARY, ["cdi.k8s.io/"])
+    found = parse.sources(spec, VOCABULARY, ["cdi.k8s.io/"])
     assert [(one.kind, one.names) for one in found] == [
         ("annotations", ["nvidia.com/gpu=2"]),
         ("mounts", ["GPU-3"]),
@@ -115,18 +115,18 @@ def test_what_crio_has_is_read_once_and_only_for_devices(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(fastjson, "loads", counting)
     plain = written.crio({f"example.com/{number}": "x" for number in range(100)})
-    assert request.sources({"annotations": plain}, VOCABULARY, ["cdi.k8s.io/"]) == []
+    assert parse.sources({"annotations": plain}, VOCABULARY, ["cdi.k8s.io/"]) == []
     assert read == []
     many = written.crio(
         {f"cdi.k8s.io/{number}": f"nvidia.com/gpu={number}" for number in range(99)}
     )
-    (source,) = request.sources({"annotations": many}, VOCABULARY, ["cdi.k8s.io/"])
+    (source,) = parse.sources({"annotations": many}, VOCABULARY, ["cdi.k8s.io/"])
     assert (source.kind, len(source.names), len(read)) == ("pod-annotations", 99, 1)
 
 
 @pytest.mark.parametrize("accept", ["", "no", "Kubelet", "true"])
 def test_another_word_is_refused(accept: str) -> None:
-    from gpuhook.diagnose import settings_file
+    from gpuhook.node import settings_file
 
     assert settings_file.faults_of({"request": {"acceptAnnotations": accept}}) != []
     assert settings.Settings().accept_annotations == "auto"

@@ -12,18 +12,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from gpuhook.device_plugin.api_server import node_object
+from gpuhook.device_plugin.api_server.client import MERGE_PATCH, ApiServer, GoneError, is_forbidden
+from gpuhook.device_plugin.api_server.node_events import NodeEvents, event
+from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL, NodeLabel
+from gpuhook.device_plugin.api_server.service_account import Access, in_cluster
+from gpuhook.device_plugin.notifier import NORMAL, WARNING
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.api_server import node_object
-from gpuhook.kubernetes.api_server.client import (
-    MERGE_PATCH,
-    ApiServer,
-    GoneError,
-    is_forbidden,
-)
-from gpuhook.kubernetes.api_server.node_events import NodeEvents, event
-from gpuhook.kubernetes.api_server.node_label import CONFIG_LABEL, NodeLabel
-from gpuhook.kubernetes.api_server.service_account import Access, in_cluster
-from gpuhook.kubernetes.news import NORMAL, WARNING
 from tests.unit.api_stand_in import Answer, ApiStandIn, Asked, certificate, serving, status
 
 SECONDS = 20

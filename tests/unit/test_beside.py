@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import cache
-from gpuhook.cdi.registry import Registry
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
-from gpuhook.grant import request
-from gpuhook.programs import beside
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.registry import Registry
+from gpuhook.entry import extra_devices
+from gpuhook.entry.granting import Granting
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 DRIVER = "/run/nvidia/driver"
 
@@ -30,9 +30,9 @@ def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str
     devices = [{"name": "0", "containerEdits": {"env": ["A=B"]}}]
     spec: Any = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     spec["containerEdits"] = edits
-    compiled = cache.of_spec("/x/nvidia.yaml", spec)
+    compiled = compiled_spec.of_spec("/x/nvidia.yaml", spec)
     grants = Granting(settings, Heard(), lambda _: None)
-    roots = beside.roots(grants, Registry(["/x"], [[compiled]]))
+    roots = extra_devices.roots(grants, Registry(["/x"], [[compiled]]))
     return roots.dev, roots.driver, roots.host
 
 
@@ -77,19 +77,19 @@ def test_a_node_elsewhere_is_not_looked_for_here() -> None:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        (request.ENV, ["0"]),
-        (request.RESOURCES, ["0"]),
-        (request.MOUNTS, ["0"]),
-        (request.ANNOTATIONS, ["0", "nvidia.com/imex-channel=3"]),
+        (parse.ENV, ["0"]),
+        (parse.RESOURCES, ["0"]),
+        (parse.MOUNTS, ["0"]),
+        (parse.ANNOTATIONS, ["0", "nvidia.com/imex-channel=3"]),
     ],
 )
 def test_channels_that_are_ignored_have_no_cdi_name_either(kind: str, names: list[str]) -> None:
     """An image may not have by one word what the settings keep from another."""
     settings = Settings()
-    source = request.Source(kind, "somewhere", ["0", "nvidia.com/imex-channel=3"])
+    source = parse.Source(kind, "somewhere", ["0", "nvidia.com/imex-channel=3"])
     heard = Heard()
     grants = Granting(settings, heard, lambda _: None)
-    assert beside.names(grants, {}, source) == source.names
+    assert extra_devices.names(grants, {}, source) == source.names
     settings.ignore_imex_channels = True
-    assert beside.names(grants, {}, source) == names
+    assert extra_devices.names(grants, {}, source) == names
     assert [one.code for one in heard.warnings] == (["GH1041"] if len(names) == 1 else [])

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.diagnose import bundle
-from gpuhook.diagnose.bundle import archive, contents, records
-from gpuhook.diagnose.bundle.recording import RecordingTree
-from gpuhook.diagnose.bundle.replaying import RecordedTree
-from gpuhook.diagnose.doctor.check import Node
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook import support_bundle
+from gpuhook.doctor.check import Node
 from gpuhook.errors import GpuhookError
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_records
+from gpuhook.support_bundle.reading_record import RecordingTree
+from gpuhook.support_bundle.replay import RecordedTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def _ask(tree: RecordingTree | RecordedTree) -> list[object]:
 
 def _replayed(recording: RecordingTree) -> RecordedTree:
     known = recording.records
-    written = json.loads(json.dumps(records.document(known)))
+    written = json.loads(json.dumps(bundle_records.document(known)))
     kept = {path: content for path, content in known.contents.items() if content is not None}
-    return RecordedTree(records.parsed(written, kept))
+    return RecordedTree(bundle_records.parsed(written, kept))
 
 
 def test_what_was_asked_is_answered_again(tmp_path: Path) -> None:
@@ -105,27 +105,29 @@ def test_the_contents_lie_in_a_directory_that_goes_with_the_tree(tmp_path: Path)
     assert not root.exists()
 
 
-def _made(tmp_path: Path) -> tuple[Path, contents.Bundle]:
+def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node").mkdir()
     tree = _tree(tmp_path / "node")
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
-    node = contents.recorded(Node(tree, Readings({"units": lambda: {"a.service": {}}})))
+    node = bundle_contents.recorded(Node(tree, Readings({"units": lambda: {"a.service": {}}})))
     _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
-    made = contents.gathered(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "password=p\n"})
+    made = bundle_contents.gathered(
+        node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "password=p\n"}
+    )
     path = tmp_path / "bundle.tar.gz"
-    archive.write(str(path), made.members, made.made)
+    bundle_archive.write(str(path), made.members, made.made)
     return path, made
 
 
 def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
     path, made = _made(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    tree, readings = bundle.opened(str(path))
+    tree, readings = support_bundle.opened(str(path))
     assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
     assert tree.read("/etc/os-release") == b"ID=debian\nPASSWORD=REMOVED\n"
     assert readings.document("units") == {"a.service": {}}
     assert "only the files" in readings.of("containers").trouble
-    manifest = json.loads(archive.read(str(path))["manifest.json"])
+    manifest = json.loads(bundle_archive.read(str(path))["manifest.json"])
     assert manifest["removed"] == made.removed
     assert [one["where"] for one in made.removed] == [
         "doctor.json",
@@ -138,7 +140,7 @@ def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
 def test_a_bundle_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     _, made = _made(tmp_path)
     with pytest.raises(FileNotFoundError):
-        archive.write(str(tmp_path / "none/bundle.tar.gz"), made.members, made.made)
+        bundle_archive.write(str(tmp_path / "none/bundle.tar.gz"), made.members, made.made)
 
 
 def _packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> str:
@@ -174,14 +176,14 @@ def test_members_that_lead_elsewhere_refuse_the_bundle(
     tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
 ) -> None:
     with pytest.raises(GpuhookError) as told:
-        bundle.opened(_packed(tmp_path / "b", member))
+        support_bundle.opened(_packed(tmp_path / "b", member))
     assert told.value.code == "GH1907"
 
 
 def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "a"))
     with pytest.raises(GpuhookError, match="twice"):
-        bundle.opened(path)
+        support_bundle.opened(path)
 
 
 def test_many_large_members_are_refused(tmp_path: Path) -> None:
@@ -189,26 +191,26 @@ def test_many_large_members_are_refused(tmp_path: Path) -> None:
     members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]
     path = _packed(tmp_path / "b", *members)
     with pytest.raises(GpuhookError, match="larger than 160 MiB"):
-        bundle.opened(path)
+        support_bundle.opened(path)
 
 
 def test_a_bomb_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(bundle_archive, "MOST_BYTES", 1 << 20)
     path = _packed(
         tmp_path / "b", _member(TOP + "a", bytes(600_000)), _member(TOP + "b", bytes(600_000))
     )
     with pytest.raises(GpuhookError, match="larger than 1 MiB"):
-        bundle.opened(path)
-    monkeypatch.setattr(archive, "LARGEST", 1000)
+        support_bundle.opened(path)
+    monkeypatch.setattr(bundle_archive, "LARGEST", 1000)
     with pytest.raises(GpuhookError, match="600000 bytes"):
-        bundle.opened(path)
-    monkeypatch.setattr(archive, "LARGEST", 1 << 20)
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 1)
+        support_bundle.opened(path)
+    monkeypatch.setattr(bundle_archive, "LARGEST", 1 << 20)
+    monkeypatch.setattr(bundle_archive, "MOST_MEMBERS", 1)
     path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "b"))
     with pytest.raises(GpuhookError, match="more than 1 files"):
-        bundle.opened(path)
+        support_bundle.opened(path)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +222,13 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, content: bytes) -
     path = tmp_path / "b"
     path.write_bytes(content)
     with pytest.raises(GpuhookError) as told:
-        bundle.opened(str(path))
+        support_bundle.opened(str(path))
     assert told.value.code == "GH1906"
 
 
 MANIFEST = {"schema": "gpuhook/support-bundle/v1", "driver_root": "/", "dev_root": "/"}
 TREE = {
-    "schema": records.SCHEMA,
+    "schema": bundle_records.SCHEMA,
     "absent": [],
     "names": {},
     "status": {},
@@ -270,20 +272,20 @@ def test_documents_of_another_shape_refuse_the_bundle(
         "readings.json": {},
     }
     whole = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
-    tree, _ = bundle.opened(_packed(tmp_path / "whole", *whole))
+    tree, _ = support_bundle.opened(_packed(tmp_path / "whole", *whole))
     with pytest.raises(OSError, match="nobody looked"):
         tree.read("/etc/cdi/a.yaml")
     documents[name] = spoil(documents[name])
     spoilt = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
     with pytest.raises(GpuhookError) as told:
-        bundle.opened(_packed(tmp_path / "spoilt", *spoilt))
+        support_bundle.opened(_packed(tmp_path / "spoilt", *spoilt))
     assert told.value.code == "GH1906"
 
 
 def test_a_deep_document_is_no_crash(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "manifest.json", b"[" * 100_000))
     with pytest.raises(GpuhookError) as told:
-        bundle.opened(path)
+        support_bundle.opened(path)
     assert told.value.code == "GH1906"
 
 
@@ -291,9 +293,9 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     place = tmp_path / "proc/7"
     place.mkdir(parents=True)
     (place / "environ").write_text("SECRET=x", encoding="utf-8")
-    node = contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings({})))
+    node = bundle_contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings({})))
     assert node.tree.read("/proc/7/environ") == b"SECRET=x"
-    made = contents.gathered(node, {}, {})
+    made = bundle_contents.gathered(node, {}, {})
     assert made.members["files/proc/7/environ"] == b""
     assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)
 
@@ -303,11 +305,11 @@ def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
     (node / "etc/cdi").mkdir(parents=True)
     (node / "etc/cdi" / name).write_text("here", encoding="utf-8")
-    seen = contents.recorded(Node(DirectoryTree(str(node)), Readings({})))
-    made = contents.gathered(seen, {}, {})
+    seen = bundle_contents.recorded(Node(DirectoryTree(str(node)), Readings({})))
+    made = bundle_contents.gathered(seen, {}, {})
     path = str(tmp_path / "b.tar.gz")
-    archive.write(path, made.members, made.made)
-    tree, _ = bundle.opened(path)
+    bundle_archive.write(path, made.members, made.made)
+    tree, _ = support_bundle.opened(path)
     assert tree.names("/etc/cdi") == [name]
     assert tree.read(f"/etc/cdi/{name}") == b"here"
 
@@ -317,14 +319,14 @@ def test_a_link_in_the_place_of_the_file_is_replaced_itself(tmp_path: Path) -> N
     kept.write_text("mine", encoding="utf-8")
     path = tmp_path / "b.tar.gz"
     path.symlink_to(kept)
-    archive.write(str(path), {"a": b"b"}, 1.0)
+    bundle_archive.write(str(path), {"a": b"b"}, 1.0)
     assert kept.read_text(encoding="utf-8") == "mine"
     assert not path.is_symlink()
     assert [one.name for one in tmp_path.iterdir() if one not in (kept, path)] == []
 
 
 def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None:
-    known = records.Records(
+    known = bundle_records.Records(
         contents={"/a": b"1", "/a/b": b"2", f"/{'n' * 300}": b"3", "/d": b"4"},
         names={"/d": [], "/a/b/c": []},
     )

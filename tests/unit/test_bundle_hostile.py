@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.diagnose.compare import records
+from gpuhook.compare import records
 from gpuhook.errors import GpuhookError
 
 TREE: dict[str, Any] = {

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from gpuhook.diagnose.bundle.secrets import Secrets
+from gpuhook.support_bundle.secrets import Secrets
 
 KINDS = {
     "env in a line of a log": (

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.diagnose.bundle.secret_words import REMOVED
-from gpuhook.diagnose.bundle.secrets import Secrets
+from gpuhook.support_bundle.secret_words import REMOVED
+from gpuhook.support_bundle.secrets import Secrets
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2lnbmF0dXJl"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_entries, cache_format
+from gpuhook.loader import ld_cache, ld_cache_entries, ld_cache_format
 
 X86_64 = 0x0303
 LINE = re.compile(r'^\t(\S+) \((.*?)(?:, hwcap: "(.*?)")?\) => (\S+)$', re.MULTILINE)
@@ -38,7 +38,7 @@ def listed(data: bytes, where: Path) -> list[tuple[str, str, str]]:
 def ours(data: bytes) -> list[tuple[str, str, str]]:
     return [
         (e.soname.decode(), e.path.decode(), (e.hwcaps or b"").decode())
-        for e in cache_entries.parse(data)
+        for e in ld_cache_entries.parse(data)
     ]
 
 
@@ -87,7 +87,7 @@ def test_parse_each_format(form: str, tree: Path, tmp_path: Path) -> None:
 def test_merge_is_readable_and_lossless(form: str, tree: Path, tmp_path: Path) -> None:
     """The real ldconfig lists the merged cache: the driver first of its names, all else kept."""
     before = ours(written(tree, form))
-    data = cache.merged(written(tree, form), DRIVER, flags=0x0303)
+    data = ld_cache.merged(written(tree, form), DRIVER, flags=0x0303)
     after = listed(data, tmp_path)
     added = [(soname.decode(), path.decode(), "") for soname, path in DRIVER]
     assert sorted(after) == sorted(before + added)
@@ -99,7 +99,7 @@ def test_order_is_ldconfigs(tree: Path, tmp_path: Path) -> None:
     """Added names end up where the real ldconfig sorts them, numbers as numbers."""
     names = [b"libb.so.9", b"libb.so.10", b"lib9.so", b"libx264.so.3", b"lib.so", b"libA1.so"]
     add = [(name, b"/o/" + name) for name in names]
-    merged = listed(cache.merged(written(tree), add, flags=0x0303), tmp_path)
+    merged = listed(ld_cache.merged(written(tree), add, flags=0x0303), tmp_path)
     (tree / "o").mkdir()
     for name in names:
         made = tree / "o" / name.decode()
@@ -116,54 +116,56 @@ def test_order_is_ldconfigs(tree: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
 def test_twice_is_once(form: str, tree: Path) -> None:
     """Merging again leaves the bytes as they are."""
-    once = cache.merged(written(tree, form), DRIVER, flags=0x0303)
-    assert cache.merged(once, DRIVER, flags=0x0303) == once
-    assert cache.merged(once, DRIVER, [(b"libcuda.so.1", b"/old")], flags=0x0303) == once
+    once = ld_cache.merged(written(tree, form), DRIVER, flags=0x0303)
+    assert ld_cache.merged(once, DRIVER, flags=0x0303) == once
+    assert ld_cache.merged(once, DRIVER, [(b"libcuda.so.1", b"/old")], flags=0x0303) == once
 
 
 def test_no_cache_makes_one(tmp_path: Path) -> None:
     """Without a cache in the image a fresh one holds the driver alone."""
-    data = cache.merged(None, DRIVER, flags=0x0303)
+    data = ld_cache.merged(None, DRIVER, flags=0x0303)
     assert sorted(e[:2] for e in listed(data, tmp_path)) == sorted(
         (soname.decode(), path.decode()) for soname, path in DRIVER
     )
-    assert cache.merged(data, DRIVER, flags=0x0303) == data
-    assert ours(cache.merged(None, [], flags=0x0303)) == []
+    assert ld_cache.merged(data, DRIVER, flags=0x0303) == data
+    assert ours(ld_cache.merged(None, [], flags=0x0303)) == []
 
 
 def test_an_older_driver_goes(tree: Path, tmp_path: Path) -> None:
     """Entries of `remove` are gone, with their strings, and nothing else is."""
     image = written(tree)
     old = [(soname, path.replace(b"driver", b"older")) for soname, path in DRIVER]
-    with_old = cache.merged(image, old, flags=0x0303)
-    upgraded = cache.merged(with_old, DRIVER, old, flags=0x0303)
+    with_old = ld_cache.merged(image, old, flags=0x0303)
+    upgraded = ld_cache.merged(with_old, DRIVER, old, flags=0x0303)
     assert b"/opt/older" not in upgraded
-    assert listed(upgraded, tmp_path) == listed(cache.merged(image, DRIVER, flags=0x0303), tmp_path)
-    assert cache.merged(upgraded, DRIVER, old, flags=0x0303) == upgraded
-    assert listed(cache.merged(with_old, [], old, flags=0x0303), tmp_path) == listed(
+    assert listed(upgraded, tmp_path) == listed(
+        ld_cache.merged(image, DRIVER, flags=0x0303), tmp_path
+    )
+    assert ld_cache.merged(upgraded, DRIVER, old, flags=0x0303) == upgraded
+    assert listed(ld_cache.merged(with_old, [], old, flags=0x0303), tmp_path) == listed(
         image, tmp_path
     )
 
 
 def test_added_wins_over_removed(tree: Path) -> None:
     """A library that is both recorded and added again stays."""
-    data = cache.merged(written(tree), DRIVER, DRIVER, flags=0x0303)
+    data = ld_cache.merged(written(tree), DRIVER, DRIVER, flags=0x0303)
     assert (b"libcuda.so.1", b"/opt/driver/libcuda.so.1") in [
-        (e.soname, e.path) for e in cache_entries.parse(data)
+        (e.soname, e.path) for e in ld_cache_entries.parse(data)
     ]
 
 
 def test_first_of_equal_sonames_wins(tree: Path, tmp_path: Path) -> None:
     """Among added libraries of one soname the first is the first in the cache."""
     add = [(b"libcuda.so.1", b"/compat/libcuda.so.1"), *DRIVER]
-    entries = listed(cache.merged(written(tree), add, flags=0x0303), tmp_path)
+    entries = listed(ld_cache.merged(written(tree), add, flags=0x0303), tmp_path)
     paths = [path for soname, path, _ in entries if soname == "libcuda.so.1"]
     assert paths[:2] == ["/compat/libcuda.so.1", "/opt/driver/libcuda.so.1"]
 
 
 def test_extension_survives(tree: Path, tmp_path: Path) -> None:
     """The name of the program that made the cache is still told by ldconfig -p."""
-    (tmp_path / "c").write_bytes(cache.merged(written(tree), DRIVER, flags=0x0303))
+    (tmp_path / "c").write_bytes(ld_cache.merged(written(tree), DRIVER, flags=0x0303))
     command = ["ldconfig", "-p", "-C", str(tmp_path / "c")]
     assert "Cache generated by: ldconfig" in subprocess.check_output(command, text=True)
 
@@ -171,8 +173,8 @@ def test_extension_survives(tree: Path, tmp_path: Path) -> None:
 def test_ten_thousand_entries(tmp_path: Path) -> None:
     """A cache of 10,000 libraries is merged, and read by the real ldconfig."""
     many = [(b"lib%d.so.%d" % (i, i % 7), b"/m/lib%d.so.%d" % (i, i % 7)) for i in range(10000)]
-    data = cache.merged(None, many, flags=0x0303)
-    merged = cache.merged(data, DRIVER, flags=0x0303)
+    data = ld_cache.merged(None, many, flags=0x0303)
+    merged = ld_cache.merged(data, DRIVER, flags=0x0303)
     assert len(listed(merged, tmp_path)) == 10000 + len(DRIVER)
     assert ours(merged) == listed(merged, tmp_path)
 
@@ -183,19 +185,19 @@ def test_entries_that_point_out(tree: Path) -> None:
     for offset in (0, 47, len(data), 0xFFFFFFFF):
         struct.pack_into("<I", data, 48 + 8, offset)
         with pytest.raises(GpuhookError) as caught:
-            cache.merged(bytes(data), DRIVER, flags=0x0303)
+            ld_cache.merged(bytes(data), DRIVER, flags=0x0303)
         assert caught.value.code == "GH1600"
 
 
 def test_oversized_and_overcounted() -> None:
     """A cache beyond 16 MiB, or one that claims millions of entries, is refused."""
     with pytest.raises(GpuhookError) as caught:
-        cache.merged(bytes(cache_format.MAX_BYTES + 1), DRIVER, flags=0x0303)
+        ld_cache.merged(bytes(ld_cache_format.MAX_BYTES + 1), DRIVER, flags=0x0303)
     assert caught.value.code == "GH1601"
-    data = bytearray(cache.merged(None, DRIVER, flags=0x0303))
+    data = bytearray(ld_cache.merged(None, DRIVER, flags=0x0303))
     struct.pack_into("<I", data, 20, 1 << 31)
     with pytest.raises(GpuhookError) as caught:
-        cache_entries.parse(bytes(data))
+        ld_cache_entries.parse(bytes(data))
     assert caught.value.code == "GH1600"
 
 
@@ -204,7 +206,7 @@ def test_big_endian_is_refused(tree: Path) -> None:
     data = bytearray(written(tree))
     data[28] = 3
     with pytest.raises(GpuhookError, match="big-endian"):
-        cache_entries.parse(bytes(data))
+        ld_cache_entries.parse(bytes(data))
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
@@ -220,8 +222,10 @@ def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
                 limit = min(len(data), rng.choice([64, 512, len(data)]))
                 data[rng.randrange(limit)] = rng.choice([0, 1, 48, 127, 128, 255])
         try:
-            merged = cache.merged(bytes(data), DRIVER, [(b"libz.so", b"/l/libz.so")], flags=0x0303)
-            cache_entries.parse(merged)
+            merged = ld_cache.merged(
+                bytes(data), DRIVER, [(b"libz.so", b"/l/libz.so")], flags=0x0303
+            )
+            ld_cache_entries.parse(merged)
         except GpuhookError as error:
             seen.add(error.code)
         else:
@@ -232,10 +236,10 @@ def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
 def test_flags(tree: Path) -> None:
     """Flags are those that the real ldconfig gives libraries of this machine; others are named."""
     machine = os.uname().machine
-    assert {e.flags for e in cache_entries.parse(written(tree))} == {cache.flags_for(machine)}
-    assert cache.flags_for("aarch64") == 0x0A03
+    assert {e.flags for e in ld_cache_entries.parse(written(tree))} == {ld_cache.flags_for(machine)}
+    assert ld_cache.flags_for("aarch64") == 0x0A03
     with pytest.raises(GpuhookError) as caught:
-        cache.flags_for("vax")
+        ld_cache.flags_for("vax")
     assert caught.value.code == "GH1602"
 
 
@@ -247,23 +251,23 @@ def test_forged_entries_are_looked_at_once(
     count = 4096
     name = b"lib1.so"
     path = b"/x/" + name
-    base = cache_format.base_of(count)
-    entry = cache_format.ENTRY.pack(0x0303, base + 3, base, 0, 0)
-    table = cache_format.Table(entry * count, path + b"\0", base)
-    data = cache_format.write(table)
+    base = ld_cache_format.base_of(count)
+    entry = ld_cache_format.ENTRY.pack(0x0303, base + 3, base, 0, 0)
+    table = ld_cache_format.Table(entry * count, path + b"\0", base)
+    data = ld_cache_format.write(table)
     zeros = [b"lib" + b"0" * n + b"1.so" for n in range(200)] if b"%" in spelling else [name]
     remove = [(zeros[n % len(zeros)], b"/y/%d" % n) for n in range(1000)]
     calls = 0
-    whole = cache_format.Table.string
+    whole = ld_cache_format.Table.string
 
-    def counted(self: cache_format.Table, offset: int, limit: int) -> bytes:
+    def counted(self: ld_cache_format.Table, offset: int, limit: int) -> bytes:
         nonlocal calls
         calls += 1
         return whole(self, offset, limit)
 
-    monkeypatch.setattr(cache_format.Table, "string", counted)
+    monkeypatch.setattr(ld_cache_format.Table, "string", counted)
     with pytest.raises(GpuhookError, match="more than 256 entries have one name"):
-        cache.merged(data, [(name, b"/z/" + name)], remove, flags=0x0303)
+        ld_cache.merged(data, [(name, b"/z/" + name)], remove, flags=0x0303)
     assert calls < 2 * len(remove)
 
 
@@ -275,5 +279,5 @@ def test_directories_of_entries(directory: bytes, answer: bool) -> None:
     """A directory is one of the cache's if an entry is in it, not only below it."""
     paths = [b"/usr/lib/liba.so", b"/opt/x/libb.so", b"/opt/x/y/libc.so", b"/z/usr/lib/liba.so"]
     add = [(path.rpartition(b"/")[2], path) for path in paths]
-    held = cache.Cache(cache.merged(None, add, flags=0x0303), 0x0303)
+    held = ld_cache.Cache(ld_cache.merged(None, add, flags=0x0303), 0x0303)
     assert held.has_directory(directory) is answer

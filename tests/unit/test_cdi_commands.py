@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import gpuhook as package
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia import freshness
-from gpuhook.vendors.nvidia.jobs import Jobs
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 SCHEMAS = Path(package.__file__).parent / "schemas"
 HOOK = {"hookName": "prestart", "env": ["A=1"]}
@@ -269,7 +269,7 @@ def test_our_own_hook_knows_the_host_it_was_written_for(
     hook.chmod(0o755)
     job = Jobs(str(hook))
     job.libcuda = "/etc/passwd"
-    job.fingerprint = freshness.fingerprint("/", job.libcuda)
+    job.fingerprint = host_fingerprint.fingerprint("/", job.libcuda)
     _write(dirs[0] / "a.json", _edits(hooks=[job.hook()]))
     assert _findings() == []
     job.fingerprint = job.fingerprint.replace("boot=", "boot=x")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cdi import cache, listing, reading
+from gpuhook.cdi import spec_list, spec_reader
+from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
 from gpuhook.errors import fault
 
@@ -39,7 +40,7 @@ def dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_what_is_listed(dirs: list[str]) -> None:
     """The later directory wins; what is broken is told, a link to nothing is not there."""
-    devices, broken = listing.devices(dirs)
+    devices, broken = spec_list.devices(dirs)
     high = f"{dirs[1]}/thing.yaml"
     assert [(one.name, one.path, one.note) for one in devices] == [
         ("vendor.com/thing=a", f"{dirs[0]}/thing.json", f"{high} wins"),
@@ -61,7 +62,9 @@ def test_nothing_is_kept(dirs: list[str], tmp_path: Path) -> None:
 def test_a_compiled_form_is_no_matter(dirs: list[str]) -> None:
     """The text of a spec counts, whatever lies in the state directory for it."""
     path = f"{dirs[0]}/thing.json"
-    cache.store(path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept"))
-    (compiled,) = reading.layers(dirs[:1])[0]
+    compiled_spec.store(
+        path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept")
+    )
+    (compiled,) = spec_reader.layers(dirs[:1])[0]
     assert compiled.error is None
     assert compiled.device("a") == {"env": ["A=1"]}

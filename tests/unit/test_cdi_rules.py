@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import rules, validate, versions
+from gpuhook.cdi import validate
+from gpuhook.cdi.hot import spec_rules, spec_versions
 from gpuhook.errors import GpuhookError
 
 GOOD: dict[str, Any] = {
@@ -46,14 +47,14 @@ def changed(pointer: str, value: object) -> dict[str, Any]:
 def refused(spec: object) -> GpuhookError:
     """Return the fault that `spec` is refused with."""
     with pytest.raises(GpuhookError) as caught:
-        rules.check(spec, "/etc/cdi/x.json")
+        spec_rules.check(spec, "/etc/cdi/x.json")
     assert caught.value.message.startswith("/etc/cdi/x.json: ")
     return caught.value
 
 
 def test_a_good_spec_passes() -> None:
     """A spec that uses most of CDI passes the rules and the schema."""
-    rules.check(GOOD, "x")
+    spec_rules.check(GOOD, "x")
     validate.check(GOOD, "x")
 
 
@@ -70,7 +71,7 @@ def test_a_good_spec_passes() -> None:
 )
 def test_what_the_reference_accepts_passes(pointer: str, value: object) -> None:
     """null counts as absent, names may be one letter, digits may start a device name."""
-    rules.check(changed(pointer, value), "x")
+    spec_rules.check(changed(pointer, value), "x")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ NODE = {"deviceNodes": [{"path": "/dev/x"}]}
 def test_the_lowest_version_follows_the_content(needed: str, parts: dict[str, Any]) -> None:
     """Each part of CDI asks for the version that brought it."""
     spec = {"kind": "vendor.com/x", "devices": [{"name": "d", "containerEdits": NODE}], **parts}
-    assert versions.lowest(spec) == needed
+    assert spec_versions.lowest(spec) == needed
 
 
 def test_too_low_a_version_is_refused() -> None:
@@ -189,7 +190,7 @@ def test_too_low_a_version_is_refused() -> None:
 def test_the_schema_is_stricter(pointer: str, value: object) -> None:
     """Our schema refuses what CDI lets pass and no runtime can do."""
     spec = changed(pointer, value)
-    rules.check(spec, "x")
+    spec_rules.check(spec, "x")
     with pytest.raises(GpuhookError, match=r"^x: /") as caught:
         validate.check(spec, "x")
     assert caught.value.code == "GH1106"

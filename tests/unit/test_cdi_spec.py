@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
 from gpuhook.errors import GpuhookError
 
 SPEC: Any = {

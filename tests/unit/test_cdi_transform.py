@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TOOLKIT = "nvidia-cdi-hook"
-OPTIONS = Options(jobs.HOST_OPTIONS, jobs.PATH_BEHIND, jobs.PATH_BEFORE)
+OPTIONS = Options(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)
 
 
 def _spec() -> Any:
@@ -129,7 +129,7 @@ def test_our_hook_s_values_in_the_container(option: str, before: str, after: str
         found = moved(_apply(*words), move, CONTAINER, options=OPTIONS)
         (hook,) = found["containerEdits"]["hooks"]
         assert hook["args"][2:] == expected
-    assert jobs.parse([option, after]).arguments()[:2] == [option, after]
+    assert hook_args.parse([option, after]).arguments()[:2] == [option, after]
 
 
 def test_our_hook_s_values_on_the_host() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kubernetes.metrics import cgroup_names
-from gpuhook.kubernetes.metrics.cgroup_names import Membership, parse
+from gpuhook.device_plugin.metrics import cgroup_names
+from gpuhook.device_plugin.metrics.cgroup_names import Membership, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,16 +18,20 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from gpuhook.cdi import shared
-from gpuhook.cli import main, switches
+from gpuhook.apply.live import ldconfig
+from gpuhook.cdi import common_edits
+from gpuhook.cli import main
+from gpuhook.cli.generate import toolkit_switches
 from gpuhook.cli.generate_cdi import generate_cdi
-from gpuhook.container import ldconfig
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import coherence, dump, dump_file, hook_names, jobs, nvml
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.inventory import Gpu, Node
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import dump, dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.nvml import coherence, nvml_inventory
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from gpuhook.vendors.nvidia.warm import hook_names
 from tests.simulated.node import make_node
 
 OPTIONS = {name: option for option in generate_cdi.params for name in option.opts}
@@ -56,10 +60,10 @@ def made(*args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def job_of(document: dict[str, Any]) -> jobs.Jobs:
+def job_of(document: dict[str, Any]) -> hook_args.Jobs:
     """Return the jobs of a spec's one hook."""
     (hook,) = document["containerEdits"]["hooks"]
-    return jobs.of_hook(hook)
+    return hook_args.of_hook(hook)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,7 @@ def t4() -> Node:
     return replace(dump_file.load("t4"), masks_params=True)
 
 
-def described(node: Node, **choices: Any) -> jobs.Jobs:
+def described(node: Node, **choices: Any) -> hook_args.Jobs:
     """Return the jobs of a node's spec."""
     return job_of({**describe(node, Choices(**choices)).spec})
 
@@ -96,7 +100,7 @@ def test_every_hook_has_its_job(t4: Node) -> None:
 def test_who_wins_of_disabled_and_enabled() -> None:
     """`all` disables each, and what is enabled as well is on; without any there is no hook."""
     job = job_of(made("--disable-hook", "all", "--enable-hook", "update-ldcache"))
-    assert job.skipped == [jobs.LINKS, jobs.PROFILE]
+    assert job.skipped == [hook_args.LINKS, hook_args.PROFILE]
     assert (job.links, job.cuda_compat, job.libraries != []) == ([], "", True)
     done = call("--disable-hook", "all", "--format", "json")
     assert "hooks" not in json.loads(done.stdout)["containerEdits"]
@@ -122,7 +126,7 @@ def test_a_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
             "feature_flag": flags, "disable_hook": (), "enable_hook": (), "ldconfig_path": None,
             "hooks": "gpuhook",
         }  # fmt: skip
-        return switches.choices(given, "csv", is_here=False)[0]
+        return toolkit_switches.choices(given, "csv", is_here=False)[0]
 
     plain = chosen()
     assert Choices(**plain) == Choices()
@@ -263,10 +267,10 @@ def test_what_all_have_leaves_the_devices() -> None:
     node = {"path": "/dev/a"}
     common: Any = {"env": ["A=1"], "deviceNodes": [node], "additionalGids": [7]}
     own: Any = {"env": ["A=1", "B=2"], "deviceNodes": [node], "additionalGids": [7]}
-    found = shared.without({"name": "x", "containerEdits": own}, common)
+    found = common_edits.without({"name": "x", "containerEdits": own}, common)
     assert found == {"name": "x", "containerEdits": {"env": ["B=2"], "additionalGids": [7]}}
     same: Any = {"name": "x", "containerEdits": {"deviceNodes": [node]}}
-    assert shared.without(same, common) == same
+    assert common_edits.without(same, common) == same
 
 
 def coherent(*facts: bool | None) -> Node:
@@ -318,7 +322,7 @@ def test_what_nvml_calls_coherent(
             raise answer
         return SimpleNamespace(value=answer)
 
-    monkeypatch.setattr(nvml, "opened", lambda _path: nullcontext())
+    monkeypatch.setattr(nvml_inventory, "opened", lambda _path: nullcontext())
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _index: object())
     monkeypatch.setattr(pynvml, "nvmlDeviceGetAddressingMode", mode)
     lost = Gpu(index=1, lost="it fell off the bus")

@@ -12,7 +12,12 @@ import yaml
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.cli.switches import COHERENT, EXPLICIT_LIBRARIES, NO_IPC, ONE_CSV_DEVICE
+from gpuhook.cli.generate.toolkit_switches import (
+    COHERENT,
+    EXPLICIT_LIBRARIES,
+    NO_IPC,
+    ONE_CSV_DEVICE,
+)
 from tests.simulated import elf_maker, extra_nodes, tegra_node, wsl_node
 from tests.simulated.node import make_node
 

@@ -15,8 +15,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
-from gpuhook.cli import COMMANDS, main, sections
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.cli import COMMANDS, main
+from gpuhook.cli.options import command_sections
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
 
@@ -47,10 +48,12 @@ def test_help_has_what_the_commands_say_themselves() -> None:
     ctx = click.Context(main, info_name="gpuhook")
     lines, listed = click.HelpFormatter(width=200), click.HelpFormatter(width=200)
     main.format_commands(ctx, lines)
-    for title, names in sections.SECTIONS.items():
+    for title, names in command_sections.SECTIONS.items():
         found = [(name, main.get_command(ctx, name)) for name in names]
-        rows = [(name, one.get_short_help_str(sections.LONGEST)) for name, one in found if one]
-        sections.write(listed, title, rows)
+        rows = [
+            (name, one.get_short_help_str(command_sections.LONGEST)) for name, one in found if one
+        ]
+        command_sections.write(listed, title, rows)
     assert lines.getvalue() == listed.getvalue()
 
 
@@ -64,10 +67,10 @@ def test_shells_are_told_what_the_commands_say_themselves(incomplete: str) -> No
 
 
 def test_help_has_each_command_in_one_section() -> None:
-    names = [name for section in sections.SECTIONS.values() for name in section]
+    names = [name for section in command_sections.SECTIONS.values() for name in section]
     assert sorted(names) == sorted(COMMANDS)
     shown = gpuhook("--help").stdout
-    assert all(f"\n{title}:\n" in shown for title in sections.SECTIONS)
+    assert all(f"\n{title}:\n" in shown for title in command_sections.SECTIONS)
 
 
 @pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])

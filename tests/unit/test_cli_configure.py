@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.engines.configuring import carrying_out
+from gpuhook.engines.configure import configure_engine
 from tests.unit import configured_docker
 from tests.unit.configured_docker import MAIN
 
@@ -23,7 +23,7 @@ SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a host with gpuhook's programs and a daemon.json."""
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    monkeypatch.setattr(configure_engine, "module_of", lambda _: configured_docker)
     for path in ("usr/bin/gpuhook-runtime", "usr/bin/gpuhook-prestart"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch(mode=0o755)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuhook import settings
-from gpuhook.grant import policy, request
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.given import given
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.overrides import given
+from gpuhook.host.hot import settings
+from gpuhook.request import parse, policy
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests import cri_annotations
 from tests.daemon_set import asking
 from tests.unit.test_documented import BLOCK, ROOT
@@ -30,10 +30,10 @@ def shown() -> tuple[str, str]:
     return node, plugin
 
 
-def chosen(spec: dict[str, Any], document: dict[str, object]) -> request.Source | None:
+def chosen(spec: dict[str, Any], document: dict[str, object]) -> parse.Source | None:
     """Return what a runtime with these settings goes by."""
     found = settings.from_document(document)
-    sources = request.sources(spec, VOCABULARY, found.annotation_prefixes)
+    sources = parse.sources(spec, VOCABULARY, found.annotation_prefixes)
     return policy.judge(sources, spec, found).chosen
 
 
@@ -43,19 +43,19 @@ def test_the_plugin_gets_its_own_gpus(shown: tuple[str, str]) -> None:
     assert not policy.privileged(spec)
     source = chosen(spec, yaml.safe_load(shown[0]))
     assert source is not None
-    assert (source.kind, source.names) == (request.MOUNTS, ["all"])
+    assert (source.kind, source.names) == (parse.MOUNTS, ["all"])
 
 
 def test_on_an_open_node_the_variable_counts() -> None:
     source = chosen(asking(), {})
     assert source is not None
-    assert (source.kind, source.names) == (request.ENV, ["all"])
+    assert (source.kind, source.names) == (parse.ENV, ["all"])
 
 
 def test_the_files_strategy_counts(shown: tuple[str, str]) -> None:
     """No variable of the DaemonSet wins over it."""
     said = given({}, dict(one.split("=", 1) for one in asking()["process"]["env"]))
-    reading = reader.read(shown[1].encode(), "default", said.overrides)
+    reading = config_reader.read(shown[1].encode(), "default", said.overrides)
     assert reading.findings == ()
     assert reading.configuration is not None
     assert reading.configuration.flags.plugin.device_list_strategy == ("volume-mounts",)

@@ -11,21 +11,15 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import find
-from gpuhook.container.runtime_state import Found
-from gpuhook.diagnose.node import (
-    asking,
-    collectors,
-    containers,
-    daemons,
-    patient,
-    readings,
-    versions,
-)
-from gpuhook.diagnose.node.collectors import Place
-from gpuhook.diagnose.node.containers import injectors
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.containers.warm import find
+from gpuhook.containers.warm.runtime_state import Found
+from gpuhook.doctor import reading_collectors
+from gpuhook.doctor.reading_collectors import Place
 from gpuhook.errors import fault
+from gpuhook.inspect import gpu_containers
+from gpuhook.inspect.gpu_containers import injectors
+from gpuhook.node import daemons, driver_worker, node_readings, program_output, program_versions
+from gpuhook.node.node_tree import DirectoryTree
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service
@@ -91,17 +85,17 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     """Nor what it has started, which has its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
     with pytest.raises(OSError, match="has not answered within"):
-        asking.answer([path], seconds=0.2)
+        program_output.answer([path], seconds=0.2)
 
 
 def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "DIRECTORIES", (str(tmp_path),))
+    monkeypatch.setattr(program_output, "DIRECTORIES", (str(tmp_path),))
     program(tmp_path / "runc", 'echo "runc version 1.1.12-0ubuntu2"')
     program(tmp_path / "crun", "exit 3")
     program(tmp_path / "nvidia-ctk", 'echo "NVIDIA Container Toolkit CLI version 1.17.4"')
     program(tmp_path / "podman", "echo nothing")
     Path(program(tmp_path / "dockerd", "touch $0.ran")).chmod(0o777)
-    found = versions.programs(DirectoryTree("/"))
+    found = program_versions.programs(DirectoryTree("/"))
     assert {name: told["version"] for name, told in found.items()} == {
         "runc": "1.1.12-0ubuntu2", "nvidia-ctk": "1.17.4", "crun": "", "dockerd": "", "podman": "",
     }  # fmt: skip
@@ -115,15 +109,17 @@ def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> None:
     path = program(tmp_path / "containerd", 'echo "# $*"')
     running = [{"name": "containerd", "exe": path, "argv": [path, *options]}]
-    told = versions.containerd(DirectoryTree("/"), running)
+    told = program_versions.containerd(DirectoryTree("/"), running)
     file = "--config /etc/k3s.toml " if options else ""
     assert told == {"config": f"# {file}config dump\n", "command": f"{path} {file}config dump"}
 
 
 def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "DIRECTORIES", ())
-    taken = collectors.live(DirectoryTree("/"), Place())
-    assert taken.of(readings.CONTAINERD).trouble.startswith("containerd: there is no such program")
+    monkeypatch.setattr(program_output, "DIRECTORIES", ())
+    taken = reading_collectors.live(DirectoryTree("/"), Place())
+    assert taken.of(node_readings.CONTAINERD).trouble.startswith(
+        "containerd: there is no such program"
+    )
 
 
 def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,23 +127,23 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     node = make_node(tmp_path, "t4", real_nodes=False)
     place = Place(node.driver_root, node.dev_root, node.host_root)
     tree = DirectoryTree(node.host_root)
-    taken = collectors.live(tree, place)
-    assert taken.document(readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
+    taken = reading_collectors.live(tree, place)
+    assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
-    monkeypatch.setattr(patient, "PATIENCE", 0.2)
-    monkeypatch.setattr(collectors, "_dump", lambda _: time.sleep(600))
-    late = collectors.live(tree, place).of(readings.INVENTORY)
+    monkeypatch.setattr(driver_worker, "PATIENCE", 0.2)
+    monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
+    late = reading_collectors.live(tree, place).of(node_readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1901")
     shutil.rmtree(node.driver_root + "/usr")
     monkeypatch.undo()
-    assert collectors.live(tree, place).of(readings.INVENTORY).code == "GH1200"
+    assert reading_collectors.live(tree, place).of(node_readings.INVENTORY).code == "GH1200"
 
 
 def test_a_node_without_systemd_says_so(tmp_path: Path) -> None:
-    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(host_root=str(tmp_path)))
-    assert taken.of(readings.UNITS).code == "GH1902"
-    assert taken.document(readings.SELF)["version"]
+    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), Place(host_root=str(tmp_path)))
+    assert taken.of(node_readings.UNITS).code == "GH1902"
+    assert taken.document(node_readings.SELF)["version"]
 
 
 PRESTART = "/usr/bin/nvidia-container-runtime-hook"
@@ -189,7 +185,7 @@ def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
 def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told of, after its time; the others are looked at all the same."""
 
-    def look(looker: containers._Looker, number: int) -> dict[str, Any]:
+    def look(looker: gpu_containers._Looker, number: int) -> dict[str, Any]:
         if looker._living[number].id == "slow":
             time.sleep(600)
         if looker._living[number].id == "broken":
@@ -198,11 +194,11 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
             raise fault("GH1732", pid=7)
         return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
 
-    monkeypatch.setattr(containers, "_PATIENCE", 0.3)
-    monkeypatch.setattr(containers._Looker, "look", look)
+    monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.3)
+    monkeypatch.setattr(gpu_containers._Looker, "look", look)
     living = [Found(name) for name in ("first", "slow", "plain", "broken", "ended", "last")]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    found = containers.looked_at()
+    found = gpu_containers.looked_at()
     assert [one["id"] for one in found["containers"]] == ["first", "last"]
     assert [(one["where"], one["code"]) for one in found["trouble"]] == [
         ("slow", "GH1760"), ("broken", "GH1733"),
@@ -211,21 +207,21 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "_PATIENCE", 0.1)
-    monkeypatch.setattr(containers, "_AT_ONCE", 2)
-    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: time.sleep(600))
+    monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(gpu_containers, "_AT_ONCE", 2)
+    monkeypatch.setattr(gpu_containers._Looker, "look", lambda looker, number: time.sleep(600))
     living = [Found(str(number)) for number in range(6)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    codes = [one["code"] for one in containers.looked_at()["trouble"]]
+    codes = [one["code"] for one in gpu_containers.looked_at()["trouble"]]
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
 
 
 def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "_AT_ONCE", 3)
-    monkeypatch.setattr(containers._Looker, "look", lambda looker, number: {"id": number})
+    monkeypatch.setattr(gpu_containers, "_AT_ONCE", 3)
+    monkeypatch.setattr(gpu_containers._Looker, "look", lambda looker, number: {"id": number})
     living = [Found(str(number)) for number in range(10)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    assert [one["id"] for one in containers.looked_at()["containers"]] == list(range(10))
+    assert [one["id"] for one in gpu_containers.looked_at()["containers"]] == list(range(10))
 
 
 @pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
@@ -241,10 +237,10 @@ def test_containers_seen_from_inside_one(
     else:
         (tmp_path / "run").mkdir()
     pids = os.stat("/proc/self/ns/pid").st_ino
-    monkeypatch.setattr(collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
-    monkeypatch.setattr(containers, "looked_at", lambda roots: {"looked_at": len(roots)})
-    taken = collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
-    found = taken.of(readings.CONTAINERS)
+    monkeypatch.setattr(reading_collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
+    monkeypatch.setattr(gpu_containers, "looked_at", lambda roots: {"looked_at": len(roots)})
+    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
+    found = taken.of(node_readings.CONTAINERS)
     if is_mounted and has_pids:
         assert found.document == {"looked_at": 2}
     else:
@@ -259,4 +255,4 @@ def test_fronts_under_nvidias_names(tmp_path: Path) -> None:
     (bindir / "nvidia-cdi-hook").write_text("#!/bin/sh\necho 1.18.0\n")
     for path in bindir.iterdir():
         path.chmod(0o755)
-    assert list(versions.programs(DirectoryTree(str(tmp_path)))) == ["nvidia-cdi-hook"]
+    assert list(program_versions.programs(DirectoryTree(str(tmp_path)))) == ["nvidia-cdi-hook"]

@@ -16,35 +16,38 @@ from click.testing import CliRunner
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.container import state_roots
-from gpuhook.diagnose.compare import (
-    asked,
-    expected,
-    giver,
-    item,
-    reasons,
+from gpuhook.compare import (
+    compare_item,
+    env_items,
+    expected_injection,
+    injector,
+    known_differences,
+    original_request,
     records,
     summary,
-    surplus,
-    surroundings,
+    surplus_items,
 )
-from gpuhook.diagnose.compare.expected import Expected
-from gpuhook.diagnose.compare.granting import foreign, own_spec
-from gpuhook.diagnose.compare.mounts import Mounts
-from gpuhook.diagnose.node import patient
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.compare.compare_plan import foreign, own_spec
+from gpuhook.compare.expected_injection import Expected
+from gpuhook.compare.mount_items import Mounts
+from gpuhook.containers.warm import state_roots
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import dump_file, gather, hookless, params, profile, words
-from gpuhook.vendors.nvidia.jobs import Jobs
+from gpuhook.node import driver_worker
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.vendors.nvidia.driver import hookless_mounts
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+from gpuhook.vendors.nvidia.inventory import discover, dump_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
 
-COMPUTE = Expected(capabilities=words.parse_capabilities(None))
-GRAPHICS = Expected(capabilities=words.parse_capabilities("graphics"))
+COMPUTE = Expected(capabilities=vocabulary.parse_capabilities(None))
+GRAPHICS = Expected(capabilities=vocabulary.parse_capabilities("graphics"))
 LIBCUDA = "/usr/lib64/libcuda.so.580.95.05"
 
 
@@ -59,31 +62,36 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "nodes", "mounts", "by"),
     [
-        (config(hooks=hooked("createContainer", "nvidia-cdi-hook")), [], [], giver.CDI),
-        (config(hooks=hooked("createContainer", "nvidia-ctk")), [], [LIBCUDA], giver.CDI),
+        (config(hooks=hooked("createContainer", "nvidia-cdi-hook")), [], [], injector.CDI),
+        (config(hooks=hooked("createContainer", "nvidia-ctk")), [], [LIBCUDA], injector.CDI),
         (
             config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
             ["/dev/nvidia0"],
             [LIBCUDA],
-            giver.LEGACY,
+            injector.LEGACY,
         ),
-        (config(hooks=hooked("prestart", "nvidia-container-runtime-hook")), [], [], giver.NOBODY),
-        (config(), ["/dev/nvidia0"], [LIBCUDA], giver.LEGACY),
-        (config(mounts=[{"destination": LIBCUDA}]), [], [LIBCUDA], giver.UNKNOWN),
-        (config(), ["/dev/nvidia0"], [], giver.UNKNOWN),
-        (config(), ["/dev/nvidiactl"], [], giver.NOBODY),
-        ({}, [], [LIBCUDA], giver.UNKNOWN),
-        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], giver.OURS),
-        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], giver.LEGACY),
-        (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], giver.NOBODY),
+        (
+            config(hooks=hooked("prestart", "nvidia-container-runtime-hook")),
+            [],
+            [],
+            injector.NOBODY,
+        ),
+        (config(), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
+        (config(mounts=[{"destination": LIBCUDA}]), [], [LIBCUDA], injector.UNKNOWN),
+        (config(), ["/dev/nvidia0"], [], injector.UNKNOWN),
+        (config(), ["/dev/nvidiactl"], [], injector.NOBODY),
+        ({}, [], [LIBCUDA], injector.UNKNOWN),
+        (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
+        (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], injector.LEGACY),
+        (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),
     ],
 )
 def test_who_gave_it(spec: dict[str, Any], nodes: list[str], mounts: list[str], by: str) -> None:
-    assert giver.of(spec, {}, nodes, mounts) == by
+    assert injector.of(spec, {}, nodes, mounts) == by
 
 
 def test_the_ledger_knows_what_gpuhook_gave() -> None:
-    assert giver.of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], []) == giver.OURS
+    assert injector.of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], []) == injector.OURS
 
 
 @pytest.mark.parametrize(
@@ -102,7 +110,9 @@ def test_the_ledger_knows_what_gpuhook_gave() -> None:
 def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> None:
     settings = Settings()
     settings.spec_dirs = [str(tmp_path)]
-    (tmp_path / "x.yaml").write_text(text.replace("GPUHOOK_HOOKS=none", hookless.ENV), "utf-8")
+    (tmp_path / "x.yaml").write_text(
+        text.replace("GPUHOOK_HOOKS=none", hookless_mounts.ENV), "utf-8"
+    )
     assert "A=1" not in foreign(settings).variables
     assert all(path.startswith("/") for mount in foreign(settings).mounts for path in mount)
 
@@ -120,13 +130,13 @@ def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> 
 )
 def test_links_that_hooks_name(args: object, paths: list[str]) -> None:
     spec = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook", "args": args}]}}
-    assert surplus.named(spec) == paths
+    assert surplus_items.named(spec) == paths
 
 
 def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
     spec = config("A=1", "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_CTK_LIBCUDA_DIR=/x")
     spec["process"]["env"].append("NVIDIA_VISIBLE_DEVICES=void")
-    before = asked.before(spec)
+    before = original_request.before(spec)
     assert before.spec["process"]["env"] == ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]
     assert before.added == ("NVIDIA_CTK_LIBCUDA_DIR=/x", "NVIDIA_VISIBLE_DEVICES=void")
     assert len(spec["process"]["env"]) == 4
@@ -135,9 +145,9 @@ def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
 def test_a_pods_own_void_is_what_it_asks_for() -> None:
     """A device plugin says it where the devices come by CDI, in the middle of the variables."""
     plain = config("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_DRIVER_CAPABILITIES=all", "B=2")
-    assert asked.before(plain) == asked.Before(plain)
+    assert original_request.before(plain) == original_request.Before(plain)
     added = ["NVIDIA_CTK_LIBCUDA_DIR=/x", "NVIDIA_VISIBLE_DEVICES=void", "MINE=1"]
-    before = asked.before(config(*plain["process"]["env"], *added))
+    before = original_request.before(config(*plain["process"]["env"], *added))
     assert before.spec == plain
     assert before.added == tuple(added[:2])
 
@@ -148,10 +158,12 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
     log, settings = Heard(), Settings()
     settings.accept_volume_mounts = is_accepted
     grants = DescribedGranting(dump_file.load("t4"), settings, log, is_elsewhere=True)
-    prefix = words.VOCABULARY.mount_prefix
+    prefix = vocabulary.VOCABULARY.mount_prefix
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
-        found = expected.of(expected.Giving(grants, log), spec, [], is_given=False)
+        found = expected_injection.of(
+            expected_injection.Giving(grants, log), spec, [], is_given=False
+        )
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
     assert told == (["GH1028"] if is_accepted else ["GH1007"])
@@ -160,54 +172,56 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
 def test_specs_of_older_toolkits_append_void_alone() -> None:
     void = "NVIDIA_VISIBLE_DEVICES=void"
     for own in (["A=1"], ["NVIDIA_VISIBLE_DEVICES=all", "A=1"]):
-        before = asked.before(config(*own, void))
+        before = original_request.before(config(*own, void))
         assert (before.spec["process"]["env"], before.added) == (own, (void,))
 
 
 @pytest.mark.parametrize("spec", [{}, {"process": None}, {"process": {"env": 3}}, config()])
 def test_a_config_without_variables(spec: dict[str, Any]) -> None:
-    assert asked.before(spec) == asked.Before(spec)
+    assert original_request.before(spec) == original_request.Before(spec)
 
 
 @pytest.mark.parametrize(
     ("path", "by", "expected", "is_known"),
     [
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", giver.LEGACY, COMPUTE, True),
-        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", giver.CDI, COMPUTE, False),
-        (LIBCUDA, giver.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-smi", giver.LEGACY, COMPUTE, False),
-        ("/usr/bin/nvidia-imex", giver.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", giver.LEGACY, COMPUTE, True),
-        ("/etc/OpenCL/vendors/nvidia.icd", giver.LEGACY, GRAPHICS, False),
-        ("/run/nvidia-persistenced/socket", giver.LEGACY, COMPUTE, False),
-        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", giver.LEGACY, GRAPHICS, False),
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.LEGACY, COMPUTE, True),
+        ("/usr/lib64/libnvidia-sandboxutils.so.580.95.05", injector.CDI, COMPUTE, False),
+        (LIBCUDA, injector.LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-smi", injector.LEGACY, COMPUTE, False),
+        ("/usr/bin/nvidia-imex", injector.LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, COMPUTE, True),
+        ("/etc/OpenCL/vendors/nvidia.icd", injector.LEGACY, GRAPHICS, False),
+        ("/run/nvidia-persistenced/socket", injector.LEGACY, COMPUTE, False),
+        ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", injector.LEGACY, GRAPHICS, False),
     ],
 )
 def test_what_the_legacy_mode_is_known_to_lack(
     path: str, by: str, expected: Expected, is_known: bool
 ) -> None:
-    assert bool(reasons.missing(path, by, expected)) is is_known
+    assert bool(known_differences.missing(path, by, expected)) is is_known
 
 
 @pytest.mark.parametrize(
     ("path", "by", "is_known"),
     [
-        ("/proc/driver/nvidia", giver.LEGACY, True),
-        ("/proc/driver/nvidia/gpus/0000:1b:00.0", giver.LEGACY, True),
-        ("/proc/driver/nvidia", giver.CDI, False),
-        ("/usr/local/cuda/compat/libcuda.so.580.95.05", giver.LEGACY, True),
-        ("/dev/dri/renderD128", giver.CDI, True),
-        ("/dev/nvidia7", giver.LEGACY, False),
+        ("/proc/driver/nvidia", injector.LEGACY, True),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0", injector.LEGACY, True),
+        ("/proc/driver/nvidia", injector.CDI, False),
+        ("/usr/local/cuda/compat/libcuda.so.580.95.05", injector.LEGACY, True),
+        ("/dev/dri/renderD128", injector.CDI, True),
+        ("/dev/nvidia7", injector.LEGACY, False),
     ],
 )
 def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -> None:
-    found = reasons.of_extra(path, by, COMPUTE, is_whole=False, is_privileged=False)
+    found = known_differences.of_extra(path, by, COMPUTE, is_whole=False, is_privileged=False)
     assert bool(found) is is_known
 
 
 def test_display_nodes_count_where_graphics_is_asked_for() -> None:
     path = "/dev/dri/renderD128"
-    assert not reasons.of_extra(path, giver.CDI, GRAPHICS, is_whole=False, is_privileged=False)
+    assert not known_differences.of_extra(
+        path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
+    )
 
 
 class _Root:
@@ -236,31 +250,33 @@ def _held(files: dict[str, bytes], status: str = "", mounted: tuple[str, ...] = 
 def test_groups_without_which_a_node_cannot_be_opened() -> None:
     edits: ContainerEdits = {"additionalGids": [44, 45, 0]}
     held = _held({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
-    found = list(surroundings.groups(held, Expected(edits=edits)))
+    found = list(env_items.groups(held, Expected(edits=edits)))
     assert [(one.name, one.verdict) for one in found] == [
-        ("44", item.SAME),
-        ("45", item.GPUHOOK),
+        ("44", compare_item.SAME),
+        ("45", compare_item.GPUHOOK),
     ]
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"), [(b"1", item.DIFFERS), (b"0", item.SAME)], ids=["open", "masked"]
+    ("value", "verdict"),
+    [(b"1", compare_item.DIFFERS), (b"0", compare_item.SAME)],
+    ids=["open", "masked"],
 )
 def test_the_mask_over_the_drivers_parameters(
     value: bytes, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(params, "masked", lambda _: b"ModifyDeviceFiles: 0\n")
+    monkeypatch.setattr(driver_params, "masked", lambda _: b"ModifyDeviceFiles: 0\n")
     job = Jobs("/usr/bin/gpuhook-hook")
     job.driver_params = True
     expected = Expected(edits={"env": ["A=1"]}, todo=[job])
-    held = _held({params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"})
-    (found,) = surroundings.effects(held, giver.CDI, expected)
-    assert (found.kind, found.verdict) == (item.MASK, verdict)
+    held = _held({driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"})
+    (found,) = env_items.effects(held, injector.CDI, expected)
+    assert (found.kind, found.verdict) == (compare_item.MASK, verdict)
 
 
 def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
-    held = _held({params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(params.PATH,))
-    (found,) = surroundings.effects(held, giver.LEGACY, Expected(edits={"env": ["A=1"]}))
+    held = _held({driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,))
+    (found,) = env_items.effects(held, injector.LEGACY, Expected(edits={"env": ["A=1"]}))
     assert found.is_known
 
 
@@ -270,11 +286,11 @@ EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
 @pytest.mark.parametrize(
     ("files", "libraries", "by", "verdict", "is_known"),
     [
-        ([profile.PATH], EGL, giver.CDI, item.SAME, False),
-        ([profile.PATH], EGL, giver.OURS, item.SAME, False),
-        ([profile.PATH], [], giver.CDI, item.THERE, True),
-        ([], EGL, giver.CDI, item.GPUHOOK, True),
-        ([], EGL, giver.OURS, item.GPUHOOK, False),
+        ([egl_profile.PATH], EGL, injector.CDI, compare_item.SAME, False),
+        ([egl_profile.PATH], EGL, injector.OURS, compare_item.SAME, False),
+        ([egl_profile.PATH], [], injector.CDI, compare_item.THERE, True),
+        ([], EGL, injector.CDI, compare_item.GPUHOOK, True),
+        ([], EGL, injector.OURS, compare_item.GPUHOOK, False),
     ],
 )
 def test_the_application_profile_goes_with_egl(
@@ -283,22 +299,22 @@ def test_the_application_profile_goes_with_egl(
     job = Jobs("/usr/bin/gpuhook-hook")
     job.libraries = libraries
     expected = Expected(edits={"env": ["A=1"]}, todo=[job])
-    (found,) = surroundings.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
-    assert (found.kind, found.verdict, found.is_known) == (item.PROFILE, verdict, is_known)
+    (found,) = env_items.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
+    assert (found.kind, found.verdict, found.is_known) == (compare_item.PROFILE, verdict, is_known)
     nobody = Expected(edits={"env": ["A=1"]})
-    assert list(surroundings.effects(_held({}), by, nobody)) == []
+    assert list(env_items.effects(_held({}), by, nobody)) == []
 
 
 def compared(container: str, *names: str) -> dict[str, Any]:
-    items = [item.of(item.NODE, name, "c 195:0 0666", "") for name in names]
-    items.append(item.of(item.MOUNT, "/x", "here", "there", "known"))
+    items = [compare_item.of(compare_item.NODE, name, "c 195:0 0666", "") for name in names]
+    items.append(compare_item.of(compare_item.MOUNT, "/x", "here", "there", "known"))
     return {
         "container": container,
         "pod": "web",
         "namespace": None,
         "name": None,
-        "givenBy": giver.CDI,
-        "counts": item.counts(items),
+        "givenBy": injector.CDI,
+        "counts": compare_item.counts(items),
         "items": [one.document() for one in items],
     }
 
@@ -358,8 +374,8 @@ def test_a_name_of_nobody_is_told_as_that_without_a_driver_too(tmp_path: Path) -
 
 
 def test_a_driver_that_hangs_is_given_up(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient, "PATIENCE", 0.2)
-    monkeypatch.setattr(gather, "node", lambda *_, **__: time.sleep(600))
+    monkeypatch.setattr(driver_worker, "PATIENCE", 0.2)
+    monkeypatch.setattr(discover, "node", lambda *_, **__: time.sleep(600))
     for words_ in (["compare", "--all"], ["inventory"]):
         done = CliRunner().invoke(main, [*words_, f"--driver-root={nobody}"])
         assert (done.exit_code, done.stdout) == (1, "")
@@ -444,7 +460,7 @@ def test_whose_spec_it_is(tmp_path: Path) -> None:
     for edits, is_ours in (
         ({"hooks": [{"path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook"]}]}, False),
         ({"hooks": [Jobs("/usr/bin/gpuhook-hook").hook()]}, True),
-        ({"env": [hookless.ENV]}, True),
+        ({"env": [hookless_mounts.ENV]}, True),
         ({"env": 3}, False),
     ):
         spec["containerEdits"] = edits
@@ -474,7 +490,7 @@ def test_no_server_of_a_file_system_is_asked(tmp_path: Path) -> None:
 
     mounts = mountinfo.parse("\n".join(lines).encode())
     root = SimpleNamespace(mounts=lambda: mounts, found=found, real=lambda path: path)
-    there = Mounts(cast("Any", SimpleNamespace(root=root)), {}, [], giver.CDI)
+    there = Mounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
     wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
     named = [one.name for one in there.items(Expected(whole=wanted))]
     assert named == ["/driver/libcuda.so.1"]

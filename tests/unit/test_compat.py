@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.rootfs import Root
-from gpuhook.vendors.nvidia import compat, jobs, provision
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat, hook_args, rootfs_plan
 from tests.simulated import elf_maker
 
 DIRECTORY = "/usr/local/cuda/compat"
@@ -25,7 +25,9 @@ def place(tmp_path: Path) -> Path:
 def library(place: Path, version: str, note: bytes | None = None) -> None:
     """Put the libraries of one compatibility package into the image."""
     where = place / DIRECTORY[1:]
-    held = note and elf_maker.Note(compat.NOTE_SECTION.decode(), compat.NOTE_OWNER.decode(), note)
+    held = note and elf_maker.Note(
+        cuda_compat.NOTE_SECTION.decode(), cuda_compat.NOTE_OWNER.decode(), note
+    )
     for name in ("libcuda", "libnvidia-ptxjitcompiler"):
         soname = name + ".so.1"
         elf_maker.write(where / f"{name}.so.{version}", soname, note=held or None)
@@ -36,7 +38,7 @@ def library(place: Path, version: str, note: bytes | None = None) -> None:
 def chosen(place: Path, driver: str = DRIVER) -> tuple[list[str], str]:
     """Return the SONAMEs that come first, and the reason why none do."""
     with Root(str(place)) as root:
-        found, reason = compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver)
+        found, reason = cuda_compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver)
     assert all(path == f"{DIRECTORY}/{name}" for name, path in found)
     return [name for name, _ in found], reason
 
@@ -120,11 +122,11 @@ def test_what_is_no_library(place: Path) -> None:
 def test_provision(version: str, place: Path) -> None:
     """Fitting libraries come before the host's, others leave no trace."""
     library(place, version)
-    job = jobs.Jobs("/h")
+    job = hook_args.Jobs("/h")
     job.libraries = [("/usr/lib/libcuda.so.535.104.05", "libcuda.so.1")]
     job.cuda_compat, job.driver_version = DIRECTORY, DRIVER
     with Root(str(place)) as root:
-        whole, reasons = provision.of(root, [job])
+        whole, reasons = rootfs_plan.of(root, [job])
     paths = [path.decode() for name, path in whole.entries() if name == b"libcuda.so.1"]
     first = [f"{DIRECTORY}/libcuda.so.1"] if version == "550.54.15" else []
     assert paths == [*first, "/usr/lib/libcuda.so.1"]
@@ -154,5 +156,5 @@ def test_by_the_version_of_cuda(
     """On a Tegra, and where the host's driver is not known, the versions of CUDA decide."""
     library(place, version, note)
     with Root(str(place)) as root:
-        found, _ = compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver, cuda)
+        found, _ = cuda_compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver, cuda)
     assert [name for name, _ in found] == (ALL if fits else [])

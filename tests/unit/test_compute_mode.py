@@ -9,8 +9,8 @@ import pynvml
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nvml
-from gpuhook.vendors.nvidia.compute_mode import compute_mode, set_compute_mode
+from gpuhook.vendors.nvidia.gpu.compute_mode import compute_mode, set_compute_mode
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 def test_mode_is_set(node: SimulatedNode) -> None:
     uuid = str(node.node.gpus[0].uuid)
-    with nvml.opened(node.nvml_library):
+    with nvml_inventory.opened(node.nvml_library):
         set_compute_mode((node.nvml_library, None), uuid, "exclusive-process")
         gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         assert pynvml.nvmlDeviceGetComputeMode(gpu) == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import compute_policy
-from gpuhook.vendors.nvidia.compute_policy import Smi
+from gpuhook.vendors.nvidia.gpu import compute_policy
+from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
 from tests.simulated import time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.time_slices import TimeSlices

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import conf
+from gpuhook.loader import ld_so_conf
 
 names = st.binary(min_size=1, max_size=40).filter(lambda n: b"/" not in n)
 
@@ -24,9 +24,9 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
         command = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,lib{name}.so.1", "-o"]
         folder = where if name == "one" else tmp_path
         subprocess.run([*command, f"{folder}/lib{name}.so.1", f"{tmp_path}/x.c"], check=True)
-    (tmp_path / conf.MAIN[1:]).write_bytes(conf.main(b"", with_last=False))
-    text = conf.first([b"/opt/driver/lib"], [], [(b"libtwo.so.1", b"/libtwo.so.1")])
-    (tmp_path / conf.FIRST[1:]).write_bytes(text)
+    (tmp_path / ld_so_conf.MAIN[1:]).write_bytes(ld_so_conf.main(b"", with_last=False))
+    text = ld_so_conf.first([b"/opt/driver/lib"], [], [(b"libtwo.so.1", b"/libtwo.so.1")])
+    (tmp_path / ld_so_conf.FIRST[1:]).write_bytes(text)
     subprocess.run(["ldconfig", "-X", "-r", str(tmp_path)], check=True)
     command = ["ldconfig", "-p", "-r", str(tmp_path)]
     listed = subprocess.check_output(command, text=True)
@@ -37,15 +37,15 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(names, names.map(lambda n: b"/" + n)), unique=True))
 def test_libraries_come_back(libraries: list[tuple[bytes, bytes]]) -> None:
     """Whatever bytes the names hold, the record gives back what was written."""
-    text = conf.first([b"/a"], [], libraries)
-    assert conf.recorded(text) == libraries
+    text = ld_so_conf.first([b"/a"], [], libraries)
+    assert ld_so_conf.recorded(text) == libraries
     assert text.count(b"\n") == 2 + len(libraries)
 
 
 @given(st.binary(max_size=300))
 def test_forged_text_is_survived(junk: bytes) -> None:
     """A drop-in that an image forged gives no names that could not be a library's."""
-    for soname, path in conf.recorded(b"# library " + junk.replace(b"\n", b"\n# library ")):
+    for soname, path in ld_so_conf.recorded(b"# library " + junk.replace(b"\n", b"\n# library ")):
         assert b"/" not in soname
         assert path.startswith(b"/")
 
@@ -53,15 +53,15 @@ def test_forged_text_is_survived(junk: bytes) -> None:
 def test_bounds() -> None:
     """A huge drop-in is not believed, and no more than so many libraries are."""
     line = b"# library liba.so /liba.so\n"
-    assert len(conf.recorded(line * 5000)) == conf.MAX_LIBRARIES
-    assert conf.recorded(line * 50000) == []
+    assert len(ld_so_conf.recorded(line * 5000)) == ld_so_conf.MAX_LIBRARIES
+    assert ld_so_conf.recorded(line * 50000) == []
 
 
 @pytest.mark.parametrize("where", [b"a", b"/a b", b"/a#b", b"/a=b", b"/a\nb"])
 def test_directory_that_ldconfig_would_misread(where: bytes) -> None:
     """A directory that ldconfig would cut or split is refused by name."""
     with pytest.raises(GpuhookError) as caught:
-        conf.first([where], [], [])
+        ld_so_conf.first([where], [], [])
     assert caught.value.code == "GH1604"
 
 
@@ -87,9 +87,9 @@ def test_ldconfig_reads_ours_first_and_last(text: bytes, has_last: bool, tmp_pat
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
     for name in ("first", "own", "last"):
         (tmp_path / name).mkdir()
-    (tmp_path / conf.MAIN[1:]).write_bytes(conf.main(text, with_last=has_last))
-    (tmp_path / conf.FIRST[1:]).write_bytes(conf.first([b"/first"], [b"/last"], []))
-    (tmp_path / conf.LAST[1:]).write_bytes(conf.last([b"/last"]))
+    (tmp_path / ld_so_conf.MAIN[1:]).write_bytes(ld_so_conf.main(text, with_last=has_last))
+    (tmp_path / ld_so_conf.FIRST[1:]).write_bytes(ld_so_conf.first([b"/first"], [b"/last"], []))
+    (tmp_path / ld_so_conf.LAST[1:]).write_bytes(ld_so_conf.last([b"/last"]))
     (tmp_path / "etc/ld.so.conf.d/image.conf").write_bytes(b"/own\n")
     command = ["ldconfig", "-v", "-N", "-X", "-r", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -97,20 +97,20 @@ def test_ldconfig_reads_ours_first_and_last(text: bytes, has_last: bool, tmp_pat
     searched = [line for line in lines if line in ("/first", "/own", "/last")]
     assert searched[0] == "/first"
     assert not has_last or searched[-1] == "/last"
-    assert conf.main(conf.main(text, with_last=has_last), with_last=has_last) == conf.main(
-        text, with_last=has_last
-    )
+    assert ld_so_conf.main(
+        ld_so_conf.main(text, with_last=has_last), with_last=has_last
+    ) == ld_so_conf.main(text, with_last=has_last)
 
 
 def test_the_image_keeps_its_other_drop_ins_out(tmp_path: Path) -> None:
     """An ld.so.conf that includes no drop-ins includes ours alone."""
-    text = conf.main(b"/own\n", with_last=False)
+    text = ld_so_conf.main(b"/own\n", with_last=False)
     assert text == b"include /etc/ld.so.conf.d/00-gpuhook.conf\n/own\n"
 
 
 def test_a_directory_of_last_is_recorded() -> None:
     """A restart knows which directories are searched because of LAST."""
-    text = conf.first([b"/a"], [b"/usr/lib 64"], [])
-    assert conf.names_last(text, b"/usr/lib 64")
-    assert not conf.names_last(text, b"/usr/lib")
-    assert not conf.names_last(text, b"/a")
+    text = ld_so_conf.first([b"/a"], [b"/usr/lib 64"], [])
+    assert ld_so_conf.names_last(text, b"/usr/lib 64")
+    assert not ld_so_conf.names_last(text, b"/usr/lib")
+    assert not ld_so_conf.names_last(text, b"/a")

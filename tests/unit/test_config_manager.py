@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.api_server.client import ApiServer
+from gpuhook.device_plugin.config_manager import config_choice, manager_process, process_signal
+from gpuhook.device_plugin.config_manager.manager_options import Options, options
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.api_server.client import ApiServer
-from gpuhook.kubernetes.config_manager import choice, program, signalling
-from gpuhook.kubernetes.config_manager.options import Options, options
 from tests.unit.api_stand_in import ApiStandIn, Asked, serving, status
 
 LABEL = "nvidia.com/device-plugin.config"
@@ -88,21 +88,21 @@ def lead(place: Path) -> str:
         ("", {"DEFAULT_CONFIG": "four"}, "four"),
         (None, {"FALLBACK_STRATEGIES": "named,single,empty"}, "default"),
         (None, {"FALLBACK_STRATEGIES": "single,named"}, "default"),
-        (None, {"FALLBACK_STRATEGIES": "empty"}, choice.EMPTY),
+        (None, {"FALLBACK_STRATEGIES": "empty"}, config_choice.EMPTY),
     ],
 )
 def test_the_configuration_of_a_node(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], expected: str
 ) -> None:
     chosen = said(tmp_path, **more)
-    assert choice.chosen(label, choice.names(str(configs)), chosen) == expected
+    assert config_choice.chosen(label, config_choice.names(str(configs)), chosen) == expected
 
 
 def test_the_only_configuration(tmp_path: Path) -> None:
     edition(tmp_path / "available", 1, {"mine": "version: v1\n"})
     chosen = said(tmp_path, FALLBACK_STRATEGIES="named,single")
-    known = choice.names(chosen.config_file_srcdir)
-    assert choice.chosen(None, known, chosen) == "mine"
+    known = config_choice.names(chosen.config_file_srcdir)
+    assert config_choice.chosen(None, known, chosen) == "mine"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_nothing_is_guessed(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], code: str
 ) -> None:
     with pytest.raises(GpuhookError) as caught:
-        choice.chosen(label, choice.names(str(configs)), said(tmp_path, **more))
+        config_choice.chosen(label, config_choice.names(str(configs)), said(tmp_path, **more))
     assert caught.value.code == code
 
 
@@ -158,13 +158,13 @@ def test_the_destination_is_replaced_and_what_it_led_to_stays(
     tmp_path: Path, configs: Path
 ) -> None:
     chosen = said(tmp_path)
-    assert choice.lead(chosen, "four")
-    assert not choice.lead(chosen, "four")
-    assert choice.lead(chosen, choice.EMPTY)
-    assert not choice.lead(chosen, choice.EMPTY)
+    assert config_choice.lead(chosen, "four")
+    assert not config_choice.lead(chosen, "four")
+    assert config_choice.lead(chosen, config_choice.EMPTY)
+    assert not config_choice.lead(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     assert (tmp_path / "config/config.yaml").read_text(encoding="utf-8") == "version: v1\n"
-    assert choice.lead(chosen, "default")
+    assert config_choice.lead(chosen, "default")
     assert os.listdir(tmp_path / "config") == ["config.yaml"]
 
 
@@ -173,7 +173,7 @@ def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: 
     chosen = said(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
-    assert choice.lead(chosen, choice.EMPTY)
+    assert config_choice.lead(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     made = tmp_path / "config/config.yaml"
     assert not made.is_symlink()
@@ -183,7 +183,7 @@ def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: 
 def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
     """The init container: it asks for the node, chooses, and ends."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
-    program.run(said(tmp_path), api.access)
+    manager_process.run(said(tmp_path), api.access)
     assert lead(tmp_path) == "four"
     assert [asked.path for asked in api.asked] == ["/api/v1/nodes/node-1"]
 
@@ -191,7 +191,7 @@ def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
 def test_once_without_a_permission(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
     api.otherwise = status(403, "no")
     with pytest.raises(GpuhookError) as caught:
-        program.run(said(tmp_path), api.access)
+        manager_process.run(said(tmp_path), api.access)
     assert caught.value.code == "GH1863"
     assert not (tmp_path / "config/config.yaml").exists()
 
@@ -211,9 +211,9 @@ def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         process.wait()
 
 
-def following(tmp_path: Path, api: ApiStandIn, name: str) -> program._Following:
+def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Following:
     more = {"ONESHOT": "false", "SEND_SIGNAL": "true", "SIGNAL": "1", "PROCESS_TO_SIGNAL": name}
-    return program._Following(said(tmp_path, **more), ApiServer(api.access))
+    return manager_process._Following(said(tmp_path, **more), ApiServer(api.access))
 
 
 def signals(log: Path) -> int:
@@ -235,7 +235,7 @@ def test_following(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another label, and another edition of the ConfigMap, are taken up, and the plugin is told."""
-    monkeypatch.setattr(program, "LOOK", 0.02)
+    monkeypatch.setattr(manager_process, "LOOK", 0.02)
     name, log = plugin
     news: list[dict[str, object]] = []
 
@@ -319,7 +319,7 @@ def test_a_process_that_may_not_be_told_is_named(
     more = {"SEND_SIGNAL": "true", "PROCESS_TO_SIGNAL": plugin[0]}
     with monkeypatch.context() as patch:
         patch.setattr(os, "kill", refused)
-        program.run(said(tmp_path, **more), api.access)
+        manager_process.run(said(tmp_path, **more), api.access)
     assert lead(tmp_path) == "four"
     told = capfd.readouterr()
     assert plugin[0] in told.out + told.err
@@ -337,4 +337,4 @@ def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_bytes(words)
     (tmp_path / "5").mkdir()  # it has ended meanwhile
-    assert signalling.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]
+    assert process_signal.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]

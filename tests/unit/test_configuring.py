@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configuring import (
-    carrying_out,
-    difference,
-)
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.work import Write
+from gpuhook.engines.configure import configure_engine, file_diff
+from gpuhook.engines.configure.changeset import Write
+from gpuhook.engines.configure.host_files import Host
 from tests.unit import configured_docker, docker_host
 from tests.unit.configured_docker import BESIDE, MAIN
 from tests.unit.docker_host import OTHER, configure, runtimes, tree, undo
@@ -24,7 +21,7 @@ from tests.unit.docker_host import OTHER, configure, runtimes, tree, undo
 
 @pytest.fixture(autouse=True)
 def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    monkeypatch.setattr(configure_engine, "module_of", lambda _: configured_docker)
 
 
 @pytest.fixture
@@ -165,7 +162,7 @@ def test_a_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) ->
     assert tree(root) == before
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-a", root, copy], check=True)
-    text = difference.text(dry.writes).encode("utf-8", "surrogateescape")
+    text = file_diff.text(dry.writes).encode("utf-8", "surrogateescape")
     subprocess.run(["patch", "-s", "-p1", "-d", copy], input=text, check=True)
     assert configure(root).writes == dry.writes
     for path in (MAIN, BESIDE):
@@ -185,7 +182,7 @@ def test_extended_attributes_stay(root: Path) -> None:
 
 
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
-    text = difference.of(Write("/x", b"a\nb", b"a\nb\n", None))
+    text = file_diff.of(Write("/x", b"a\nb", b"a\nb\n", None))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configuring import carrying_out
-from gpuhook.engines.configuring.carrying_out import Where
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.host_programs import HostPrograms
-from gpuhook.engines.configuring.wanted import Wanted
+from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms
 from tests.unit import test_configuring_crio as crio
 from tests.unit import test_configuring_docker as docker
 from tests.unit import test_configuring_podman as podman
@@ -59,11 +59,11 @@ def test_there_and_back(
     chosen = {key: value for key, value in more.items() if key in {"config", "drop_in", "home"}}
     what = wanted(**{key: value for key, value in more.items() if key in OF_WANTED})
     host, where = Host(str(tmp_path)), Where(engine, **chosen)
-    carrying_out.configure(host, where, what)
+    configure_engine.configure(host, where, what)
     for path, content in configured(engine, before, **more).items():
         assert host.read(path) == content
-    assert not carrying_out.configure(host, where, what).writes
-    carrying_out.undo(host, Where(engine, home=where.home))
+    assert not configure_engine.configure(host, where, what).writes
+    configure_engine.undo(host, Where(engine, home=where.home))
     assert _files(tmp_path) == was
 
 
@@ -75,10 +75,10 @@ def test_what_a_restart_does_is_told_only_where_something_is_written(
     (tmp_path / "var/lib").mkdir(parents=True)
     host, said = Host(str(tmp_path)), "a restart of dockerd stops its containers"
     for is_told in (True, False):
-        result = carrying_out.configure(host, Where("docker"), wanted())
+        result = configure_engine.configure(host, Where("docker"), wanted())
         assert (said in result.notes) is is_told
-    assert said in carrying_out.undo(host, Where("docker"), is_dry=True).notes
-    assert said in carrying_out.undo(host, Where("docker")).notes
+    assert said in configure_engine.undo(host, Where("docker"), is_dry=True).notes
+    assert said in configure_engine.undo(host, Where("docker")).notes
 
 
 def test_a_chosen_file_that_was_not_there_is_told(
@@ -91,7 +91,7 @@ def test_a_chosen_file_that_was_not_there_is_told(
     host, where = Host(str(tmp_path)), Where("docker", config="/etc/deamon.json")
     said = "/etc/deamon.json was not there: docker reads it only if it is started with it"
     for is_told in (True, False):
-        result = carrying_out.configure(host, where, wanted())
+        result = configure_engine.configure(host, where, wanted())
         assert (said in result.notes) is is_told
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_is_restored_for_another_is_told(
     )
     for config, is_told in (("a", False), ("a", False), ("b", True), ("b", False)):
         where = Where("containerd", config=f"/etc/{config}.toml")
-        assert (said in carrying_out.configure(host, where, wanted()).notes) is is_told
+        assert (said in configure_engine.configure(host, where, wanted()).notes) is is_told
     assert (tmp_path / "etc/a.toml").read_text(encoding="utf-8") == "version = 2\n"
 
 
@@ -132,14 +132,14 @@ def test_what_somebody_adds_to_a_file_of_ours_stays(
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     host, where, what = Host(str(tmp_path)), Where(engine), wanted()
     (tmp_path / "etc").mkdir()
-    carrying_out.configure(host, where, what)
+    configure_engine.configure(host, where, what)
     file = tmp_path / path[1:]
     file.write_bytes(file.read_bytes() + added)
-    carrying_out.configure(host, where, what)
+    configure_engine.configure(host, where, what)
     assert added in file.read_bytes()
     assert b"gpuhook-runtime" in file.read_bytes()
-    assert carrying_out.configure(host, where, what).writes == ()
-    carrying_out.undo(host, where)
+    assert configure_engine.configure(host, where, what).writes == ()
+    configure_engine.undo(host, where)
     assert added in file.read_bytes()
     assert b"gpuhook" not in file.read_bytes()
 
@@ -154,10 +154,10 @@ def test_a_hook_that_was_taken_away_and_came_back_stays(
     theirs.parent.mkdir(parents=True)
     theirs.write_bytes(crio.HOOKED)
     host, where = Host(str(tmp_path)), Where("crio")
-    carrying_out.configure(host, where, wanted(route="hook", takes_over=True))
+    configure_engine.configure(host, where, wanted(route="hook", takes_over=True))
     assert not theirs.exists()
     theirs.write_bytes(crio.HOOKED + b"\n")
-    notes = carrying_out.undo(host, where).notes
+    notes = configure_engine.undo(host, where).notes
     assert theirs.read_bytes() == crio.HOOKED + b"\n"
     assert any("made anew" in one for one in notes)
     assert os.listdir(theirs.parent) == [theirs.name]
@@ -167,7 +167,7 @@ def test_undo_does_not_read_the_usual_file(tmp_path: Path) -> None:
     """Undo needs no version of containerd, and the file can be anything."""
     (tmp_path / "var/lib").mkdir(parents=True)
     host, where = Host(str(tmp_path)), Where("containerd", config="/c.toml")
-    carrying_out.configure(host, where, wanted())
+    configure_engine.configure(host, where, wanted())
     (tmp_path / "etc/containerd/config.toml").mkdir(parents=True)
-    carrying_out.undo(host, Where("containerd"))
+    configure_engine.undo(host, Where("containerd"))
     assert not (tmp_path / "c.toml").exists()

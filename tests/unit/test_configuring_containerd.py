@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines import toml
+from gpuhook.engines.read import toml_document
 from tests.unit.configuring import configured
 
 PATH = "/etc/containerd/config.toml"
@@ -21,7 +21,7 @@ def taken_over(patterns: list[str]) -> list[str]:
         f'runtime_type = "io.containerd.runc.v2"\ncontainer_annotations = {patterns}\n'
     )
     after = configured("containerd", {PATH: text.encode()}, takes_over=True)
-    document: dict[str, Any] = toml.parsed(after[PATH])
+    document: dict[str, Any] = toml_document.parsed(after[PATH])
     handler = document["plugins"][CRI]["containerd"]["runtimes"]["nvidia"]
     found: list[str] = handler["container_annotations"]
     return found

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines import crio as reading
-from gpuhook.engines.configuring import crio
+from gpuhook.engines.configure import configure_crio
+from gpuhook.engines.read import crio_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -157,7 +157,7 @@ def test_the_hooks_file_is_that_of_the_installation() -> None:
     done = configured("crio", {}, route="hook")
     (content,) = done.values()
     assert f'"path": "{HOOK}"'.encode() in content
-    found = crio.plan(node({}), wanted(route="hook"))
+    found = configure_crio.plan(node({}), wanted(route="hook"))
     assert found.expected.hooks == ("/usr/share/containers/oci/hooks.d/99-gpuhook.json",)
 
 
@@ -183,7 +183,7 @@ def test_our_hook_is_there_by_another_name() -> None:
 def test_what_somebody_added_to_our_file_stays() -> None:
     after = configured("crio", {}, is_default=True)[OURS]
     edited = after.replace(b"[crio.runtime]\n", b"[crio.runtime]\nselinux = true # mine\n")
-    left = crio.without(OURS, edited, wanted(is_default=True))
+    left = configure_crio.without(OURS, edited, wanted(is_default=True))
     assert left is not None
     assert b"selinux = true # mine\n" in left
     assert b"nvidia" not in left
@@ -231,6 +231,6 @@ def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said:
 
 
 def test_a_runtime_that_gpuhook_would_not_find_is_told() -> None:
-    found = crio.plan(node(files({MAIN: CRUN})), wanted())
+    found = configure_crio.plan(node(files({MAIN: CRUN})), wanted())
     assert any("lowLevelRuntimes: [/usr/libexec/crio/crun]" in note for note in found.notes)
     assert not found.service.reloads

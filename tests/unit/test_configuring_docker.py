@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines import docker as reading
-from gpuhook.engines.configuring import docker
+from gpuhook.engines.configure.docker import configure_docker
+from gpuhook.engines.read import docker_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -193,7 +193,7 @@ def test_what_was_brought_is_taken_out(case: str) -> None:
 def test_edits_of_others_stay() -> None:
     after = configured("docker", files('{\n  "a": 1\n}\n'), version=RECENT)[PATH]
     edited = after.replace(b'"a": 1', b'"a": 2,\n  "b": 3')
-    assert docker.without(PATH, edited, wanted()) == b'{\n  "a": 2,\n  "b": 3\n}\n'
+    assert configure_docker.without(PATH, edited, wanted()) == b'{\n  "a": 2,\n  "b": 3\n}\n'
 
 
 @pytest.mark.parametrize("route", ["wrapper", "cdi"])
@@ -207,7 +207,7 @@ def test_what_was_taken_over_comes_back_to_a_file_that_was_edited(route: str) ->
     text = json.dumps(before, indent=2).encode()
     after = configured("docker", {PATH: text}, version=RECENT, **fields)[PATH]
     edited = after.replace(b"{", b'{"debug": true,', 1)
-    left = docker.without(PATH, edited, wanted(**fields), text)
+    left = configure_docker.without(PATH, edited, wanted(**fields), text)
     assert left is not None
     assert json.loads(left) == {"debug": True, **before}
 
@@ -215,11 +215,11 @@ def test_what_was_taken_over_comes_back_to_a_file_that_was_edited(route: str) ->
 def test_an_empty_object_that_was_there_stays() -> None:
     text = b'{"a": 1, "runtimes": {}, "features": {}}'
     after = configured("docker", {PATH: text}, version=RECENT)[PATH]
-    assert docker.without(PATH, after, wanted(), text) == text
+    assert configure_docker.without(PATH, after, wanted(), text) == text
 
 
 def test_a_runtime_that_somebody_put_in_its_place_stays() -> None:
-    assert docker.without(PATH, THEIRS.encode(), wanted()) == THEIRS.encode()
+    assert configure_docker.without(PATH, THEIRS.encode(), wanted()) == THEIRS.encode()
 
 
 REFUSED = {
@@ -321,25 +321,25 @@ def test_a_flag_that_is_not_given(units: dict[str, bytes]) -> None:
 def test_the_file_that_dockerd_is_told() -> None:
     unit = b"[Service]\nExecStart=/usr/bin/dockerd --config-file /etc/other.json\n"
     assert configured("docker", {UNIT: unit}, version=RECENT)["/etc/other.json"].decode() == NEW
-    assert docker.plan(node({UNIT: unit}), wanted()).config == "/etc/other.json"
+    assert configure_docker.plan(node({UNIT: unit}), wanted()).config == "/etc/other.json"
     chosen = configured("docker", {UNIT: unit}, version=RECENT, config="/a.json")
     assert chosen["/a.json"].decode() == NEW
 
 
 def test_containers_that_a_restart_would_stop() -> None:
     """It is told where a restart is needed, and containers do not live on."""
-    needed = docker.plan(node({}, version=(27, 0)), wanted())
+    needed = configure_docker.plan(node({}, version=(27, 0)), wanted())
     assert needed.service.ends_containers
     assert not needed.service.reloads
     for found in (
-        docker.plan(node({}, version=RECENT), wanted()),
-        docker.plan(node(files('{"live-restore": true}'), version=(27, 0)), wanted()),
+        configure_docker.plan(node({}, version=RECENT), wanted()),
+        configure_docker.plan(node(files('{"live-restore": true}'), version=(27, 0)), wanted()),
     ):
         assert found.service.reloads or not found.service.ends_containers
 
 
 def test_a_users_own() -> None:
-    found = docker.plan(node({}, home="/home/me", version=RECENT), wanted())
+    found = configure_docker.plan(node({}, home="/home/me", version=RECENT), wanted())
     (change,) = found.changes
     assert change.path == "/home/me/.config/docker/daemon.json"
     assert any("--user" in note for note in found.notes)
@@ -348,25 +348,25 @@ def test_a_users_own() -> None:
 def test_the_snap() -> None:
     there = {"/var/snap/docker/current/config/a": b""}
     with pytest.raises(GpuhookError) as caught:
-        docker.plan(node(there), wanted())
+        configure_docker.plan(node(there), wanted())
     assert caught.value.code == "GH2046"
-    (change,) = docker.plan(node(there), wanted(route="cdi")).changes
+    (change,) = configure_docker.plan(node(there), wanted(route="cdi")).changes
     assert change.path == reading.SNAP_PATH
     beside = {**there, "/usr/bin/dockerd": b""}
-    assert docker.plan(node(beside), wanted()).changes[0].path == PATH
+    assert configure_docker.plan(node(beside), wanted()).changes[0].path == PATH
 
 
 def test_docker_desktop_is_told() -> None:
-    found = docker.plan(node({"/mnt/wsl/docker-desktop/x": b""}), wanted())
+    found = configure_docker.plan(node({"/mnt/wsl/docker-desktop/x": b""}), wanted())
     assert any("Docker Desktop" in note for note in found.notes)
 
 
 def test_what_is_read_again_without_a_restart() -> None:
     """Runtimes and the default are, the driver of CDI devices and the hook are not."""
-    recent = docker.plan(node({}, version=RECENT), wanted(is_default=True))
+    recent = configure_docker.plan(node({}, version=RECENT), wanted(is_default=True))
     assert recent.service.reloads
-    assert not docker.plan(node({}, version=(27, 0)), wanted()).service.reloads
-    assert not docker.plan(node({}, version=RECENT), wanted(route="hook")).service.reloads
+    assert not configure_docker.plan(node({}, version=(27, 0)), wanted()).service.reloads
+    assert not configure_docker.plan(node({}, version=RECENT), wanted(route="hook")).service.reloads
 
 
 FRONT = "/usr/local/bin/nvidia-container-runtime-hook"
@@ -378,7 +378,7 @@ def test_the_hook_of_gpus() -> None:
     assert list(after) == [FRONT]
     assert after[FRONT].startswith(b"#!/bin/sh\n")
     assert f'exec "{HOOK}" "$@"\n'.encode() in after[FRONT]
-    (change,) = docker.plan(node({}), wanted(route="hook")).changes
+    (change,) = configure_docker.plan(node({}), wanted(route="hook")).changes
     assert change.mode == 0o755
     assert undone("docker", {}, route="hook") == {}
 
@@ -402,4 +402,4 @@ def test_the_hooks_name_leads_to_gpuhook_already() -> None:
 
 
 def test_a_front_that_is_anothers_now_stays() -> None:
-    assert docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook")) == b"#!/bin/sh\n"
+    assert configure_docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook")) == b"#!/bin/sh\n"

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configuring import (
-    carrying_out,
-    checking,
-    record,
-    verifying,
+from gpuhook.engines.configure import (
+    configure_engine,
+    configure_record,
+    engine_verification,
+    plan_check,
 )
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.host_programs import HostPrograms
-from gpuhook.engines.configuring.plan import Change, Expected, Plan, Service
-from gpuhook.engines.configuring.record import Store
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure.configure_record import Store
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
 from tests.unit import configured_docker, docker_host
 from tests.unit.configured_docker import BESIDE, MAIN
@@ -42,7 +42,7 @@ from tests.unit.docker_host import (
 
 @pytest.fixture(autouse=True)
 def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    monkeypatch.setattr(configure_engine, "module_of", lambda _: configured_docker)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_error_half_way_of_a_second_run_keeps_the_first(
         configure(root, OTHER)
     assert etc(root) == first
     monkeypatch.undo()
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    monkeypatch.setattr(configure_engine, "module_of", lambda _: configured_docker)
     undo(root)
     assert tree(root) == original
 
@@ -212,9 +212,12 @@ def test_two_at_once_take_turns(root: Path) -> None:
 
 
 def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "_PATIENCE", 0.0)
-    place = record.directory("docker", None)
-    with record.Store(Host(str(root)), place).locked(), pytest.raises(GpuhookError) as caught:
+    monkeypatch.setattr(configure_record, "_PATIENCE", 0.0)
+    place = configure_record.directory("docker", None)
+    with (
+        configure_record.Store(Host(str(root)), place).locked(),
+        pytest.raises(GpuhookError) as caught,
+    ):
         configure(root)
     assert caught.value.code == "GH2008"
     configure(root)
@@ -223,14 +226,14 @@ def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_file_that_changes_meanwhile_is_left_alone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = record.Store.save
+    save = configure_record.Store.save
     theirs = b'{"theirs": true}'
 
     def slow(*words: Any) -> None:
         save(*words)
         (root / MAIN[1:]).write_bytes(theirs)
 
-    monkeypatch.setattr(record.Store, "save", slow)
+    monkeypatch.setattr(configure_record.Store, "save", slow)
     with pytest.raises(GpuhookError) as caught:
         configure(root)
     assert caught.value.code == "GH2012"
@@ -258,7 +261,7 @@ def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
     change = Change(MAIN, ORIGINAL, content)
     expected = Expected({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
     with pytest.raises(GpuhookError) as caught:
-        checking.require(Plan("docker", (change,), expected, Service()), node)
+        plan_check.require(Plan("docker", (change,), expected, Service()), node)
     assert caught.value.code == "GH2004"
     assert "/usr/bin/other" in caught.value.message
 
@@ -343,7 +346,7 @@ def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> Non
     host = Host(str(root))
     programs = HostPrograms(host)
     with pytest.raises(GpuhookError) as caught:
-        verifying.verify(programs, plan, Node(host))
+        engine_verification.verify(programs, plan, Node(host))
     assert caught.value.code == "GH2005"
     assert "have a runtime nvidia" in caught.value.message
 
@@ -394,7 +397,7 @@ def test_a_read_only_file_system_fails_a_dry_run_too(
 
 @pytest.mark.parametrize("call", [configure, undo])
 def test_a_record_of_root_is_not_for_others(
-    root: Path, call: Callable[..., carrying_out.Result], monkeypatch: pytest.MonkeyPatch
+    root: Path, call: Callable[..., configure_engine.Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(root)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines import podman as reading
-from gpuhook.engines.configuring import podman, toml_marks
+from gpuhook.engines.configure import configure_podman
+from gpuhook.engines.configure.toml import toml_marks
+from gpuhook.engines.read import podman_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -112,7 +113,7 @@ def test_what_was_brought_is_taken_out(before: Texts, new: Texts, fields: dict[s
 def test_what_somebody_added_to_our_file_stays() -> None:
     after = configured("podman", {}, is_default=True)[OURS]
     edited = after + b'kata = ["/kata"] # mine\n'
-    left = podman.without(OURS, edited, wanted(is_default=True))
+    left = configure_podman.without(OURS, edited, wanted(is_default=True))
     assert left is not None
     assert b'[engine.runtimes]\nkata = ["/kata"] # mine\n' in left
     assert b"nvidia" not in left
@@ -121,7 +122,7 @@ def test_what_somebody_added_to_our_file_stays() -> None:
 def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
     for content in (b'{"hook": {"path": "/usr/bin/other"}}', b"{}", b"[]", b"\xff"):
         path = f"{HOOKS}/99-gpuhook.json"
-        assert podman.without(path, content, wanted(route="hook")) == content
+        assert configure_podman.without(path, content, wanted(route="hook")) == content
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
     done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
     kept = done.replace(toml_marks.WAS, "").splitlines()
     assert [one for one in theirs.splitlines() if one not in kept] == []
-    left = podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
+    left = configure_podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
     assert left == theirs.encode()
 
 
@@ -145,21 +146,21 @@ def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None
     """Its one table takes a key on a line, and the other by tomlkit."""
     theirs = b'engine.events_logger = "file"\n'
     done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
-    left = podman.without(OURS, done, wanted(is_default=True), theirs)
+    left = configure_podman.without(OURS, done, wanted(is_default=True), theirs)
     assert left is not None
     assert left.strip() == theirs.strip()
 
 
 def test_a_comment_in_our_file_stays() -> None:
     after = configured("podman", {})[OURS]
-    left = podman.without(OURS, b"# mine\n" + after, wanted())
+    left = configure_podman.without(OURS, b"# mine\n" + after, wanted())
     assert left is not None
     assert left.strip() == b"# mine"
 
 
 def test_our_file_that_is_no_toml_any_more() -> None:
     with pytest.raises(GpuhookError) as caught:
-        podman.without(OURS, b"[engine\n", wanted())
+        configure_podman.without(OURS, b"[engine\n", wanted())
     assert caught.value.code == "GH2040"
 
 
@@ -223,4 +224,4 @@ def test_our_file_moves_behind_one_that_came_later() -> None:
 
 
 def test_nothing_has_to_be_started_again() -> None:
-    assert podman.plan(node({}), wanted()).service.units == ()
+    assert configure_podman.plan(node({}), wanted()).service.units == ()

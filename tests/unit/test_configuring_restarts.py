@@ -12,14 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configuring import (
-    carrying_out,
-    restarting,
-)
-from gpuhook.engines.configuring.host import Host
-from gpuhook.engines.configuring.host_programs import HostPrograms
-from gpuhook.engines.configuring.plan import Plan, Service
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure import configure_engine, engine_restart
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_plan import Plan, Service
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
 from tests.unit import configured_docker, docker_host
 from tests.unit.docker_host import OTHER, WANTED, configure, etc, program, undo
@@ -27,7 +24,7 @@ from tests.unit.docker_host import OTHER, WANTED, configure, etc, program, undo
 
 @pytest.fixture(autouse=True)
 def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying_out, "module_of", lambda _: configured_docker)
+    monkeypatch.setattr(configure_engine, "module_of", lambda _: configured_docker)
 
 
 @pytest.fixture
@@ -133,20 +130,20 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def _way(service: Service, how: restarting.How) -> restarting.Way | None:
+def _way(service: Service, how: engine_restart.How) -> engine_restart.Way | None:
     programs = HostPrograms(Host("/"))
-    return restarting.chosen(programs, "docker", service, how)
+    return engine_restart.chosen(programs, "docker", service, how)
 
 
 def test_a_daemon_that_reloads_is_sent_a_signal(
     daemon: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarting, "_SETTLED", 0.1)
+    monkeypatch.setattr(engine_restart, "_SETTLED", 0.1)
     process = daemon(lives_on=True)
     way = _way(SIGNALLED, "auto")
     assert way is not None
     assert way.pid == process.pid
-    restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+    engine_restart.carry_out(HostPrograms(Host("/")), "docker", way)
     assert process.poll() is None
 
 
@@ -157,7 +154,7 @@ def test_a_daemon_that_ends_at_the_signal_is_a_fault(
     way = _way(SIGNALLED, "signal")
     assert way is not None
     with pytest.raises(GpuhookError) as caught:
-        restarting.carry_out(HostPrograms(Host("/")), "docker", way)
+        engine_restart.carry_out(HostPrograms(Host("/")), "docker", way)
     assert caught.value.code == "GH2006"
 
 
@@ -178,5 +175,5 @@ def test_a_process_of_another_root_is_not_the_hosts(
     daemon: Callable[..., subprocess.Popen[bytes]], root: Path
 ) -> None:
     daemon(lives_on=True)
-    assert restarting.processes("/", SIGNALLED.processes)
-    assert not restarting.processes(str(root), SIGNALLED.processes)
+    assert engine_restart.processes("/", SIGNALLED.processes)
+    assert not engine_restart.processes(str(root), SIGNALLED.processes)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines import state_directories
-from gpuhook.engines.configuring.host import Host
-from gpuhook.installing import container_files, named
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.read import state_directories
+from gpuhook.install import container_directories, version_references
 from tests.unit.host_program import running
 
 AT = "/opt/gpuhook"
@@ -36,9 +36,9 @@ def write(node: Path, path: str, text: str) -> None:
     (node / path[1:]).write_text(text, encoding="utf-8")
 
 
-def found(node: Path, configured: Mapping[str, str] | None = None) -> named.Named:
-    where = container_files.locate(Host(str(node)), configured or {}, AT)
-    return named.found(str(node), AT, where)
+def found(node: Path, configured: Mapping[str, str] | None = None) -> version_references.Named:
+    where = container_directories.locate(Host(str(node)), configured or {}, AT)
+    return version_references.found(str(node), AT, where)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_container_is_found(
     for name, text in files.items():
         write(node, name, text)
     write(node, path, RUNTIME if path.endswith("/runtime") else NAMES_US)
-    assert found(node, configured) == named.Named(
+    assert found(node, configured) == version_references.Named(
         frozenset() if path.endswith("/runtime") else frozenset({"1.0-a"}),
         path.endswith("/runtime"),
     )
@@ -112,20 +112,20 @@ def test_a_recorded_file_that_is_gone(node: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "other"}', "[" * 100000])
 def test_a_broken_list(node: Path, text: str) -> None:
-    write(node, f"{AT}/{container_files.LIST}", text)
+    write(node, f"{AT}/{container_directories.LIST}", text)
     (unknown,) = found(node).unknown
-    assert f"{AT}/{container_files.LIST} cannot be read" in unknown
+    assert f"{AT}/{container_directories.LIST} cannot be read" in unknown
 
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
 def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
     document = {
-        "schema": container_files.SCHEMA,
+        "schema": container_directories.SCHEMA,
         "engines": {},
         "made": [],
         "directories": [one],
     }
-    write(node, f"{AT}/{container_files.LIST}", json.dumps(document))
+    write(node, f"{AT}/{container_directories.LIST}", json.dumps(document))
     assert not found(node).is_whole
 
 
@@ -133,7 +133,9 @@ def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
     """Its state directory is unknown also after its configuration is undone."""
     host = Host(str(node))
     (node / AT[1:]).mkdir(parents=True)
-    container_files.keep(host, AT, container_files.locate(host, {"containerd": "/none.toml"}, AT))
+    container_directories.keep(
+        host, AT, container_directories.locate(host, {"containerd": "/none.toml"}, AT)
+    )
     assert "/none.toml does not exist" in found(node).unknown[0]
 
 
@@ -143,12 +145,14 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     write(node, f"/s/{TASK}", RUNTIME)
     (node / AT[1:]).mkdir(parents=True)
     host = Host(str(node))
-    container_files.keep(host, AT, container_files.locate(host, {"containerd": "/c.toml"}, AT))
+    container_directories.keep(
+        host, AT, container_directories.locate(host, {"containerd": "/c.toml"}, AT)
+    )
     write(node, "/c.toml", "")
     assert found(node).has_programs
     shutil.rmtree(node / "s")
-    assert found(node) == named.Named()
-    container_files.forget(host, AT)
+    assert found(node) == version_references.Named()
+    container_directories.forget(host, AT)
     assert not os.listdir(node / AT[1:])
 
 
@@ -160,17 +164,17 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
     for directory in (AT, "/run/containerd"):
         (node / directory[1:]).mkdir(parents=True)
     host, made = Host(str(node)), frozenset({"/c.toml"})
-    where = container_files.locate(host, {"containerd": "/c.toml"}, AT, made)
+    where = container_directories.locate(host, {"containerd": "/c.toml"}, AT, made)
     for _ in range(2):
-        container_files.keep(host, AT, where)
+        container_directories.keep(host, AT, where)
         host.remove("/c.toml")
         with ExitStack() as stack:
             if is_running:
                 stack.enter_context(running(node, "containerd", ["--config", "/c.toml"]))
-            assert found(node) == named.Named(has_programs=True)
-            where = container_files.locate(host, {}, AT)
+            assert found(node) == version_references.Named(has_programs=True)
+            where = container_directories.locate(host, {}, AT)
     shutil.rmtree(node / "s")
-    assert found(node) == named.Named()
+    assert found(node) == version_references.Named()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_a_process_names_the_directory(
         write(node, path, RUNTIME)
     directory = f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w"
     with running(node, program, arguments, directory):
-        assert found(node) == named.Named(has_programs=True)
+        assert found(node) == version_references.Named(has_programs=True)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.kubernetes.metrics.cgroup_names import Membership
-from gpuhook.kubernetes.metrics.container_memory import (
+from gpuhook.device_plugin.metrics.cgroup_names import Membership
+from gpuhook.device_plugin.metrics.container_memory import (
     ContainerMemory,
     DeviceUse,
     Entry,
@@ -17,8 +16,9 @@ from gpuhook.kubernetes.metrics.container_memory import (
     told,
     unattributed,
 )
-from gpuhook.kubernetes.metrics.holders import Holder
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
+from gpuhook.device_plugin.metrics.unit_holders import Holder
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.request.memory_request import NO_LIMIT
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)

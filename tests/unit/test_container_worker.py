@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cli import container_options as options
 from gpuhook.cli import main
-from gpuhook.container import find, ledger
-from gpuhook.container.runtime_state import Found
+from gpuhook.cli.options import container_options as options
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import find
+from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import target
-from gpuhook.programs.container_worker import ContainerWorker
+from gpuhook.live.container_worker import ContainerWorker
+from gpuhook.target import running_container
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def work(found: Any) -> str:
 @pytest.mark.usefixtures("state")
 def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another child works on the next container."""
-    monkeypatch.setattr(target, "held", held)
+    monkeypatch.setattr(running_container, "held", held)
     with ContainerWorker(work, to_change=True, seconds=0.5) as worker:
         assert worker.do(Found("first")) == "first"
         for identity, code in (("killed", "GH1761"), ("hangs", "GH1760")):
@@ -55,7 +56,7 @@ def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("state")
 def test_the_lock_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that does not end does not keep the lock from others."""
-    monkeypatch.setattr(target, "held", held)
+    monkeypatch.setattr(running_container, "held", held)
 
     def locks(found: Any) -> list[str]:
         del found
@@ -84,7 +85,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"container": one.id, "steps": [], "skipped": [], "notes": [], "left": []}
 
-    monkeypatch.setattr(target, "held", held)
+    monkeypatch.setattr(running_container, "held", held)
     monkeypatch.setattr(options, "grants", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
     monkeypatch.setattr("gpuhook.cli.repair._repaired", repaired)

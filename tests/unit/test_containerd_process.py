@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from gpuhook.engines.configuring.containerd_process import host_programs
-from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configure.containerd.containerd_process import host_programs
+from gpuhook.engines.configure.host_files import Host
 
 NOBODY = 65534
 Start = Callable[..., None]

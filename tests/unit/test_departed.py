@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from gpuhook.vendors.nvidia import departed
+from gpuhook.vendors.nvidia.devices import stale_nodes
 from tests.simulated.node import make_node
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
@@ -15,8 +15,8 @@ ALL = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia2", f"{C
 
 def test_nothing_is_gone(tmp_path: Path) -> None:
     made = make_node(tmp_path, "a100-mig", real_nodes=False)
-    assert departed.of_paths(ALL, made.host_root) == []
-    assert departed.of_paths(["/dev/null", "/dev/dri/card0", f"{CAP}1"], made.host_root) == []
+    assert stale_nodes.of_paths(ALL, made.host_root) == []
+    assert stale_nodes.of_paths(["/dev/null", "/dev/dri/card0", f"{CAP}1"], made.host_root) == []
 
 
 def test_gpu_and_instance(tmp_path: Path) -> None:
@@ -25,16 +25,16 @@ def test_gpu_and_instance(tmp_path: Path) -> None:
     (gone,) = [p for p in (driver / "gpus").iterdir() if "Minor: \t 2" in _information(p)]
     shutil.rmtree(gone)
     shutil.rmtree(driver / "capabilities/gpu0/mig/gi7")
-    assert departed.of_paths(ALL, made.host_root) == ["/dev/nvidia2", f"{CAP}66"]
+    assert stale_nodes.of_paths(ALL, made.host_root) == ["/dev/nvidia2", f"{CAP}66"]
 
 
 def test_where_nothing_is_told_nothing_is_gone(tmp_path: Path) -> None:
     """Without a driver, and with a GPU whose minor nobody knows."""
-    assert departed.of_paths(ALL, str(tmp_path)) == []
+    assert stale_nodes.of_paths(ALL, str(tmp_path)) == []
     made = make_node(tmp_path, "t4", real_nodes=False)
     (gpu,) = Path(made.host_root, "proc/driver/nvidia/gpus").iterdir()
     (gpu / "information").write_text("Model: x\n")
-    assert departed.of_paths(ALL, made.host_root) == []
+    assert stale_nodes.of_paths(ALL, made.host_root) == []
 
 
 def _information(path: Path) -> str:

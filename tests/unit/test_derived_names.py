@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import derived_names, selection, words
+from gpuhook.vendors.nvidia.hot import device_aliases, vocabulary
+from gpuhook.vendors.nvidia.spec import device_selection
 from tests.simulated.node import SimulatedNode, make_node
 
 
@@ -22,26 +23,26 @@ def nodes_by_name(node: SimulatedNode, *strategies: str) -> dict[str, list[str]]
     """Return what a spec with these names gives: for each name the paths of its nodes."""
     found: dict[str, list[str]] = {"all": []}
     for gpu in node.node.gpus:
-        for one in selection.offered(gpu):
-            paths = selection.node_paths(gpu, one)
+        for one in device_selection.offered(gpu):
+            paths = device_selection.node_paths(gpu, one)
             found["all"] += paths
-            for name in selection.names(gpu, strategies, one):
+            for name in device_selection.names(gpu, strategies, one):
                 found[name] = paths
     return found
 
 
 def asked(node: SimulatedNode, name: str, *strategies: str) -> str | None:
     known = nodes_by_name(node, *strategies)
-    return derived_names.alias(name, node.host_root, list(known), lambda device: known[device])
+    return device_aliases.alias(name, node.host_root, list(known), lambda device: known[device])
 
 
 def names(node: SimulatedNode) -> list[tuple[str, str, str]]:
     """Return (index, UUID, old form or bus id) of all that the node offers."""
     found = []
     for gpu in node.node.gpus:
-        for one in selection.offered(gpu):
-            index, uuid = selection.names(gpu, ("index", "uuid"), one)
-            third = selection.every_name(gpu, one)[-1] if one else str(gpu.pci_bus_id)
+        for one in device_selection.offered(gpu):
+            index, uuid = device_selection.names(gpu, ("index", "uuid"), one)
+            third = device_selection.every_name(gpu, one)[-1] if one else str(gpu.pci_bus_id)
             found.append((index, uuid, third))
     return found
 
@@ -115,8 +116,8 @@ def test_excluded_gpus_have_no_index(tmp_path: Path) -> None:
 def test_the_device_all_of_one_gpu_is_not_that_gpu(tmp_path: Path) -> None:
     node = make_node(tmp_path, "t4")
     assert asked(node, str(node.node.gpus[0].pci_bus_id), "index") == "0"
-    assert words.is_whole_gpu(nodes_by_name(node, "index")["all"][0])
+    assert vocabulary.is_whole_gpu(nodes_by_name(node, "index")["all"][0])
 
 
 def test_a_node_that_tells_nothing(tmp_path: Path) -> None:
-    assert derived_names.alias("GPU-1", str(tmp_path), ["0"], lambda _: ["/dev/nvidia0"]) is None
+    assert device_aliases.alias("GPU-1", str(tmp_path), ["0"], lambda _: ["/dev/nvidia0"]) is None

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
 from gpuhook.errors import GpuhookError
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import dump_file, words
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 
 def _granting(profile: str) -> DescribedGranting:
@@ -18,7 +19,7 @@ def _granting(profile: str) -> DescribedGranting:
 def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
     granting = _granting("h100x8")
     gpu = dump_file.load("h100x8").gpus[3]
-    capabilities = words.parse_capabilities("all")
+    capabilities = vocabulary.parse_capabilities("all")
     for name in ("3", str(gpu.uuid), str(gpu.pci_bus_id), f"{gpu.uuid}::1"):
         grant = granting.named([name], capabilities)
         paths = [node["path"] for node in grant.edits["deviceNodes"]]
@@ -28,7 +29,7 @@ def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
 
 def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
     with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
-        _granting("t4").named(["GPU-nobody"], words.parse_capabilities(None))
+        _granting("t4").named(["GPU-nobody"], vocabulary.parse_capabilities(None))
     assert raised.value.code == "GH1102"
     # No file describes this node: there is none to write anew.
     assert "`gpuhook inventory` shows" in raised.value.hint
@@ -37,7 +38,7 @@ def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
 
 def test_a_kind_that_facts_do_not_tell_of_has_a_hint_of_its_own() -> None:
     with pytest.raises(GpuhookError) as raised:
-        _granting("t4").named(["nvidia.com/other=all"], words.parse_capabilities(None))
+        _granting("t4").named(["nvidia.com/other=all"], vocabulary.parse_capabilities(None))
     assert raised.value.code == "GH1104"
     assert "other kinds of devices need a CDI spec" in raised.value.hint
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kernel import bpf_code
-from gpuhook.kernel.bpf_blinding import unblinded
-from gpuhook.kernel.bpf_code import (
+from gpuhook.kernel.bpf import instructions
+from gpuhook.kernel.bpf.blinding import unblinded
+from gpuhook.kernel.bpf.device_decode import decode
+from gpuhook.kernel.bpf.device_filter import ALLOW_ALL, Rule, evaluate, prepend, program, split
+from gpuhook.kernel.bpf.instructions import (
     CALL,
     EXIT,
     JA,
@@ -19,8 +21,6 @@ from gpuhook.kernel.bpf_code import (
     is_portable,
     result,
 )
-from gpuhook.kernel.device_decode import decode
-from gpuhook.kernel.device_filter import ALLOW_ALL, Rule, evaluate, prepend, program, split
 
 WIDE = encoded(LD_IMM64, 0, imm=1) + encoded(0)
 DENY = encoded(MOV64_IMM, 0) + encoded(EXIT)
@@ -86,7 +86,7 @@ def test_numbers_that_no_device_has() -> None:
 )
 def test_unknown_instructions(code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only the kernel can carry out is an error that says so, and is not decoded."""
-    monkeypatch.setattr(bpf_code, "_MOST_STEPS", 100)
+    monkeypatch.setattr(instructions, "_MOST_STEPS", 100)
     with pytest.raises(UnknownCodeError):
         result(code, bytes(12))
     assert decode(code) is None

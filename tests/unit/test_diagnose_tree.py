@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from gpuhook.diagnose.node import tree as tree_module
-from gpuhook.diagnose.node.patient_tree import PatientTree
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.node import node_tree as tree_module
+from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node.tree_worker import PatientTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

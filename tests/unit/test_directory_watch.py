@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.serving.directory_watch import DirectoryWatch
 from gpuhook.kernel.inotify import Inotify
-from gpuhook.kubernetes.serving.directory_watch import DirectoryWatch
 
 Told = list[tuple[str | None, bool]]
 

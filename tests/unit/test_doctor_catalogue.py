@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.diagnose.doctor.catalogue import checks
-from gpuhook.diagnose.doctor.check import FAILED, SECTIONS, Node
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.check import FAILED, SECTIONS, Node
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 
 ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import doctor as command
-from gpuhook.cli import doctor_text, main
-from gpuhook.diagnose.doctor.check import (
+from gpuhook.cli import main
+from gpuhook.doctor import doctor_text
+from gpuhook.doctor.check import (
     DEVICES,
     DRIVER,
     ENGINES,
@@ -31,9 +32,9 @@ from gpuhook.diagnose.doctor.check import (
     absent,
     ok,
 )
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.examination import examine
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 
 SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 
@@ -259,8 +260,8 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*args: object) -> None:
         raise AssertionError("a reading was taken that no check needs")
 
-    monkeypatch.setattr("gpuhook.diagnose.node.asking.Asked", asked)
-    monkeypatch.setattr("gpuhook.worker.call_in_child", asked)
+    monkeypatch.setattr("gpuhook.node.program_output.Asked", asked)
+    monkeypatch.setattr("gpuhook.host.worker.call_in_child", asked)
 
 
 def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:

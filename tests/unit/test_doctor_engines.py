@@ -10,23 +10,22 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.doctor.check import Node
-from gpuhook.diagnose.doctor.checks import (
-    cgroups,
+from gpuhook.doctor.check import Node
+from gpuhook.doctor.checks.driver import gpu_access
+from gpuhook.doctor.checks.engine import (
     containerd,
     containerd_annotations,
     containerd_runtimes,
     crio,
     docker,
-    gpu_access,
     nvidia_toolkit,
     podman,
     rootless,
-    security,
 )
-from gpuhook.diagnose.doctor.examination import Examination, examine
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.checks.host import cgroups, security
+from gpuhook.doctor.examination import Examination, examine
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 
 CHECKS = (
     *cgroups.CHECKS,

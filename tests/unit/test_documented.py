@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from gpuhook.cli import main
-from gpuhook.diagnose import settings_file
+from gpuhook.device_plugin.config.config_reader import read
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
 from gpuhook.fault_texts import is_known
-from gpuhook.kubernetes.config.configuration import MEMORY_UNITS
-from gpuhook.kubernetes.config.reader import read
+from gpuhook.node import settings_file
 
 ROOT = Path(__file__).parents[2]
 # The pages with configurations and objects as they are written for gpuhook itself.

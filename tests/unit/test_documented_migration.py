@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cli import main, toolkit_names
-from gpuhook.diagnose.doctor import catalogue, toolkit_settings
-from gpuhook.diagnose.settings_import import imported
-from gpuhook.kubernetes.config.options import LABEL_OPTIONS, OPTIONS, Option
-from gpuhook.vendors.nvidia import hook_names
+from gpuhook.cli import main
+from gpuhook.cli.generate import toolkit_options
+from gpuhook.config.toolkit_import import imported
+from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS, Option
+from gpuhook.doctor import check_list
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.vendors.nvidia.warm import hook_names
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
@@ -45,11 +47,11 @@ def row(text: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "option", sorted({*toolkit_names.VARIABLES, *toolkit_names.ALIASES.values()})
+    "option", sorted({*toolkit_options.VARIABLES, *toolkit_options.ALIASES.values()})
 )
 def test_options_of_generate_have_their_names_of_the_toolkit(option: str) -> None:
-    aliases = [name for name, own in toolkit_names.ALIASES.items() if own == option]
-    variable = toolkit_names.VARIABLES[option]
+    aliases = [name for name, own in toolkit_options.ALIASES.items() if own == option]
+    variable = toolkit_options.VARIABLES[option]
     assert row(section("nvidia-ctk cdi generate"), option, *aliases, variable)
 
 
@@ -102,7 +104,7 @@ def test_hooks_have_a_row(hook: str) -> None:
 
 def test_checks_of_the_troubleshooting_page_are_checks() -> None:
     """Each table names checks of doctor in its third column, and none that there is not."""
-    known = {check.id for check in catalogue.checks()}
+    known = {check.id for check in check_list.checks()}
     rows = [line.split("|") for line in TROUBLE.splitlines() if line.startswith("| `")]
     named = {
         one for cells in rows if len(cells) == 6 for one in re.findall(r"`([a-z.-]+)`", cells[3])
@@ -114,8 +116,7 @@ def test_checks_of_the_troubleshooting_page_are_checks() -> None:
 def test_the_known_texts_are_doctors() -> None:
     """What doctor says that one meets, the page has: who searches finds it by either."""
     said = "".join(
-        path.read_text(encoding="utf-8")
-        for path in (ROOT / "gpuhook/diagnose/doctor").rglob("*.py")
+        path.read_text(encoding="utf-8") for path in (ROOT / "gpuhook/doctor").rglob("*.py")
     )
     for text in (
         "Driver/library version mismatch",

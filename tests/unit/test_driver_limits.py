@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin import driver_limits
 from gpuhook.kernel import cgroup
-from gpuhook.kubernetes import driver_limits
-from gpuhook.vendors.nvidia import memory_support
+from gpuhook.memory_limits import driver_support
 
 V2 = b"30 23 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
 V1 = b"31 23 0:27 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
@@ -32,7 +32,7 @@ def test_both_are_needed(
 ) -> None:
     """A driver that is too old, or cgroups of version 1, hold nobody to anything."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: version)
-    monkeypatch.setattr(memory_support, "supported", lambda library: has_call)
+    monkeypatch.setattr(driver_support, "supported", lambda library: has_call)
     assert driver_limits.held("/lib/libnvidia-ml.so.1") is held
 
 

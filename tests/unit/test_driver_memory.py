@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import nvml, usage
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from tests.simulated import cgroups, driver_memory, stub_events, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
@@ -78,22 +78,22 @@ def test_nvml_tells_what_is_held(driver: DriverMemory) -> None:
     uuid = gpu(driver)
     stub_events.say(driver.node, uuid, f"used {5 * MIB}", f"process compute 42 {5 * MIB}")
     with (
-        nvml.opened(driver.node.nvml_library),
+        nvml_inventory.opened(driver.node.nvml_library),
         driver.started(uuid, "alloc", "100", "hold") as holder,
     ):
         assert [said(holder), said(holder)] == ["ok", "holding"]
-        found = usage.processes(uuid) or ()
+        found = gpu_usage.processes(uuid) or ()
         assert {(use.pid, use.memory_bytes) for use in found} == {
             (42, 5 * MIB),
             (holder.pid, 100 * MIB),
         }
-        memory = usage.memory(uuid)
+        memory = gpu_usage.memory(uuid)
         assert memory is not None
         assert memory.used == 105 * MIB
         assert memory.free == (TOTAL - 105) * MIB
         holder.kill()
         driver.until(lambda held: not held)
-        assert [use.pid for use in usage.processes(uuid) or ()] == [42]
+        assert [use.pid for use in gpu_usage.processes(uuid) or ()] == [42]
 
 
 def test_the_card_has_an_end(driver: DriverMemory) -> None:
@@ -171,7 +171,7 @@ def test_the_cgroup_counts_and_not_its_mount(driver: DriverMemory, one: Path) ->
     """A limit that is set by the path in another mount namespace is the same cgroup's."""
     script = 'mount -t cgroup2 none /mnt && exec "$@"'
     program = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    program += "from gpuhook.vendors.nvidia.memory_limits import Driver\n"
+    program += "from gpuhook.memory_limits.warm.nvml_limits import Driver\n"
     program += "Driver(sys.argv[2]).set(sys.argv[3], sys.argv[4], 300 << 20, 0)\n"
     words = [str(Path(__file__).parents[2]), driver.node.nvml_library, gpu(driver)]
     words.append(f"/mnt/{one.relative_to(cgroups.mounted())}")

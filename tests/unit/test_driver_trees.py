@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import companions, dump_file, files, words
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.inventory import DriverFile
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.driver import companion_files, driver_files
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.simulated import elf_maker
 
 V = "580.95.05"
-MPS = companions.MPS_DIRECTORY
+MPS = companion_files.MPS_DIRECTORY
 
 
 def tree(root: Path, directory: str, *names: str) -> Path:
@@ -39,7 +41,7 @@ def put(root: Path, *paths: str, mode: int = 0o644) -> None:
 
 def others(root: Path, **choices: object) -> dict[str, DriverFile]:
     """Return what is there beside libraries, by its path in containers."""
-    found = files.find(str(root), host_root=str(root), **choices)  # type: ignore[arg-type]
+    found = driver_files.find(str(root), host_root=str(root), **choices)  # type: ignore[arg-type]
     return {file.container_path: file for file in found.files if file.kind != "library"}
 
 
@@ -68,7 +70,7 @@ def test_nixos(tmp_path: Path) -> None:
         ("run/current-system/sw/bin/nvidia-smi", "/nix/store/ghi-nvidia-x11/bin/nvidia-smi"),
     ):
         (tmp_path / path).symlink_to(target)
-    assert files.find(str(tmp_path)).library_dirs == (f"/{store}/lib",)
+    assert driver_files.find(str(tmp_path)).library_dirs == (f"/{store}/lib",)
     found = others(tmp_path)
     assert set(found) == {
         "/etc/vulkan/icd.d/nvidia_icd.x86_64.json",
@@ -131,8 +133,8 @@ def test_the_pipes_of_an_mps_daemon(
     assert others(tmp_path) == {}
     os.mkfifo(place / "control")
     assert others(tmp_path) == {MPS: DriverFile("pipes", str(place), MPS)}
-    assert words.wanted(MPS, frozenset({"compute"}))
-    assert not words.wanted(MPS, frozenset({"utility", "graphics", "video"}))
+    assert vocabulary.wanted(MPS, frozenset({"compute"}))
+    assert not vocabulary.wanted(MPS, frozenset({"utility", "graphics", "video"}))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
@@ -166,9 +168,9 @@ def test_explicit_libraries(tmp_path: Path) -> None:
     tree(tmp_path, "/usr/lib64", "libGL.so.1.7.0", "libOpenCL.so.1.0.0", "libEGLX.so.1")
     for link, target in (("libGL.so.1", "libGL.so.1.7.0"), ("libGL.so", "libGL.so.1")):
         (tmp_path / "usr/lib64" / link).symlink_to(target)
-    plain = files.find(str(tmp_path))
+    plain = driver_files.find(str(tmp_path))
     assert not any("libGL" in file.container_path for file in plain.files)
-    found = files.find(str(tmp_path), with_explicit_libraries=True)
+    found = driver_files.find(str(tmp_path), with_explicit_libraries=True)
     more = [file for file in found.files if file not in plain.files]
     assert [(file.container_path, file.soname) for file in more] == [
         ("/usr/lib64/libGL.so.1.7.0", "libGL.so.1"),
@@ -176,7 +178,7 @@ def test_explicit_libraries(tmp_path: Path) -> None:
     ]
     links = {link.path: link.target for link in found.links if link not in plain.links}
     assert links == {"/usr/lib64/libGL.so": "libGL.so.1"}
-    assert not words.wanted(more[0].container_path, frozenset({"compute", "utility"}))
+    assert not vocabulary.wanted(more[0].container_path, frozenset({"compute", "utility"}))
 
 
 def test_sockets_of_either_run_directory(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from gpuhook.cdi import validate
-from gpuhook.vendors.nvidia import drm, dump_file, gather, words
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.inventory import Node
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.devices import drm
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.simulated.graphics import RENDER, VIDEO, with_drm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -32,7 +34,7 @@ def made(tmp_path: Path) -> SimulatedNode:
 
 def asked(made: SimulatedNode) -> Node:
     """Return the node as generate-cdi sees it."""
-    return gather.node(gather.Roots(made.driver_root, made.dev_root, made.host_root))
+    return discover.node(discover.Roots(made.driver_root, made.dev_root, made.host_root))
 
 
 def edits(node: Node, name: str, **choices: Any) -> dict[str, dict[str, Any]]:
@@ -93,9 +95,9 @@ def test_they_are_for_graphics_and_display(made: SimulatedNode) -> None:
     """A spec for computing alone has none of them."""
     node = asked(made)
     for named in ("graphics", "display", "all"):
-        wanted = words.parse_capabilities(named)
+        wanted = vocabulary.parse_capabilities(named)
         assert set(edits(node, "0", capabilities=wanted)) == {"/dev/nvidia0", *OWN}
-    wanted = words.parse_capabilities("compute,utility,video,ngx")
+    wanted = vocabulary.parse_capabilities("compute,utility,video,ngx")
     assert set(edits(node, "0", capabilities=wanted)) == {"/dev/nvidia0"}
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.kubelet.grpc_endpoint import Endpoint, socket_name
+from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.serving.endpoint import Endpoint, socket_name
-from gpuhook.kubernetes.serving.server import ResourceServer
 from tests.kubelet.plugin import Answers, Observed, resource
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.installing import engine_choice
+from gpuhook.install import engine_choice
 from tests.unit.host_program import running
 
 

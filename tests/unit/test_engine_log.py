@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from gpuhook import journal
-from gpuhook.engine_log import EngineLog
 from gpuhook.errors import fault
-from gpuhook.terminal_log import TerminalLog
+from gpuhook.host.hot import journal
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.warm.terminal_log import TerminalLog
 
 FAULT = fault("GH1302", node='/dev/"nvidia0"\n\x1b', reason="gone")
 

@@ -7,8 +7,16 @@ import json
 
 import pytest
 
-from gpuhook.engines import containerd, crio, docker, oci_hooks, podman, toml, versions
-from gpuhook.engines.files import matching
+from gpuhook.engines.read import (
+    containerd_config,
+    crio_config,
+    docker_config,
+    engine_versions,
+    oci_hooks,
+    podman_config,
+    toml_document,
+)
+from gpuhook.engines.read.config_files import matching
 
 OLD = 'plugins."io.containerd.grpc.v1.cri"'
 NEW = 'plugins."io.containerd.cri.v1.runtime"'
@@ -40,11 +48,11 @@ def runtime(key: str, name: str, path: str = NVIDIA, option: str = "BinaryName")
     return f'[{table}]\n{RUNC}[{table}.options]\n{option} = "{path}"\n'
 
 
-def read(daemon: versions.Version | None, **texts: str) -> containerd.Containerd:
+def read(daemon: engine_versions.Version | None, **texts: str) -> containerd_config.Containerd:
     """Return what is read of config.toml and of drop-ins, which are named by what they are."""
     files = {"/etc/containerd/config.toml": texts.pop("config")}
     files |= {f"/etc/containerd/conf.d/{name}.toml": text for name, text in texts.items()}
-    return containerd.read(Memory(files), daemon=daemon)
+    return containerd_config.read(Memory(files), daemon=daemon)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def read(daemon: versions.Version | None, **texts: str) -> containerd.Containerd
     ],
 )
 def test_a_later_file_replaces_the_plugin_until_2_1(
-    daemon: versions.Version | None, names: set[str]
+    daemon: engine_versions.Version | None, names: set[str]
 ) -> None:
     found = read(
         daemon,
@@ -91,7 +99,7 @@ def test_a_later_file_replaces_the_plugin_until_2_1(
     ],
 )
 def test_runtimes_are_read_below_the_key_of_the_version(
-    version: int, key: str, daemon: versions.Version | None, is_read: bool
+    version: int, key: str, daemon: engine_versions.Version | None, is_read: bool
 ) -> None:
     found = read(daemon, config=f"version = {version}\n{runtime(key, 'nvidia')}")
     assert ("nvidia" in found.configuration.runtimes) == is_read
@@ -113,7 +121,7 @@ def test_runtimes_are_read_below_the_key_of_the_version(
     ],
 )
 def test_cdi_is_on_by_default_from_2_0(
-    daemon: versions.Version | None, said: str, is_on: bool
+    daemon: engine_versions.Version | None, said: str, is_on: bool
 ) -> None:
     line = f"enable_cdi = {said}\n" if said else ""
     assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi(daemon) is is_on
@@ -132,7 +140,7 @@ def test_cdi_is_on_by_default_from_2_0(
     ],
 )
 def test_versions_that_a_containerd_refuses_are_fatal(
-    daemon: versions.Version, config: int, drop_in: int, fatal: int
+    daemon: engine_versions.Version, config: int, drop_in: int, fatal: int
 ) -> None:
     found = read(daemon, config=f"version = {config}\n{DROP_INS}", a=f"version = {drop_in}\n")
     assert len(found.configuration.fatal) == fatal
@@ -146,7 +154,7 @@ def test_names_of_options_are_taken_however_they_are_written() -> None:
 
 
 def test_a_containerd_without_a_file_has_its_defaults() -> None:
-    found = containerd.read(Memory({}), daemon=(1, 7))
+    found = containerd_config.read(Memory({}), daemon=(1, 7))
     assert list(found.configuration.runtimes) == ["runc"]
     assert found.configuration.default == "runc"
     assert found.has_cri
@@ -165,14 +173,14 @@ def test_imports_in_a_circle_end() -> None:
 
 @pytest.mark.parametrize(("daemon", "files"), [((1, 7), 1), ((2, 0), 2), (None, 1)])
 def test_a_relative_pattern_is_looked_up_from_the_file_since_2_0(
-    daemon: versions.Version | None, files: int
+    daemon: engine_versions.Version | None, files: int
 ) -> None:
     found = read(daemon, config='version = 2\nimports = ["conf.d/*.toml"]\n', a="")
     assert len(found.configuration.files) == files
 
 
 def test_docker_without_members_has_runc() -> None:
-    found = docker.read(Memory({docker.PATH: "{}"}))
+    found = docker_config.read(Memory({docker_config.PATH: "{}"}))
     assert found.configuration.default == "runc"
     assert found.has_cdi((28, 3))
     assert not found.has_cdi((27, 5))
@@ -185,8 +193,8 @@ def test_docker_says_where_a_runtime_is_and_what_is_off() -> None:
         "cdi-spec-dirs": ["/opt/cdi"],
         "selinux-enabled": True,
     }
-    found = docker.read(Memory({docker.PATH: json.dumps(document, indent=4)}))
-    assert str(found.configuration.runtimes["nvidia"].where) == f"{docker.PATH}:3"
+    found = docker_config.read(Memory({docker_config.PATH: json.dumps(document, indent=4)}))
+    assert str(found.configuration.runtimes["nvidia"].where) == f"{docker_config.PATH}:3"
     assert found.configuration.gpu_runtimes[0].path == NVIDIA
     assert found.configuration.cdi_dirs == ("/opt/cdi",)
     assert not found.has_cdi((29, 0))
@@ -196,30 +204,30 @@ def test_docker_says_where_a_runtime_is_and_what_is_off() -> None:
 
 @pytest.mark.parametrize("text", ['{"runtimes": []}', "[]", "{,}", '{"features": true}', "\xff"])
 def test_what_docker_refuses_is_fatal(text: str) -> None:
-    found = docker.read(Memory({docker.PATH: text}))
+    found = docker_config.read(Memory({docker_config.PATH: text}))
     assert len(found.configuration.fatal) == 1
-    assert found.configuration.fatal[0].where.path == docker.PATH
+    assert found.configuration.fatal[0].where.path == docker_config.PATH
 
 
 def test_crio_takes_its_drop_ins_by_name() -> None:
-    found = crio.read(
+    found = crio_config.read(
         Memory(
             {
-                crio.PATH: '[crio.runtime]\ndefault_runtime = "a"\n[crio.runtime.runtimes.a]\n',
-                f"{crio.DROP_INS}/99-b": '[crio.runtime]\ndefault_runtime = "b"\nselinux = true\n',
-                f"{crio.DROP_INS}/10-c": '[crio.runtime]\ndefault_runtime = "c"\n'
+                crio_config.PATH: '[crio.runtime]\ndefault_runtime = "a"\n[crio.runtime.runtimes.a]\n',
+                f"{crio_config.DROP_INS}/99-b": '[crio.runtime]\ndefault_runtime = "b"\nselinux = true\n',
+                f"{crio_config.DROP_INS}/10-c": '[crio.runtime]\ndefault_runtime = "c"\n'
                 f'[crio.runtime.runtimes.b]\nruntime_path = "{NVIDIA}"\n',
             }
         )
     )
     assert found.configuration.default == "b"
     assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # its own one stays
-    assert str(found.configuration.runtimes["b"].where) == f"{crio.DROP_INS}/10-c:3"
+    assert str(found.configuration.runtimes["b"].where) == f"{crio_config.DROP_INS}/10-c:3"
     assert found.has_selinux
 
 
 def test_podman_knows_cdi_since_4_1() -> None:
-    assert [podman.has_cdi(one) for one in ((3, 4), (4, 0, 3), (4, 1), None)] == [
+    assert [podman_config.has_cdi(one) for one in ((3, 4), (4, 0, 3), (4, 1), None)] == [
         False,
         False,
         True,
@@ -265,13 +273,13 @@ inline = { deep = 1 }
         (("y", "inline", "deep"), 9),
         (("nothing",), 0),
     ):
-        assert toml.line_of(text, names) == line
+        assert toml_document.line_of(text, names) == line
 
 
 def test_what_is_no_toml_says_on_which_line() -> None:
     for text, line in ((b"a = 1\nb = \n", 2), (b"a = 1\n\xff\n", 2)):
-        with pytest.raises(toml.UnreadableError) as caught:
-            toml.parsed(text)
+        with pytest.raises(toml_document.UnreadableError) as caught:
+            toml_document.parsed(text)
         assert caught.value.line == line
         assert "line" not in caught.value.reason
 
@@ -286,9 +294,9 @@ def test_what_is_no_toml_says_on_which_line() -> None:
     ],
 )
 def test_versions_are_taken_from_what_programs_say(
-    said: str, version: versions.Version | None
+    said: str, version: engine_versions.Version | None
 ) -> None:
-    assert versions.of(said) == version
+    assert engine_versions.of(said) == version
 
 
 def test_patterns_match_in_every_part_of_a_path() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.diagnose.doctor.check import DRIVER, OK, WARNING, Check, Finding, Node, ok
-from gpuhook.diagnose.doctor.examination import examine
-from gpuhook.diagnose.node.readings import Readings
-from gpuhook.diagnose.node.tree import DirectoryTree
+from gpuhook.doctor.check import DRIVER, OK, WARNING, Check, Finding, Node, ok
+from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
+from gpuhook.node.node_readings import Readings
+from gpuhook.node.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

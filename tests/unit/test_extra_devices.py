@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.allocate import auxiliary_devices
+from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocation.host_paths import Places
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, Imex
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation import extra_devices
-from gpuhook.kubernetes.allocation.allocation import DeviceSpec, Mount
-from gpuhook.kubernetes.allocation.host_paths import Places
-from gpuhook.kubernetes.config.configuration import Configuration, Flags, Imex
 
 NODES = (
     "gdrdrv", "nvidia-fs0", "nvidia-fs2", "nvidia-fs10", "nvidia-fs-x", "infiniband/uverbs0",
@@ -46,7 +46,7 @@ def test_all_that_is_there(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.touch()
     configuration = Configuration(ALL, imex=Imex((0,)))
-    found = {extra.device_class: extra for extra in extra_devices.find(configuration, places)}
+    found = {extra.device_class: extra for extra in auxiliary_devices.find(configuration, places)}
     assert {name: extra.env for name, extra in found.items()} == {
         "gdrcopy": "NVIDIA_GDRCOPY",
         "gds": "NVIDIA_GDS",
@@ -68,21 +68,21 @@ def test_all_that_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("configuration", [Configuration(ALL), Configuration(imex=Imex((0,)))])
 def test_what_is_not_there_is_not_promised(configuration: Configuration, tmp_path: Path) -> None:
     """Enabled and absent is the same as not enabled."""
-    assert extra_devices.find(configuration, made(tmp_path, "null")) == ()
+    assert auxiliary_devices.find(configuration, made(tmp_path, "null")) == ()
 
 
 def test_what_is_not_enabled_is_not_given(tmp_path: Path) -> None:
     """Nodes alone give nobody anything."""
-    assert extra_devices.find(Configuration(), made(tmp_path, *NODES)) == ()
+    assert auxiliary_devices.find(Configuration(), made(tmp_path, *NODES)) == ()
 
 
 def test_a_required_channel(tmp_path: Path) -> None:
     """A channel that must be there and is not is a fault that names the host's path."""
     required = Configuration(imex=Imex((0,), required=True))
     with pytest.raises(GpuhookError) as caught:
-        extra_devices.find(required, made(tmp_path, "null"))
+        auxiliary_devices.find(required, made(tmp_path, "null"))
     assert caught.value.code == "GH1856"
     assert "/host/dev/nvidia-caps-imex-channels/channel0" in caught.value.message
     there = made(tmp_path, "nvidia-caps-imex-channels/channel0")
-    assert len(extra_devices.find(required, there)) == 1
-    assert extra_devices.find(replace(required, imex=Imex()), there) == ()
+    assert len(auxiliary_devices.find(required, there)) == 1
+    assert auxiliary_devices.find(replace(required, imex=Imex()), there) == ()

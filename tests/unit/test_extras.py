@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gpuhook.entry import extra_devices
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import extras, mounted, request
-from gpuhook.programs import beside
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import words
+from gpuhook.host.hot.settings import Settings
+from gpuhook.request import extra_requests, mount_requests, parse
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 SWITCHES = {
     "NVIDIA_GDS": "nvidia.com/gds=all",
@@ -42,7 +42,7 @@ def settings(**chosen: object) -> Settings:
 
 def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], str]]:
     """Return where, names and result of each extra."""
-    found = beside.asked(spec, settings(**chosen))
+    found = extra_devices.asked(spec, settings(**chosen))
     return [(one.where, one.names, one.result) for one in found]
 
 
@@ -50,11 +50,11 @@ def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], s
 def test_a_mount_is_read_however_its_path_is_written(place: str) -> None:
     """As those of GPUs are, which leave to this what is in that directory."""
     spec = asking(imex=(f"../{place}",))
-    assert request.has_extras(spec, words.VOCABULARY)
+    assert parse.has_extras(spec, vocabulary.VOCABULARY)
     found = told(spec, accept_volume_mounts=True)
     assert found == [(MOUNT, ["nvidia.com/imex-channel=5"], "won")]
-    prefix, rooms = words.VOCABULARY.mount_prefix, words.VOCABULARY.extra_mounts
-    assert mounted.names(spec["mounts"], prefix, rooms) == ([], [])
+    prefix, rooms = vocabulary.VOCABULARY.mount_prefix, vocabulary.VOCABULARY.extra_mounts
+    assert mount_requests.names(spec["mounts"], prefix, rooms) == ([], [])
 
 
 @pytest.mark.parametrize(("variable", "name"), SWITCHES.items())
@@ -147,27 +147,29 @@ def test_the_administration_of_mig(device: str) -> None:
 def test_only_the_privileged_administer_mig(name: str) -> None:
     """Whoever asks; `none` gives nothing, and other kinds are for everybody."""
     qualified = f"nvidia.com/mig={name}"
-    extras.require_privilege([qualified], "x", asking(privileged=True), words.VOCABULARY)
+    extra_requests.require_privilege(
+        [qualified], "x", asking(privileged=True), vocabulary.VOCABULARY
+    )
     with pytest.raises(GpuhookError) as raised:
-        extras.require_privilege(["0", qualified], "x", asking(), words.VOCABULARY)
+        extra_requests.require_privilege(["0", qualified], "x", asking(), vocabulary.VOCABULARY)
     assert raised.value.code == "GH1038"
     free = ["nvidia.com/mig=none", "nvidia.com/gpu=config", "nvidia.com/gds=all", "config"]
-    extras.require_privilege(free, "x", asking(), words.VOCABULARY)
+    extra_requests.require_privilege(free, "x", asking(), vocabulary.VOCABULARY)
 
 
 def test_channels_are_no_devices() -> None:
     """Mounts of channels alone leave the request for GPUs to the variable."""
     spec = asking("NVIDIA_VISIBLE_DEVICES=1", imex=("0",))
-    (source,) = request.sources(spec, words.VOCABULARY, [])
+    (source,) = parse.sources(spec, vocabulary.VOCABULARY, [])
     assert (source.kind, source.names) == ("env", ["1"])
 
 
 def test_most_containers_have_none() -> None:
     """The look before the look says so; and it misses nothing that is asked for."""
     for env in ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_GDSX=enabled", "NVIDIA_GDS"):
-        assert not request.has_extras(asking(env), words.VOCABULARY)
-    for variable in words.VOCABULARY.extras:
-        assert request.has_extras(asking(f"{variable}="), words.VOCABULARY)
-    assert request.has_extras(asking(imex=("0",)), words.VOCABULARY)
+        assert not parse.has_extras(asking(env), vocabulary.VOCABULARY)
+    for variable in vocabulary.VOCABULARY.extras:
+        assert parse.has_extras(asking(f"{variable}="), vocabulary.VOCABULARY)
+    assert parse.has_extras(asking(imex=("0",)), vocabulary.VOCABULARY)
     for odd in ({}, {"process": 1, "mounts": 2}, {"mounts": [None, {"source": "/dev/null"}]}):
-        assert not request.has_extras(odd, words.VOCABULARY)
+        assert not parse.has_extras(odd, vocabulary.VOCABULARY)

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from gpuhook.kubernetes.labels import feature_file
+from gpuhook.device_plugin.labels import feature_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

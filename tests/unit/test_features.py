@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import features, nvml
-from gpuhook.vendors.nvidia.fabric import Fabric, fabric
-from gpuhook.vendors.nvidia.features import Vgpu
+from gpuhook.vendors.nvidia.gpu import features
+from gpuhook.vendors.nvidia.gpu.fabric import Fabric, fabric
+from gpuhook.vendors.nvidia.gpu.features import Vgpu
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -148,7 +149,7 @@ def test_fabric(node: SimulatedNode, line: str, found: Fabric | None) -> None:
     """A GPU that has joined a fabric of several machines says which, and its clique."""
     uuid = str(node.node.gpus[0].uuid)
     stub_events.say(node, uuid, line)
-    with nvml.opened(node.nvml_library):
+    with nvml_inventory.opened(node.nvml_library):
         assert fabric(uuid) == found
 
 
@@ -157,5 +158,5 @@ def test_no_fabric_in_an_old_library(node: SimulatedNode) -> None:
     library = Path(node.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
-    with nvml.opened(node.nvml_library):
+    with nvml_inventory.opened(node.nvml_library):
         assert fabric(str(node.node.gpus[0].uuid)) is None

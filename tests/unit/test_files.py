@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook import files
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 

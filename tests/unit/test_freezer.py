@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook import files
+from gpuhook.host.hot import files
 from gpuhook.kernel import freezer
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import freshness
+from gpuhook.vendors.nvidia.hot import host_fingerprint
 
 GPU = "proc/driver/nvidia/capabilities/gpu0/mig"
 GPUS = "proc/driver/nvidia/gpus"
@@ -38,7 +38,7 @@ def host(tmp_path: Path) -> Path:
 
 
 def taken(host: Path) -> str:
-    return freshness.fingerprint(str(host), str(host / "usr/lib/libcuda.so.550.54.15"))
+    return host_fingerprint.fingerprint(str(host), str(host / "usr/lib/libcuda.so.550.54.15"))
 
 
 def test_it_is_readable(host: Path) -> None:
@@ -47,7 +47,7 @@ def test_it_is_readable(host: Path) -> None:
     assert text.startswith("boot=0f1e-boot,driver=550.54.15,gpus=1-")
     assert ",majors=nvidia-uvm:511+nvidia:195,mig=" in text
     assert taken(host) == text
-    assert freshness.differences(text, text) == []
+    assert host_fingerprint.differences(text, text) == []
 
 
 def upgraded_in_place(host: Path) -> None:
@@ -95,7 +95,7 @@ def test_each_part(part: str, change: Callable[[Path], object], host: Path) -> N
     """A change of the host changes its part, and one phrase tells which."""
     before = taken(host)
     change(host)
-    told = freshness.differences(before, taken(host))
+    told = host_fingerprint.differences(before, taken(host))
     assert len(told) == 1
     assert told[0].startswith(part + ": was ")
 
@@ -117,29 +117,31 @@ def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
 
 def test_an_empty_host(tmp_path: Path) -> None:
     """Where nothing is, every part is empty, and differs from a host that has it."""
-    empty = freshness.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
+    empty = host_fingerprint.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
     assert empty == "boot=,driver=,gpus=,majors=,mig=,tree="
-    told = freshness.differences("boot=x,driver=1.2,gpus=1-0,majors=nvidia:195,mig=1,tree=2", empty)
-    assert [phrase.partition(":")[0] for phrase in told] == list(freshness.PARTS)
+    told = host_fingerprint.differences(
+        "boot=x,driver=1.2,gpus=1-0,majors=nvidia:195,mig=1,tree=2", empty
+    )
+    assert [phrase.partition(":")[0] for phrase in told] == list(host_fingerprint.PARTS)
     assert told[1] == "driver: was 1.2, is none"
 
 
 def test_version_of_the_module(host: Path) -> None:
     """Without sysfs the version is that of the driver's own file in /proc."""
     os.unlink(host / "sys/module/nvidia/version")
-    assert not freshness.driver_is_loaded(str(host))
+    assert not host_fingerprint.driver_is_loaded(str(host))
     file = host / "proc/driver/nvidia/version"
     file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\nGCC 12.2.0\n")
-    assert freshness.module_version(str(host)) == "550.54.15"
-    assert freshness.driver_is_loaded(str(host))
+    assert host_fingerprint.module_version(str(host)) == "550.54.15"
+    assert host_fingerprint.driver_is_loaded(str(host))
 
 
 def test_wsl(tmp_path: Path) -> None:
     """Under WSL the driver is /dev/dxg, without a kernel module."""
-    assert not freshness.driver_is_loaded(str(tmp_path))
+    assert not host_fingerprint.driver_is_loaded(str(tmp_path))
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/dxg").write_text("")
-    assert freshness.driver_is_loaded(str(tmp_path) + "/")
+    assert host_fingerprint.driver_is_loaded(str(tmp_path) + "/")
 
 
 def test_commas_stay_inside(host: Path) -> None:
@@ -151,6 +153,6 @@ def test_commas_stay_inside(host: Path) -> None:
 def test_a_part_that_was_not_recorded_says_nothing(host: Path) -> None:
     """A spec by a gpuhook that knew fewer parts is not stale by an upgrade of gpuhook."""
     recorded = ",".join(part for part in taken(host).split(",") if not part.startswith("gpus="))
-    assert freshness.differences(recorded, taken(host)) == []
+    assert host_fingerprint.differences(recorded, taken(host)) == []
     (host / BOOT).write_text("another\n")
-    assert len(freshness.differences(recorded, taken(host))) == 1
+    assert len(host_fingerprint.differences(recorded, taken(host))) == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import companions, files, words
+from gpuhook.vendors.nvidia.driver import companion_files, driver_files
+from gpuhook.vendors.nvidia.hot import vocabulary
 from tests.simulated import elf_maker
 from tests.unit.test_driver_trees import put
 
@@ -126,11 +127,11 @@ def test_nothing_of_a_driver_is_missed(places: tuple[str, str, str], tmp_path: P
     parameter = tmp_path / "sys/module/firmware_class/parameters/path"
     parameter.parent.mkdir(parents=True)
     parameter.write_text("/var/lib/firmware\n")
-    pipes = tmp_path / companions.MPS_DIRECTORY[1:]
+    pipes = tmp_path / companion_files.MPS_DIRECTORY[1:]
     pipes.mkdir(parents=True)
     os.mkfifo(pipes / "control")
-    found = files.find(str(tmp_path), host_root=str(tmp_path), with_explicit_libraries=True)
-    expected = {*shared, *programs, *others, companions.MPS_DIRECTORY}
+    found = driver_files.find(str(tmp_path), host_root=str(tmp_path), with_explicit_libraries=True)
+    expected = {*shared, *programs, *others, companion_files.MPS_DIRECTORY}
     assert {file.container_path for file in found.files} == expected
     assert all(file.host_path == f"{tmp_path}{file.container_path}" for file in found.files)
     assert found.warnings == ()
@@ -140,6 +141,8 @@ def test_every_library_has_its_capability() -> None:
     """None of them is given to every container for want of knowledge."""
     paths = libraries(*PLACES[0])
     unknown = [
-        path for path in paths if len(words.capabilities_of(path)) == len(words.CAPABILITIES)
+        path
+        for path in paths
+        if len(vocabulary.capabilities_of(path)) == len(vocabulary.CAPABILITIES)
     ]
     assert unknown == []

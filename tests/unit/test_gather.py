@@ -11,20 +11,20 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import gather
+from gpuhook.vendors.nvidia.inventory import discover
 from tests.simulated import build, layouts
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
 
 def asked(made: SimulatedNode, *, require: bool = True) -> Node:
-    where = gather.roots(made.driver_root, made.dev_root, made.host_root)
-    return gather.node(where, require_nodes=require)
+    where = discover.roots(made.driver_root, made.dev_root, made.host_root)
+    return discover.node(where, require_nodes=require)
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
@@ -59,9 +59,9 @@ def test_the_profile_is_what_the_flat_layout_gives(tmp_path: Path) -> None:
 def test_the_dev_root_is_guessed_from_its_nodes(tmp_path: Path) -> None:
     """Without a dev root, the driver root is it if it has the control node, else the host root."""
     made = make_node(tmp_path / "container", "t4", layout="driver-container")
-    assert gather.roots(made.driver_root, None, made.host_root).dev == made.driver_root
+    assert discover.roots(made.driver_root, None, made.host_root).dev == made.driver_root
     made = make_node(tmp_path / "gke", "t4", layout="gke")
-    assert gather.roots(made.driver_root, None, made.host_root).dev == made.host_root
+    assert discover.roots(made.driver_root, None, made.host_root).dev == made.host_root
 
 
 def test_an_old_nvml_without_minors(tmp_path: Path) -> None:

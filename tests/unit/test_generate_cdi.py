@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cdi import cache, registry
-from gpuhook.cdi import spec as spec_files
-from gpuhook.cli import generate_help, main
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import compiled_spec, registry
+from gpuhook.cli import main
+from gpuhook.cli.generate import generate_help
 from gpuhook.cli.generate_cdi import generate_cdi
 from tests.simulated.node import make_node
 
@@ -281,12 +282,12 @@ def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
     """What is wrong with a spec is kept too: the file is parsed once, and its fault is told."""
     path = write(tmp_path / "cdi/x.yaml", cdiVersion="9.0.0")
     compile_cold(str(path))
-    compiled = cache.load(str(path), os.stat(path))
+    compiled = compiled_spec.load(str(path), os.stat(path))
     assert compiled is not None
     assert compiled.error is not None
     assert compiled.error.code == "GH1107"
     write(path)
-    assert cache.load(str(path), os.stat(path)) is None
+    assert compiled_spec.load(str(path), os.stat(path)) is None
 
 
 def test_an_unreadable_json_spec_is_broken_not_fatal(tmp_path: Path) -> None:

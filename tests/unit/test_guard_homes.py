@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import KILL
-from gpuhook.kubernetes.guard import homes, recorded
-from gpuhook.kubernetes.guard.homes import Home
-from gpuhook.kubernetes.guard.processes import About, Processes
-from gpuhook.kubernetes.guard.recorded import Recorded
-from gpuhook.kubernetes.metrics import cgroup_names
+from gpuhook.device_plugin.config.configuration import KILL
+from gpuhook.device_plugin.guard import ledger_limits, process_scope
+from gpuhook.device_plugin.guard.container_processes import About, Processes
+from gpuhook.device_plugin.guard.ledger_limits import Recorded
+from gpuhook.device_plugin.guard.process_scope import Home
+from gpuhook.device_plugin.metrics import cgroup_names
 
 HOST = (4, 1)
 WEB, JOB = (10, 100), (20, 200)  # pids, and when they started
@@ -42,11 +42,11 @@ class Kernel:
 
 
 def whose(one: About, known: dict[str, Home]) -> str | None:
-    return homes.container(one, set(known), known)
+    return process_scope.container(one, set(known), known)
 
 
 def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
-    known = homes.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert known == {"web": home("/apps/gpu", 7)}
     assert whose(about("/apps/gpu", 7), known) == "web"
     assert whose(about("/apps/gpu/below", 7), known) == "web"
@@ -63,13 +63,13 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
     ],
 )
 def test_whoever_else_is_there_is_not_of_the_container(path: str, mounts: int) -> None:
-    known = homes.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert whose(about(path, mounts), known) is None
     assert whose(replace(about(path, mounts), home=None), known) is None
 
 
 def test_what_a_cgroup_is_called_counts_first() -> None:
-    known = homes.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     other = "ab" * 32
     assert whose(about(f"/apps/gpu/{other}", 7), known) == other
 
@@ -87,42 +87,42 @@ def test_what_two_containers_share_is_nobodys(
     mine: tuple[str, int], theirs: tuple[str, int]
 ) -> None:
     kernel = Kernel(p10=about(*mine), p20=about(*theirs, 200))
-    assert homes.of(kernel, {"web": WEB, "job": JOB}) == {}
-    assert homes.of(kernel, {"web": WEB}).keys() == {"web"}
+    assert process_scope.of(kernel, {"web": WEB, "job": JOB}) == {}
+    assert process_scope.of(kernel, {"web": WEB}).keys() == {"web"}
     apart = Kernel(p10=about("/apps/a", 7), p20=about("/apps/b", 8, 200))
-    assert homes.of(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
+    assert process_scope.of(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
 
 
 def test_a_first_process_that_is_none() -> None:
     """It has ended, its pid is another's, it is the host's, or it may not be looked at."""
-    assert homes.of(Kernel(), {"web": WEB}) == {}
-    assert homes.of(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
-    assert homes.of(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
-    assert homes.of(Kernel(p10=replace(about("/a", 7), home=None)), {"web": WEB}) == {}
+    assert process_scope.of(Kernel(), {"web": WEB}) == {}
+    assert process_scope.of(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
+    assert process_scope.of(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
+    assert process_scope.of(Kernel(p10=replace(about("/a", 7), home=None)), {"web": WEB}) == {}
     closed = Kernel(p10=about("/apps/gpu", 7))
     closed.is_open = False
-    assert homes.of(closed, {"web": WEB}) == {}
+    assert process_scope.of(closed, {"web": WEB}) == {}
 
 
 def test_the_root_of_the_hierarchy_is_nobodys() -> None:
-    known = homes.of(Kernel(p10=about("/", 7)), {"web": WEB})
+    known = process_scope.of(Kernel(p10=about("/", 7)), {"web": WEB})
     assert whose(about("/system.slice/sshd.service", 7), known) is None
 
 
 def test_hierarchies_of_version_1_count_all_of_them() -> None:
-    one = Home(homes.cgroups("4:devices:/a/gpu\n0::/\n"), (4, 7))
+    one = Home(process_scope.cgroups("4:devices:/a/gpu\n0::/\n"), (4, 7))
     for content, holds in (
         ("0::/\n4:devices:/a/gpu\n", True),
         ("0::/x\n4:devices:/a/gpu/x\n", True),
         ("0::/\n4:devices:/a\n", False),
         ("0::/\n", False),
     ):
-        assert one.holds(Home(homes.cgroups(content), (4, 7))) is holds
+        assert one.holds(Home(process_scope.cgroups(content), (4, 7))) is holds
 
 
 def test_an_id_that_two_containers_have_has_no_first_process() -> None:
     entries = [Recorded("web", ("", "", "web"), {}, first=one) for one in (WEB, JOB)]
-    (found,) = recorded.unambiguous(entries)
+    (found,) = ledger_limits.unambiguous(entries)
     assert found.first is None
 
 
@@ -133,4 +133,4 @@ def test_the_processes_of_this_machine() -> None:
     assert ours is not None
     assert ours.home is not None
     assert ours.home.mounts in (kernel.hosts() or ())
-    assert homes.of(kernel, {KILL: (os.getpid(), ours.started)}) == {}
+    assert process_scope.of(kernel, {KILL: (os.getpid(), ours.started)}) == {}

@@ -14,23 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin.guard import guard_signal, process_scope
+from gpuhook.device_plugin.guard.container_processes import About, Processes
+from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
+from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.metrics import cgroup_names
+from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.errors import GpuhookError
-from gpuhook.grant.memory import MemoryLimit, mount_path
-from gpuhook.kubernetes.guard import acting, homes
-from gpuhook.kubernetes.guard.judgement import TERM, Order, User
-from gpuhook.kubernetes.guard.looking import Target
-from gpuhook.kubernetes.guard.processes import About, Processes
-from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.kubernetes.metrics import cgroup_names
-from gpuhook.kubernetes.metrics.cgroup_names import Membership
-from gpuhook.vendors.nvidia.usage import ProcessUse
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.request.memory_request import MemoryLimit, mount_path
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 A, B = "a" * 64, "b" * 64
 GIB = 1 << 30
 TROUBLE = """
-from gpuhook.kubernetes.guard.processes import Processes
+from gpuhook.device_plugin.guard.container_processes import Processes
 trouble = Processes().trouble()
 print(trouble.code if trouble else "none")
 """
@@ -208,8 +208,10 @@ def carried_out(
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)
     target = Target("GPU-1", "GPU-1")
-    whose = partial(homes.container, known={"web", "job"}, homes={})
-    return acting.carried_out(order, driver, kernel, target, whose=whose, is_wanted=lambda: True)
+    whose = partial(process_scope.container, known={"web", "job"}, homes={})
+    return guard_signal.carried_out(
+        order, driver, kernel, target, whose=whose, is_wanted=lambda: True
+    )
 
 
 def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import ledger
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.kubernetes.guard import looking, marks, recorded, shares
-from gpuhook.kubernetes.guard.judgement import END, TERM, Mark, Sent
-from gpuhook.kubernetes.guard.looking import Target
-from gpuhook.kubernetes.guard.recorded import Recorded
-from gpuhook.kubernetes.guard.shares import Held, Holding, LimitedUnit, Share
-from gpuhook.kubernetes.metrics.holders import Holder, Holdings
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
-from gpuhook.vendors.nvidia.usage import ProcessUse
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits, usage_sample
+from gpuhook.device_plugin.guard.guard_policy import END, TERM, Mark, Sent
+from gpuhook.device_plugin.guard.guard_shares import Held, Holding, LimitedUnit, Share
+from gpuhook.device_plugin.guard.ledger_limits import Recorded
+from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 GIB = 1 << 30
 GPU, OTHER = "GPU-1", "GPU-2"
@@ -39,22 +39,22 @@ def test_units_with_a_limit_but_for_those_of_mps() -> None:
     free = Device(OTHER, "1", OTHER, 1, (), ())
     units = (Unit(f"{GPU}::0", device, 0), Unit(OTHER, free))
     memory = {GPU: UnitMemory(4 * GIB, 4 * GIB)}
-    found = shares.limited_units([Resource(NAME, units, "time-slicing", memory=memory)])
+    found = guard_shares.limited_units([Resource(NAME, units, "time-slicing", memory=memory)])
     assert found == {f"{GPU}::0": UNITS[f"{GPU}::0"]}
-    assert shares.limited_units([Resource(NAME, units, "mps", memory=memory)]) == {}
+    assert guard_shares.limited_units([Resource(NAME, units, "mps", memory=memory)]) == {}
 
 
 def test_nobody_to_watch_is_no_device_to_look_at() -> None:
     driver = Recorded(A, WEB, {GPU: None})
-    holding = shares.holding([driver], held((f"{GPU}::0", WEB)), UNITS)
+    holding = guard_shares.holding([driver], held((f"{GPU}::0", WEB)), UNITS)
     assert holding.devices == frozenset()
     assert holding.by_driver == {(A, GPU)}
-    assert shares.holding([], Holdings(), UNITS).devices == frozenset()
+    assert guard_shares.holding([], Holdings(), UNITS).devices == frozenset()
 
 
 def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
     narrowed = Recorded(A, WEB, {GPU: GIB})
-    holding = shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
+    holding = guard_shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
     assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB, NAME)}
     assert (holding.unrecorded, holding.unsaid) == ((), {})
 
@@ -62,45 +62,45 @@ def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
 def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
     """Its own mounts say what it was granted: with an old runtime, which records nothing, too."""
     plain = Recorded(B, JOB)
-    holding = shares.holding([plain], held((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
+    holding = guard_shares.holding([plain], held((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
     assert holding.shares == {}
     assert holding.unrecorded == ()
     assert holding.devices == {GPU}
-    assert shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
-    (found,) = shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
+    assert guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
+    (found,) = guard_shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
     assert found == Share(B, JOB, GPU, 3 * GIB, NAME)
-    (found,) = shares.unsaid_shares(GPU, {B: None}, holding.unsaid, {B})
+    (found,) = guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid, {B})
     assert found == Share(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
 
 
 def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
     """The kubelet still names the pod, whatever its units are by now."""
     before = Recorded(A, WEB, {GPU: GIB}, lives=None)
-    assert shares.depends_on_kubelet([before])
-    assert not shares.depends_on_kubelet([Recorded(A, WEB, {GPU: None}, lives=None)])
-    assert not shares.depends_on_kubelet([Recorded(A, WEB, lives=None)])
-    holding = shares.holding([before], held((f"{GPU}::9", WEB)), {})
+    assert guard_shares.depends_on_kubelet([before])
+    assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, {GPU: None}, lives=None)])
+    assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, lives=None)])
+    holding = guard_shares.holding([before], held((f"{GPU}::9", WEB)), {})
     assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB)}
     assert holding.devices == {GPU}
     beginning = Recorded(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
-    assert shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
-    assert shares.holding([before], held((f"{GPU}::9", JOB)), {}).devices == frozenset()
+    assert guard_shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert guard_shares.holding([before], held((f"{GPU}::9", JOB)), {}).devices == frozenset()
 
 
 def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
     old = Recorded(A, WEB, {GPU: GIB}, lives=None)
-    assert shares.holding([old], Holdings(), UNITS).devices == frozenset()
-    assert shares.holding([old], Holdings(), UNITS).shares == {}
-    assert shares.holding([old], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
-    assert shares.holding([old], Holdings(reason="no kubelet"), UNITS).devices == {GPU}
+    assert guard_shares.holding([old], Holdings(), UNITS).devices == frozenset()
+    assert guard_shares.holding([old], Holdings(), UNITS).shares == {}
+    assert guard_shares.holding([old], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert guard_shares.holding([old], Holdings(reason="no kubelet"), UNITS).devices == {GPU}
     outside = Recorded(A, ("", "", A), {GPU: GIB}, lives=None)
-    assert shares.holding([outside], Holdings(), UNITS).devices == {GPU}
+    assert guard_shares.holding([outside], Holdings(), UNITS).devices == {GPU}
 
 
 def test_a_mount_says_which_container_it_is() -> None:
     holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 8 * GIB, B: 4 * GIB}
-    found = shares.unrecorded_shares(GPU, grants, {A, B}, holders)
+    found = guard_shares.unrecorded_shares(GPU, grants, {A, B}, holders)
     assert found == [
         Share(A, JOB, GPU, 8 * GIB, NAME),
         Share(B, WEB, GPU, 4 * GIB, NAME),
@@ -109,44 +109,44 @@ def test_a_mount_says_which_container_it_is() -> None:
 
 def test_alike_holders_are_limited_without_a_name() -> None:
     holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
-    (found,) = shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
+    (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
     assert found == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
 
 
 def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
     holder = [Held(WEB, GPU, 4 * GIB, NAME)]
-    (found,) = shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
+    (found,) = guard_shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
     assert found == Share(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
     assert found.label == "default/web/main"
-    assert shares.unrecorded_shares(GPU, {A: None, B: None}, {A, B}, holder) == []
-    assert shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
+    assert guard_shares.unrecorded_shares(GPU, {A: None, B: None}, {A, B}, holder) == []
+    assert guard_shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
 
 
 def test_hidden_mounts_take_no_limit_away() -> None:
     """What a container hides may be any grant that no other container shows."""
     alike = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
-    shown, likely = shares.unrecorded_shares(
+    shown, likely = guard_shares.unrecorded_shares(
         GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
     )
     assert shown == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert likely == Share(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
     others = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
     both = {A: None, B: None}
-    found = shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
+    found = guard_shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
     assert [(one.container, one.hard) for one in found] == [(A, 8 * GIB), (B, 8 * GIB)]
     assert not any(one.is_certain for one in found)
-    assert shares.unrecorded_shares(GPU, both, {B}, others, NAME, hidden={A}) == []
-    assert shares.unrecorded_shares(GPU, both, {A, B}, [], NAME, hidden={A}) == []
+    assert guard_shares.unrecorded_shares(GPU, both, {B}, others, NAME, hidden={A}) == []
+    assert guard_shares.unrecorded_shares(GPU, both, {A, B}, [], NAME, hidden={A}) == []
 
 
 def test_two_containers_of_one_id_are_not_told_apart_and_so_left_alone() -> None:
     entries = [Recorded("web", WEB, {GPU: GIB}), Recorded("web", JOB, {GPU: GIB})]
-    (found,) = recorded.unambiguous(entries)
+    (found,) = ledger_limits.unambiguous(entries)
     assert found.is_ambiguous
-    assert shares.holding([found], held((f"{GPU}::0", JOB)), UNITS).shares == {}
+    assert guard_shares.holding([found], held((f"{GPU}::0", JOB)), UNITS).shares == {}
     ended = Recorded("web", WEB, {GPU: GIB}, lives=False)
-    assert recorded.unambiguous([ended, entries[1]]) == (entries[1],)
+    assert ledger_limits.unambiguous([ended, entries[1]]) == (entries[1],)
 
 
 class Driver:
@@ -167,16 +167,16 @@ def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
 
 def test_a_process_that_is_listed_twice_is_counted_once() -> None:
     driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
-    assert looking.memory_by_pid(driver, Target(GPU, GPU)) == {7: 5, 8: 3, 9: None}
-    assert looking.memory_by_pid(driver, Target(OTHER, OTHER)) is None
+    assert usage_sample.memory_by_pid(driver, Target(GPU, GPU)) == {7: 5, 8: 3, 9: None}
+    assert usage_sample.memory_by_pid(driver, Target(OTHER, OTHER)) is None
 
 
 def test_processes_of_an_instance_by_its_own_uuid_or_by_where_they_are() -> None:
     of_gpu = (use(7, 5, 1, 0), use(8, 6, 2, 0), use(9, 7, 1, 1), use(10, 8))
     target = Target("MIG-1", GPU, (1, 0))
-    assert looking.memory_by_pid(Driver(GPU_1=of_gpu), target) == {7: 5}
+    assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu), target) == {7: 5}
     own = Driver(GPU_1=of_gpu, MIG_1=(use(10, 8), use(8, 6, 2, 0), use(11, 1, 1, 0)))
-    assert looking.memory_by_pid(own, target) == {10: 8, 11: 1}
+    assert usage_sample.memory_by_pid(own, target) == {10: 8, 11: 1}
 
 
 @pytest.fixture
@@ -191,17 +191,17 @@ def enter(root: str, identity: str, memory: object, **more: Any) -> None:
 
 
 def test_limits_are_read_from_the_ledger(place: Path) -> None:
-    assert recorded.version() == (0, 0)
+    assert ledger_limits.version() == (0, 0)
     record = {"device": GPU, "hard": GIB, "soft": GIB, "by": "", "trouble": "too old"}
     held_by_driver = {"device": OTHER, "hard": GIB, "soft": 0, "by": "driver"}
     only_requested = {"device": "GPU-3", "hard": NO_LIMIT, "soft": GIB, "by": ""}
     nonsense = [{"device": 1, "hard": 1}, {"device": GPU, "hard": "much"}, None, {"device": GPU}]
     enter("/run/runc", A, [record, held_by_driver, only_requested, *nonsense])
     enter("/run/runc", "job", None, namespace="default", pod="job", container="main")
-    first, second = recorded.read()
+    first, second = ledger_limits.read()
     assert first == Recorded(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
     assert second == Recorded("job", JOB)
-    assert recorded.version() != (0, 0)
+    assert ledger_limits.version() != (0, 0)
 
 
 def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
@@ -209,20 +209,20 @@ def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
     (place / "runc").mkdir()
     enter(str(place / "runc"), A, [], **gone)
     enter(str(place / "unseen"), B, [], **gone)
-    assert [(one.id, one.lives) for one in recorded.read()] == [(B, None)]
+    assert [(one.id, one.lives) for one in ledger_limits.read()] == [(B, None)]
 
 
 def test_marks_outlive_the_plugin(place: Path) -> None:
     sent = (Sent(7, 70, TERM, 5.0, 3.0), Sent(8, 80, END, 6.0))
     share = Share(A, WEB, GPU, 4 * GIB, NAME)
     kept = (Mark(share, 5 * GIB, 100.5, 12.0, None, sent=sent), Mark(share, 5, 1.0, below=2.0))
-    marks.write(kept)
-    assert marks.read() == kept
+    guard_marks.write(kept)
+    assert guard_marks.read() == kept
     assert (place / "guard.json").stat().st_mode & 0o777 == 0o644
-    marks.write(())
+    guard_marks.write(())
     assert not (place / "guard.json").exists()
-    marks.write(())
-    assert marks.read() == ()
+    guard_marks.write(())
+    assert guard_marks.read() == ()
 
 
 @pytest.mark.parametrize(
@@ -238,23 +238,25 @@ def test_marks_outlive_the_plugin(place: Path) -> None:
 )
 def test_marks_that_are_none_are_not_believed(place: Path, content: str) -> None:
     (place / "guard.json").write_text(content)
-    assert marks.read() == ()
+    assert guard_marks.read() == ()
 
 
 def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
-    whole = marks.document(Mark(Share(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),)))
-    assert marks.from_document(json.loads(json.dumps(whole))) is not None
+    whole = guard_marks.document(
+        Mark(Share(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),))
+    )
+    assert guard_marks.from_document(json.loads(json.dumps(whole))) is not None
     for key in whole:
-        assert marks.from_document({**whole, key: object()}) is None or key == "certain"
+        assert guard_marks.from_document({**whole, key: object()}) is None or key == "certain"
     bad = {**whole, "sent": [{**whole["sent"][0], "signal": "SIGHUP"}]}
-    assert marks.from_document(bad) is None
+    assert guard_marks.from_document(bad) is None
 
 
 def test_marks_that_others_can_write_are_not_believed(place: Path) -> None:
-    marks.write([Mark(Share(A, WEB, GPU, 4), 5, 1.0)])
+    guard_marks.write([Mark(Share(A, WEB, GPU, 4), 5, 1.0)])
     (place / "guard.json").chmod(0o666)
-    assert marks.read() == ()
+    assert guard_marks.read() == ()
 
 
 def test_holding_is_empty_without_anything() -> None:
-    assert shares.holding([], Holdings(reason="no kubelet"), {}) == Holding()
+    assert guard_shares.holding([], Holdings(reason="no kubelet"), {}) == Holding()

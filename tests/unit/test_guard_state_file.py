@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT
-from gpuhook.kubernetes.guard import marks, state_file
-from gpuhook.kubernetes.guard.judgement import FAILED, TERM, Mark, Sent
-from gpuhook.kubernetes.guard.marks import Watching
-from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.kubernetes.guard.state_file import Done, Over, Watched
+from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT
+from gpuhook.device_plugin.guard import guard_marks
+from gpuhook.device_plugin.guard.guard_marks import Watching
+from gpuhook.device_plugin.guard.guard_policy import FAILED, TERM, Mark, Sent
+from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.memory_limits import guard_state
+from gpuhook.memory_limits.guard_state import Done, Over, Watched
 
 MIB = 1 << 20
 GPU = "GPU-1"
@@ -32,51 +33,51 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rewritten(**more: object) -> None:
     """Change what is in the file."""
-    path = Path(state_file.path())
+    path = Path(guard_state.path())
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **more}))
 
 
 def test_who_is_watched() -> None:
     sent = (Sent(7, 70, TERM, 5.0), Sent(8, 80, FAILED, 6.0))
     above = Mark(WEB, 150 * MIB, 100.0, sent=sent)
-    marks.write([above], Watching(KILL, (WEB, GUESSED)))
+    guard_marks.write([above], Watching(KILL, (WEB, GUESSED)))
     over = Over(150 * MIB, 100.0, (Done(TERM, 7, 5.0), Done("", 8, 6.0)))
-    assert state_file.watched() == {
+    assert guard_state.watched() == {
         ("web", GPU): Watched(100 * MIB, KILL, over),
         ("guessed", GPU): Watched(100 * MIB, REPORT),  # whose it is, is not sure: nothing is ended
     }
-    assert marks.read() == (above,)
-    assert [one.is_bounded for one in state_file.watched().values()] == [True, False]
+    assert guard_marks.read() == (above,)
+    assert [one.is_bounded for one in guard_state.watched().values()] == [True, False]
 
 
 def test_who_came_down_is_not_above() -> None:
     """The mark stays for a few seconds, for a process that ends and comes back."""
-    marks.write([Mark(WEB, 50 * MIB, 100.0, below=2.0)], Watching(KILL, (WEB,)))
-    assert state_file.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
+    guard_marks.write([Mark(WEB, 50 * MIB, 100.0, below=2.0)], Watching(KILL, (WEB,)))
+    assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
 
 def test_the_file_goes_with_the_last_that_is_watched(place: Path) -> None:
-    marks.write([], Watching(REPORT, (WEB,)))
-    assert len(state_file.watched()) == 1
-    marks.write([], Watching(NO_ACTION))
+    guard_marks.write([], Watching(REPORT, (WEB,)))
+    assert len(guard_state.watched()) == 1
+    guard_marks.write([], Watching(NO_ACTION))
     assert not (place / "guard.json").exists()
-    assert state_file.watched() == {}
+    assert guard_state.watched() == {}
 
 
 def test_what_a_dead_plugin_wrote_counts_for_nobody_but_its_marks_for_the_next() -> None:
     above = Mark(WEB, 150 * MIB, 100.0)
-    marks.write([above], Watching(KILL, (WEB,)))
+    guard_marks.write([above], Watching(KILL, (WEB,)))
     with subprocess.Popen(["sleep", "0"]) as ended:
         pass
     rewritten(pid=ended.pid)
-    assert state_file.watched() == {}
-    assert marks.read() == (above,)
+    assert guard_state.watched() == {}
+    assert guard_marks.read() == (above,)
 
 
 def test_another_process_of_the_same_pid_is_another_one() -> None:
-    marks.write([], Watching(KILL, (WEB,)))
+    guard_marks.write([], Watching(KILL, (WEB,)))
     rewritten(started=1)
-    assert state_file.watched() == {}
+    assert guard_state.watched() == {}
 
 
 @pytest.mark.parametrize(
@@ -90,15 +91,15 @@ def test_another_process_of_the_same_pid_is_another_one() -> None:
     ],
 )
 def test_what_is_not_understood_counts_for_nobody(broken: dict[str, object]) -> None:
-    marks.write([], Watching(KILL, (WEB,)))
+    guard_marks.write([], Watching(KILL, (WEB,)))
     rewritten(**broken)
-    assert state_file.watched() == {}
+    assert guard_state.watched() == {}
 
 
 def test_a_broken_mark_leaves_the_rest() -> None:
-    marks.write([Mark(WEB, 150 * MIB, 100.0)], Watching(KILL, (WEB,)))
+    guard_marks.write([Mark(WEB, 150 * MIB, 100.0)], Watching(KILL, (WEB,)))
     rewritten(over=[{"id": "web", "device": GPU, "used": None}])
-    assert state_file.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
+    assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
 
 def test_it_is_read_without_the_guard() -> None:
@@ -106,7 +107,7 @@ def test_it_is_read_without_the_guard() -> None:
     program = "import sys, gpuhook.cli.ps; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()
-    guard = "gpuhook.kubernetes.guard"
+    guard = "gpuhook.device_plugin.guard"
     used = {f"{guard}.{name}" for name in ("homes", "processes", "state_file")}
     assert {name for name in loaded if name.startswith(f"{guard}.")} == used
     assert not [name for name in loaded if name.startswith("grpc")]

@@ -15,24 +15,26 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin import driver_usage
+from gpuhook.device_plugin.api_server.client import ApiServer
+from gpuhook.device_plugin.api_server.node_events import NodeEvents
+from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, Guard
+from gpuhook.device_plugin.guard import container_processes, guard_marks, guard_shares
+from gpuhook.device_plugin.guard.container_processes import About, Processes
+from gpuhook.device_plugin.guard.guard_policy import Mark
+from gpuhook.device_plugin.metrics import unit_holders
+from gpuhook.device_plugin.metrics.cgroup_names import Membership
+from gpuhook.device_plugin.metrics.counters import Observations
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.device_plugin.services import guard_service
+from gpuhook.device_plugin.services.guard_service import Guarding
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes import driver_usage, guarding
-from gpuhook.kubernetes.api_server.client import ApiServer
-from gpuhook.kubernetes.api_server.node_events import NodeEvents
-from gpuhook.kubernetes.config.configuration import KILL, NO_ACTION, REPORT, Guard
-from gpuhook.kubernetes.guard import marks, processes, shares, state_file
-from gpuhook.kubernetes.guard.judgement import Mark
-from gpuhook.kubernetes.guard.processes import About, Processes
-from gpuhook.kubernetes.guarding import Guarding
-from gpuhook.kubernetes.metrics import holders
-from gpuhook.kubernetes.metrics.cgroup_names import Membership
-from gpuhook.kubernetes.metrics.holders import Holder, Holdings
-from gpuhook.kubernetes.metrics.observations import Observations
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
-from gpuhook.vendors.nvidia.usage import ProcessUse
+from gpuhook.memory_limits import guard_state
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 from tests.unit.api_stand_in import serving
 
 GIB = 1 << 30
@@ -103,8 +105,8 @@ class Room:
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
         monkeypatch.setattr(driver_usage, "of", lambda _look: self.host)
-        monkeypatch.setattr(processes, "Processes", lambda: self.host)
-        monkeypatch.setattr(holders, "ask", self._ask)
+        monkeypatch.setattr(container_processes, "Processes", lambda: self.host)
+        monkeypatch.setattr(unit_holders, "ask", self._ask)
 
     async def _ask(self, *, socket: str) -> Holdings:
         self.asked += 1
@@ -216,7 +218,7 @@ def test_who_is_above_its_limit_is_told_marked_and_ended(
             await until(lambda: sleeper.poll() is not None)
             del host.uses[sleeper.pid]
             await until(lambda: "MemoryLimitKept" in room.log.reasons())
-            assert marks.read() == ()
+            assert guard_marks.read() == ()
 
         room.run(scenario)
     assert unwanted == []
@@ -240,16 +242,16 @@ def test_the_grace_goes_on_in_the_next_plugin(room: Room, sleeper: subprocess.Po
     slow = Guard(action=REPORT, grace=600, shortest_interval=0.05)
 
     async def first(_guard: Guarding) -> None:
-        await until(lambda: any(mark.spent > 0.1 for mark in marks.read()))
+        await until(lambda: any(mark.spent > 0.1 for mark in guard_marks.read()))
 
     room.run(first, slow)
-    (before,) = marks.read()
+    (before,) = guard_marks.read()
 
     async def second(_guard: Guarding) -> None:
-        await until(lambda: any(mark.spent > before.spent for mark in marks.read()))
+        await until(lambda: any(mark.spent > before.spent for mark in guard_marks.read()))
 
     room.run(second, slow)
-    assert marks.read()[0].since == before.since
+    assert guard_marks.read()[0].since == before.since
     assert room.log.reasons() == ["MemoryLimitExceeded"]
 
 
@@ -261,9 +263,9 @@ def test_none_ends_it_at_once_and_another_action_begins_it(
     enter()
 
     async def scenario(guard: Guarding) -> None:
-        await until(marks.read)
+        await until(guard_marks.read)
         guard.configured(Guard(action=NO_ACTION))
-        await until(lambda: not marks.read() and guard._wait is None)
+        await until(lambda: not guard_marks.read() and guard._wait is None)
         assert sleeper.poll() is None
         assert room.log.reasons() == ["MemoryLimitExceeded"]
         guard.configured(FAST)
@@ -307,7 +309,7 @@ def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Po
         await until(lambda: host.questions > 6)
         assert sleeper.poll() is None
         assert not room.log.lines
-        share = shares.Share(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
+        share = guard_shares.Share(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
                               is_certain=False)  # fmt: skip
         guard._began(Mark(share, 5 * GIB, 0.0))
         assert "above the 4096 MiB of its units now; it shows no grant" in room.log.lines[0][1]
@@ -327,8 +329,8 @@ def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
         await until(lambda: room.host.questions)
         guard.configured(Guard(action=REPORT, grace=0.0))
         room.host.answers.set()
-        await until(marks.read)
-        assert not marks.read()[0].sent
+        await until(guard_marks.read)
+        assert not guard_marks.read()[0].sent
 
     room.run(scenario, Guard(action=KILL, grace=0.0))
     assert sleeper.poll() is None
@@ -337,7 +339,7 @@ def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
 def test_a_driver_that_hangs_is_told_once_and_has_one_thread(
     room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    monkeypatch.setattr(guarding, "_ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr(guard_service, "_ANSWERS_WITHIN", 0.05)
     room.host.containers = {sleeper.pid: "web"}
     room.host.uses = {sleeper.pid: 5 * GIB}
     room.host.answers.clear()
@@ -369,22 +371,22 @@ def test_others_read_whom_the_guard_watches_while_it_can(
     enter()
 
     async def scenario(guard: Guarding) -> None:
-        await until(state_file.watched)
-        assert {key: one.action for key, one in state_file.watched().items()} == {
+        await until(guard_state.watched)
+        assert {key: one.action for key, one in guard_state.watched().items()} == {
             ("web", GPU): KILL
         }
-        monkeypatch.setattr(guarding, "_ANSWERS_WITHIN", 0.05)
+        monkeypatch.setattr(guard_service, "_ANSWERS_WITHIN", 0.05)
         room.host.answers.clear()
-        await until(lambda: not state_file.watched())
+        await until(lambda: not guard_state.watched())
         room.host.answers.set()
-        await until(state_file.watched)
+        await until(guard_state.watched)
         room.host.error = fault("GH1204", path="nvml", reason="no driver")
-        await until(lambda: not state_file.watched())
+        await until(lambda: not guard_state.watched())
         room.host.error = None
-        await until(state_file.watched)
+        await until(guard_state.watched)
 
     room.run(scenario)
-    assert not state_file.watched()
+    assert not guard_state.watched()
 
 
 def test_a_plugin_that_cannot_know_who_is_who_says_so_once(room: Room) -> None:
@@ -416,9 +418,9 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 
 IDLE = """\
 import asyncio, sys
-from gpuhook.kubernetes.config.configuration import Guard
-from gpuhook.kubernetes.guarding import Guarding
-from gpuhook.kubernetes.node_look import Look
+from gpuhook.device_plugin.config.configuration import Guard
+from gpuhook.device_plugin.services.guard_service import Guarding
+from gpuhook.device_plugin.node_snapshot import Look
 
 async def idle():
     guard = Guarding(Guard(), "/none", None, None)
@@ -429,14 +431,14 @@ async def idle():
     await guard.end()
 
 asyncio.run(idle())
-print([name for name in sys.modules if name.startswith("gpuhook.kubernetes.guard.")])
+print([name for name in sys.modules if name.startswith("gpuhook.device_plugin.guard.")])
 """
 
 
 def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
     """It is a megabyte, and some of the plugin's start."""
     done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
-    loaded = [f"gpuhook.kubernetes.guard.{name}" for name in ("recorded", "needed")]
+    loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("recorded", "needed")]
     assert done.stdout.strip() == str(loaded)
     assert done.stderr == ""
 

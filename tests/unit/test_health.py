@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health import affected
-from gpuhook.kubernetes.health.book import ALL, HealthBook
-from gpuhook.kubernetes.health.marks import Evidence, Mark, document, from_document
-from gpuhook.kubernetes.health.watcher import Reported
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health import affected_pods
+from gpuhook.device_plugin.health.health_marks import Evidence, Mark, document, from_document
+from gpuhook.device_plugin.health.health_state import ALL, HealthBook
+from gpuhook.device_plugin.health.nvml_watcher import Reported
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 GPUS = tuple(Gpu(n, f"GPU-{n}") for n in range(4))
 WHOLE = tuple(Device(f"GPU-{n}", str(n), f"GPU-{n}", n, (), ()) for n in range(4))
@@ -48,8 +48,10 @@ def test_a1_all_replicas_of_a_gpu_go_at_once() -> None:
     assert made.version == before + 1
     unhealthy = made.unhealthy(WHOLE)
     assert unhealthy == {"GPU-0": "XID 79 (the GPU has fallen off the bus)"}
-    hit = affected.affected([replicas(WHOLE, 3)], unhealthy)
-    assert hit == (affected.Affected("nvidia.com/gpu", ("GPU-0::0", "GPU-0::1", "GPU-0::2"), 12),)
+    hit = affected_pods.affected([replicas(WHOLE, 3)], unhealthy)
+    assert hit == (
+        affected_pods.Affected("nvidia.com/gpu", ("GPU-0::0", "GPU-0::1", "GPU-0::2"), 12),
+    )
 
 
 def test_a2_an_error_of_an_unknown_gpu_marks_nobody() -> None:
@@ -307,15 +309,15 @@ def test_marks_survive_as_json() -> None:
 def test_the_sentence_names_resources_and_pods() -> None:
     """One line has the GPU, what happened, how much is gone and whose it was."""
     units = ("u::0", "u::1")
-    hit = affected.Affected("nvidia.com/gpu", units, 4)
+    hit = affected_pods.Affected("nvidia.com/gpu", units, 4)
     holders = {"u::0": ("ns", "b", "c"), "u::1": ("ns", "a", "c"), "v::0": ("ns", "z", "c")}
-    names = affected.pods(units, holders)
+    names = affected_pods.pods(units, holders)
     assert names == ("ns/a", "ns/b")
-    assert affected.sentence("GPU 0 (u)", "reported XID 79", [hit], names) == (
+    assert affected_pods.sentence("GPU 0 (u)", "reported XID 79", [hit], names) == (
         "GPU 0 (u) reported XID 79; unhealthy: nvidia.com/gpu 2 of 4; pods: ns/a, ns/b"
     )
-    assert affected.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
-    assert affected.sentence("G", "w", [hit], None).endswith("pods: not known")
-    assert affected.sentence("G", "w", [hit], ()).endswith("pods: none")
+    assert affected_pods.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
+    assert affected_pods.sentence("G", "w", [hit], None).endswith("pods: not known")
+    assert affected_pods.sentence("G", "w", [hit], ()).endswith("pods: none")
     many = [f"ns/{n}" for n in range(13)]
-    assert affected.sentence("G", "w", [hit], many).endswith("ns/9 and 3 more")
+    assert affected_pods.sentence("G", "w", [hit], many).endswith("ns/9 and 3 more")

@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc import aio
 
-from gpuhook.kubernetes.api import podresources_pb2 as api
-from gpuhook.kubernetes.metrics import holders
-from gpuhook.kubernetes.metrics.holders import Holder, Holdings
+from gpuhook.device_plugin.api import podresources_pb2 as api
+from gpuhook.device_plugin.metrics import unit_holders
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def ask(path: str, answer: Answer | None, **options: object) -> Holdings:
 
     async def scenario() -> Holdings:
         if answer is None:
-            return await holders.ask(socket=path, **options)  # type: ignore[arg-type]
+            return await unit_holders.ask(socket=path, **options)  # type: ignore[arg-type]
         async with kubelet(path, answer):
-            return await holders.ask(socket=path, **options)  # type: ignore[arg-type]
+            return await unit_holders.ask(socket=path, **options)  # type: ignore[arg-type]
 
     return asyncio.run(scenario())
 

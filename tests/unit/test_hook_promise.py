@@ -7,7 +7,7 @@ import pytest
 
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 # As release 0.1.0 writes them: each later release reads them, and means the same. Never change
 # these lines; a release that has more arguments adds lines of its own.
@@ -52,7 +52,7 @@ NEWER = "999.0.1"
 
 def test_arguments_of_the_first_release() -> None:
     """They are read as they were meant, and an upgrade writes the same for the same jobs."""
-    read = jobs.parse(FIRST)
+    read = hook_args.parse(FIRST)
     assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
     assert (read.since, read.optional) == ("", [])
     assert read.arguments() == FIRST
@@ -61,10 +61,10 @@ def test_arguments_of_the_first_release() -> None:
 def test_optional_arguments_of_a_newer_release() -> None:
     """An older hook passes over them, hands them on, and does all the rest."""
     more = ["--optional=--shiny=/x=y", "--optional=", "--optional=--switch"]
-    read = jobs.parse([more[0], *FIRST, *more[1:]])
+    read = hook_args.parse([more[0], *FIRST, *more[1:]])
     assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
     assert read.optional == more
-    again = jobs.parse(read.arguments())
+    again = hook_args.parse(read.arguments())
     assert again.arguments() == read.arguments()
     assert again.optional == more
 
@@ -73,7 +73,7 @@ def test_optional_arguments_of_a_newer_release() -> None:
 def test_what_a_newer_release_needs(since: str) -> None:
     """The message names the release that is needed, whatever else is not understood."""
     with pytest.raises(GpuhookError) as raised:
-        jobs.parse(["--brand-new", "x", *FIRST, "--since", since])
+        hook_args.parse(["--brand-new", "x", *FIRST, "--since", since])
     assert raised.value.code == "GH2143"
     assert since in raised.value.message
     assert __version__ in raised.value.message
@@ -82,20 +82,20 @@ def test_what_a_newer_release_needs(since: str) -> None:
 @pytest.mark.parametrize("since", ["0", "0.0.9", "0.1", "0.1.0", __version__])
 def test_what_this_release_has(since: str) -> None:
     """A spec for this release or an older one is read."""
-    assert jobs.parse([*FIRST, "--since", since]).since == since
+    assert hook_args.parse([*FIRST, "--since", since]).since == since
 
 
 @pytest.mark.parametrize("since", ["", "x", "1.x", "-1", "1..2", "٣", "9" * 5000])
 def test_what_is_no_release(since: str) -> None:
     """Nonsense is refused with the argument."""
     with pytest.raises(GpuhookError) as raised:
-        jobs.parse(["--since", since])
+        hook_args.parse(["--since", since])
     assert raised.value.code == "GH1640"
 
 
 def test_an_unknown_argument_names_the_release() -> None:
     """Without such a word, the message says at least how old the hook is."""
     with pytest.raises(GpuhookError) as raised:
-        jobs.parse(["--brand-new", "x"])
+        hook_args.parse(["--brand-new", "x"])
     assert raised.value.code == "GH1640"
     assert __version__ in raised.value.message

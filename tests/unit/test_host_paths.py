@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuhook.kubernetes.allocation import host_paths
-from gpuhook.kubernetes.allocation.host_paths import Places, at_host, places
-from gpuhook.kubernetes.config.configuration import Flags, PluginFlags
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, DriverFile, Node
+from gpuhook.device_plugin.allocation import host_paths
+from gpuhook.device_plugin.allocation.host_paths import Places, at_host, places
+from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, DriverFile, Node
 
 
 def flags(container_root: Path | str, **more: Any) -> Flags:

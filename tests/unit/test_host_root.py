@@ -15,9 +15,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gpuhook import state
 from gpuhook.cli import main
-from gpuhook.installing import installation, tree
+from gpuhook.host.hot import state
+from gpuhook.install import installation, runtime_tree
 from tests.contract.roots import listing
 from tests.simulated.node import make_node
 
@@ -66,7 +66,7 @@ class Scene:
         (self.host / "bin/r").touch(0o755)
         os.rename(self.host, self._kept)
         (self.tree / "launchers/bin").mkdir(parents=True)
-        described = {"schema": tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
+        described = {"schema": runtime_tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
         (self.tree / "tree.json").write_text(json.dumps(described))
         config = place / "config.yaml"
         config.write_text(json.dumps({"cdi": {"specDirs": [str(place / "cdi")]}}))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.operations import Live
-from gpuhook.container.runtime_state import Found
-from gpuhook.diagnose import inspection
-from gpuhook.vendors.nvidia import seen
+from gpuhook.apply.live.hotplug_steps import Live
+from gpuhook.containers.warm.runtime_state import Found
+from gpuhook.inspect import inspection
+from gpuhook.vendors.nvidia.spec import injection_traces
 
 
-@pytest.mark.parametrize("directory", seen.NODE_DIRECTORIES)
+@pytest.mark.parametrize("directory", injection_traces.NODE_DIRECTORIES)
 def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
     """A file where nodes are looked for holds none, and is not kept open."""
     place = tmp_path / directory[1:]

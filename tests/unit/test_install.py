@@ -13,7 +13,7 @@ import pytest
 
 INSTALL = Path(__file__).parents[2] / "packaging/install.py"
 SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-BUNDLES = ("gpuhook.programs.runtime", "gpuhook.programs.create", "gpuhook.programs.hook")
+BUNDLES = ("gpuhook.entry.runtime", "gpuhook.entry.create", "gpuhook.entry.hooks.hook")
 
 MODULES = """
 import sys
@@ -53,7 +53,7 @@ def modules(prefix: Path, how: str, entry: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-@pytest.mark.parametrize("entry", ["gpuhook.programs.runtime", "gpuhook.programs.hook"])
+@pytest.mark.parametrize("entry", ["gpuhook.entry.runtime", "gpuhook.entry.hooks.hook"])
 def test_a_bundle_is_the_package(entry: str, prefix: Path) -> None:
     """Out of the bundle come the modules that an import would bring, with the same names."""
     bundled, imported = modules(prefix, "bundled", entry), modules(prefix, "imported", entry)
@@ -65,10 +65,10 @@ def test_the_second_bundle_completes_the_first(prefix: Path) -> None:
     """What a create needs besides is in its own bundle, and nothing twice."""
     program = (
         "import sys; sys.path[:0] = [sys.argv[1]]; import gpuhook_bundle as b;"
-        "b.load('gpuhook.programs.runtime'); first = dict(sys.modules);"
-        "b.load('gpuhook.programs.create'); b.load('gpuhook.programs.create');"
+        "b.load('gpuhook.entry.runtime'); first = dict(sys.modules);"
+        "b.load('gpuhook.entry.create'); b.load('gpuhook.entry.create');"
         "assert all(sys.modules[n] is m for n, m in first.items());"
-        "before = set(sys.modules); import gpuhook.programs.create;"
+        "before = set(sys.modules); import gpuhook.entry.create;"
         "print(sorted(set(sys.modules) - before))"
     )
     command = [SYSTEM, "-IS", "-c", program, str(prefix / "lib/gpuhook")]

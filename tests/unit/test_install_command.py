@@ -20,8 +20,8 @@ import pytest
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.installing import copying, installation, tree
-from gpuhook.vendors.nvidia import driver_places
+from gpuhook.install import installation, runtime_tree, tree_copy
+from gpuhook.vendors.nvidia.driver import driver_locations
 from tests.kubelet.waiting import eventually
 
 SCHEMA = json.loads((Path(gpuhook.__file__).parent / "schemas/install.json").read_text("utf-8"))
@@ -49,7 +49,7 @@ def small(tmp_path: Path) -> Path:
     (made / "launchers/bin").mkdir(parents=True)
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):
         (made / "launchers/bin" / name).write_text("#!/bin/sh\n", encoding="utf-8")
-    described = {"schema": tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
+    described = {"schema": runtime_tree.SCHEMA, "version": "1.0", "digest": "a" * 64}
     (made / "tree.json").write_text(json.dumps(described), encoding="utf-8")
     return made
 
@@ -123,7 +123,7 @@ def test_the_route_cdi_copies_nothing(host: Path) -> None:
 
 def driver_file(host: Path) -> Path:
     """Return the file from which the installed programs read the driver root."""
-    return host / "opt/gpuhook/current/lib/gpuhook" / driver_places.INSTALLED_FILE
+    return host / "opt/gpuhook/current/lib/gpuhook" / driver_locations.INSTALLED_FILE
 
 
 def test_the_driver_root_of_the_host(host: Path, small: Path) -> None:
@@ -181,10 +181,10 @@ def test_the_file_of_the_driver_root(
     text: str, found: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be read names no root."""
-    file = tmp_path / driver_places.INSTALLED_FILE
+    file = tmp_path / driver_locations.INSTALLED_FILE
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    monkeypatch.setattr(driver_places, "installed_file", lambda: str(file))
-    assert driver_places.installed_roots() == found
+    monkeypatch.setattr(driver_locations, "installed_file", lambda: str(file))
+    assert driver_locations.installed_roots() == found
 
 
 def test_no_engine(host: Path, small: Path) -> None:
@@ -207,7 +207,7 @@ def staying_pod(host: Path, small: Path, *options: str) -> Iterator[subprocess.P
     """Give the process of a pod that has configured Docker and stays."""
     words = ["install", "--host-root", str(host), "--tree", str(small), "--engine", "docker"]
     code = (
-        "from gpuhook.installing import installation; "
+        "from gpuhook.install import installation; "
         "installation._require_running = lambda where, version: None; "
         "from gpuhook.cli import main; main()"
     )
@@ -258,7 +258,7 @@ def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> 
 
 def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
     code = (
-        "import os; from gpuhook.installing import staying; staying.hold(); "
+        "import os; from gpuhook.install import staying; staying.hold(); "
         "os.fork() or os._exit(0); print('up', flush=True); staying.wait()"
     )
     command = [sys.executable, "-c", code]
@@ -311,13 +311,13 @@ def test_a_fault_after_the_removal_has_its_text(
     called("install", host, "--tree", str(small), "--engine", "docker")
     loaded: list[bool] = []
     monkeypatch.delitem(sys.modules, "gpuhook.fault_texts.settings", raising=False)
-    remove = copying.remove
+    remove = tree_copy.remove
 
     def removed(place: str, kept: frozenset[str]) -> list[str]:
         loaded.append("gpuhook.fault_texts.settings" in sys.modules)
         return remove(place, kept)
 
-    monkeypatch.setattr(copying, "remove", removed)
+    monkeypatch.setattr(tree_copy, "remove", removed)
     called("uninstall", host)
     assert loaded == [True]
 

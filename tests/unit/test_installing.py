@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configuring.host import Host
+from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import GpuhookError
-from gpuhook.installing import (
-    container_files,
-    copying,
-    host,
+from gpuhook.install import (
+    container_directories,
     installation,
     launchers,
-    named,
-    tree,
+    mounted_host,
+    runtime_tree,
+    tree_copy,
+    version_references,
 )
-from gpuhook.installing.installation import Place
+from gpuhook.install.installation import Place
 
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
-Trees = Callable[[str], tree.Tree]
+Trees = Callable[[str], runtime_tree.Tree]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def node(tmp_path: Path) -> Path:
 def tree_of(tmp_path: Path) -> Trees:
     """Return a function that makes a small tree of a version."""
 
-    def made(version: str) -> tree.Tree:
+    def made(version: str) -> runtime_tree.Tree:
         place = tmp_path / f"tree-{version}"
         for name in ("bin", "lib/gpuhook", "lib/plugin", "launchers/bin", "launchers/libexec"):
             (place / name).mkdir(parents=True)
@@ -58,9 +58,9 @@ def tree_of(tmp_path: Path) -> Trees:
         (place / "launchers/bin/gpuhook-hook").write_text(hook, encoding="utf-8")
         (place / "launchers/bin/gpuhook").write_text("@TREE@ @BIN@\n", encoding="utf-8")
         (place / "launchers/libexec/config-manager").write_text("@TREE@\n", encoding="utf-8")
-        described = {"schema": tree.SCHEMA, "version": version, "digest": version[0] * 64}
+        described = {"schema": runtime_tree.SCHEMA, "version": version, "digest": version[0] * 64}
         (place / "tree.json").write_text(json.dumps(described), encoding="utf-8")
-        return tree.at(str(place))
+        return runtime_tree.at(str(place))
 
     return made
 
@@ -70,7 +70,7 @@ def place(node: Path) -> Place:
     return installation.place(str(node))
 
 
-def put(place: Place, found: tree.Tree) -> list[str]:
+def put(place: Place, found: runtime_tree.Tree) -> list[str]:
     """Install a tree and nothing else; returns the versions that are left."""
     done = installation.install(place, found, (), None)  # type: ignore[arg-type] # no engine
     return [done.version, *done.kept]
@@ -126,7 +126,7 @@ def test_back_to_the_version_before(place: Place, tree_of: Trees) -> None:
     put(place, first)
     put(place, second)
     assert put(place, first) == ["1.0-111111111111", "2.0-222222222222"]
-    assert copying.used(place.here) == first.name
+    assert tree_copy.used(place.here) == first.name
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
     monkeypatch.setattr(installation, "_require_running", refuse)
     with pytest.raises(GpuhookError):
         put(place, tree_of("2.0"))
-    assert copying.used(place.here) == "1.0-111111111111"
-    assert copying.versions(place.here) == ["1.0-111111111111"]
+    assert tree_copy.used(place.here) == "1.0-111111111111"
+    assert tree_copy.versions(place.here) == ["1.0-111111111111"]
 
 
 def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None:
@@ -204,7 +204,7 @@ def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None
     for thread in threads:
         thread.join()
     assert not failed
-    assert copying.versions(place.here) == [found.name]
+    assert tree_copy.versions(place.here) == [found.name]
 
 
 @pytest.mark.parametrize("name", ["current", "bin", "versions"])
@@ -346,7 +346,7 @@ def test_killed_at_any_step_and_installed_again(place: Place, tree_of: Trees) ->
         installation.uninstall(place, forced=True)
         put(place, old)
         is_killed = killed_at(step, lambda: put(place, new))
-        assert copying.used(place.here) in {old.name, new.name}
+        assert tree_copy.used(place.here) in {old.name, new.name}
         put(place, new)
         assert all_in(place) == expected
         step += 1
@@ -373,13 +373,13 @@ def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: Place) -> None:
 
     def second() -> None:
         locked.wait()
-        with copying.locked(place.here):
+        with tree_copy.locked(place.here):
             held.append(os.stat(Path(place.here, ".lock")).st_ino)
         done.set()
 
     thread = threading.Thread(target=second)
     thread.start()
-    with copying.locked(place.here):
+    with tree_copy.locked(place.here):
         locked.set()
         Path(place.here, ".lock").unlink()
     assert done.wait(10)
@@ -439,12 +439,12 @@ def test_where_a_containers_file_cannot_be_read_no_version_goes(
     place: Place, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may name any of them."""
-    monkeypatch.setattr(named, "_MAX", 8)
+    monkeypatch.setattr(version_references, "_MAX", 8)
     (node / BUNDLE).parent.mkdir(parents=True)
     (node / BUNDLE).write_text("{'a': 'file that is too large'}", encoding="utf-8")
     for version in ("1.0", "1.1", "1.2"):
         put(place, tree_of(version))
-    assert len(copying.versions(place.here)) == 3
+    assert len(tree_copy.versions(place.here)) == 3
     assert len(installation.uninstall(place).kept) == 3
     assert installation.uninstall(place, forced=True).kept == ()
 
@@ -461,13 +461,13 @@ def test_links_are_the_hosts_own(node: Path, link: str, target: str, real: str) 
     """/opt is a link to /var/opt on systems whose root is an image; none leads out of the host."""
     (node / "var/opt").mkdir(parents=True)
     (node / link).symlink_to(target)
-    assert host.inside(str(node), "/opt/gpuhook") == str(node / real)
+    assert mounted_host.inside(str(node), "/opt/gpuhook") == str(node / real)
 
 
 def test_a_ring_of_links_ends(node: Path) -> None:
     (node / "opt").symlink_to("opt")
     with pytest.raises(OSError, match="symbolic links"):
-        host.inside(str(node), "/opt/gpuhook")
+        mounted_host.inside(str(node), "/opt/gpuhook")
 
 
 def test_an_empty_directory_is_no_host(tmp_path: Path) -> None:
@@ -495,25 +495,25 @@ def test_the_longest_version_fits_a_first_line() -> None:
 def test_what_is_no_tree_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tree.json").write_text(text, encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
-        tree.at(str(tmp_path))
+        runtime_tree.at(str(tmp_path))
     assert caught.value.code == "GH2101"
 
 
 @pytest.mark.parametrize("version", ["../x", "1/2", "", "a b"])
 def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
-    document = {"schema": tree.SCHEMA, "version": version, "digest": "a" * 64}
+    document = {"schema": runtime_tree.SCHEMA, "version": version, "digest": "a" * 64}
     (tmp_path / "tree.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GpuhookError):
-        tree.at(str(tmp_path))
+        runtime_tree.at(str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    "place", [f"{one.path}/{file}" for one in container_files.USUAL for file in one.files]
+    "place", [f"{one.path}/{file}" for one in container_directories.USUAL for file in one.files]
 )
 def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     path = node / place.replace("*", "x").lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text('"/opt/gpuhook/versions/9.9-abc/bin/gpuhook-hook"', encoding="utf-8")
-    where = container_files.locate(Host(str(node)), {}, "/opt/gpuhook")
-    assert named.found(str(node), "/opt/gpuhook", where).versions == {"9.9-abc"}
-    assert named.found(str(node), "/opt/other", where) == named.Named()
+    where = container_directories.locate(Host(str(node)), {}, "/opt/gpuhook")
+    assert version_references.found(str(node), "/opt/gpuhook", where).versions == {"9.9-abc"}
+    assert version_references.found(str(node), "/opt/other", where) == version_references.Named()

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.allocate.allocation_context import Context
+from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocation import interposers
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.allocation.host_paths import Places
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Interposer, InterposerMount, SharedResource
+from gpuhook.device_plugin.offer import resources
+from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation import interposers
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.allocation import DeviceSpec, Mount
-from gpuhook.kubernetes.allocation.context import Context
-from gpuhook.kubernetes.allocation.host_paths import Places
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.configuration import Interposer, InterposerMount, SharedResource
-from gpuhook.kubernetes.config.source import ConfigSource
-from gpuhook.kubernetes.offer import resources
-from gpuhook.kubernetes.offer.devices import Resource, UnitMemory
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.unit import choosing
 
 MIB = 1 << 20

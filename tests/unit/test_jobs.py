@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import jobs
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from gpuhook.vendors.nvidia import jobs
 def test_arguments_that_say_nothing(arguments: list[str]) -> None:
     """What cannot be understood is GH1640 with the argument, never half done."""
     with pytest.raises(GpuhookError) as caught:
-        jobs.parse(arguments)
+        hook_args.parse(arguments)
     assert caught.value.code == "GH1640"
     assert arguments[-1].split("=")[0] in caught.value.message or arguments[0] in str(caught.value)
 
@@ -63,20 +63,22 @@ def test_arguments_that_say_nothing(arguments: list[str]) -> None:
 )
 def test_which_hooks_are_ours(hook: object, is_ours: bool) -> None:
     """A hook is ours by its name and verb, wherever it is installed; odd ones are not."""
-    assert jobs.is_ours(hook) is is_ours
+    assert hook_args.is_ours(hook) is is_ours
 
 
 def test_the_environment_is_explicit() -> None:
     """A hook always has an environment of its own, or the image's would reach it."""
-    hook = jobs.Jobs("/h").hook()
+    hook = hook_args.Jobs("/h").hook()
     assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     hook["env"].append("X=1")
-    assert jobs.Jobs("/h").hook()["env"] != hook["env"]
+    assert hook_args.Jobs("/h").hook()["env"] != hook["env"]
 
 
 def test_gpus_of_one_sort_are_one_argument() -> None:
     """What requirements are judged by goes by the minors, whatever of it is known."""
-    job = jobs.parse(["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla", "--cuda-version", "13.0"])
+    job = hook_args.parse(
+        ["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla", "--cuda-version", "13.0"]
+    )
     assert job.gpus == [("0-3,7", "9.0", "nvidia"), ("4", "", "tesla")]
     assert job.cuda_version == "13.0"
     assert job.arguments()[:4] == ["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla"]
@@ -84,17 +86,21 @@ def test_gpus_of_one_sort_are_one_argument() -> None:
 
 def test_what_is_kept() -> None:
     """Libraries and links go by their paths, the other jobs stay."""
-    job = jobs.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"])
+    job = hook_args.parse(
+        ["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"]
+    )
     job.keep(lambda path: path.startswith("/b/"))
     assert (job.libraries, job.links, job.driver_params) == ([], [("t", "/b/l.so")], True)
 
 
 def test_what_belongs_together_is_kept() -> None:
     """Jobs that are whole lose nothing, and their spec's edits are known by them."""
-    job = jobs.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--whole"])
+    job = hook_args.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--whole"])
     job.keep(lambda _: False)
     assert (job.libraries, job.links) == ([("/a/l.so.2", "l.so.1")], [("t", "/b/l.so")])
-    assert jobs.is_whole({"hooks": [job.hook()]})
-    assert not jobs.is_whole({"hooks": [jobs.Jobs("/h").hook()]})
-    assert not jobs.is_whole({"hooks": [{**job.hook(), "args": ["other", "apply", "--whole"]}]})
-    assert not jobs.is_whole({})
+    assert hook_args.is_whole({"hooks": [job.hook()]})
+    assert not hook_args.is_whole({"hooks": [hook_args.Jobs("/h").hook()]})
+    assert not hook_args.is_whole(
+        {"hooks": [{**job.hook(), "args": ["other", "apply", "--whole"]}]}
+    )
+    assert not hook_args.is_whole({})

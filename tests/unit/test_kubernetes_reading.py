@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.diagnose.node import kubernetes_reading
 from gpuhook.errors import GpuhookError
+from gpuhook.node import kubernetes_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_the_cluster_knows_is_cut_to_what_checks_need(here: Path) -> None:
     answers = {"nodes/n1": NODE, "runtimeclasses": CLASSES, "daemonsets": DAEMON_SETS}
-    found = kubernetes_reading.collect(_kubectl(here, answers), "n1")
+    found = kubernetes_state.collect(_kubectl(here, answers), "n1")
     assert found == {
         "source": "kubectl",
         "node": {
@@ -88,7 +88,7 @@ def test_what_the_cluster_knows_is_cut_to_what_checks_need(here: Path) -> None:
 
 
 def test_what_may_not_be_read_is_said_and_left_out(here: Path) -> None:
-    found = kubernetes_reading.collect(_kubectl(here, {"nodes/n1": NODE}), "n1")
+    found = kubernetes_state.collect(_kubectl(here, {"nodes/n1": NODE}), "n1")
     assert "runtimeClasses" not in found
     assert "is forbidden" in found["refused"]["runtimeClasses"]
 
@@ -96,7 +96,7 @@ def test_what_may_not_be_read_is_said_and_left_out(here: Path) -> None:
 def test_a_cluster_that_refuses_all_is_a_fault(here: Path) -> None:
     environ = _kubectl(here, {})
     with pytest.raises(GpuhookError, match="forbidden") as told:
-        kubernetes_reading.collect(environ, "n1")
+        kubernetes_state.collect(environ, "n1")
     assert told.value.code == "GH1905"
 
 
@@ -105,14 +105,14 @@ def test_without_kubectl_and_service_account_nobody_is_asked(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GpuhookError, match="no kubectl") as told:
-        kubernetes_reading.collect({}, "n1")
+        kubernetes_state.collect({}, "n1")
     assert told.value.code == "GH1905"
 
 
 def test_an_answer_of_another_shape_is_taken_as_nothing(here: Path) -> None:
     odd = {"metadata": [], "status": {"conditions": {"a": 1}, "capacity": "many"}}
     answers = {"nodes/n1": odd, "runtimeclasses": {"items": "none"}, "daemonsets": []}
-    found = kubernetes_reading.collect(_kubectl(here, answers), "n1")
+    found = kubernetes_state.collect(_kubectl(here, answers), "n1")
     assert found["node"]["capacity"] == {}
     assert found["node"]["conditions"] == []
     assert found["runtimeClasses"] == []

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes.api_server import node_object
-from gpuhook.kubernetes.api_server.client import ApiServer
-from gpuhook.kubernetes.config.configuration import Configuration, Flags, LabelFlags, Own
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.labelling import Labelling
-from gpuhook.kubernetes.labels import feature_file
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.resources import offered
-from gpuhook.logs import logger
+from gpuhook.device_plugin.api_server import node_object
+from gpuhook.device_plugin.api_server.client import ApiServer
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, LabelFlags, Own
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.labels import feature_file
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.offer.resources import offered
+from gpuhook.device_plugin.services.label_service import Labelling
+from gpuhook.host.logs import logger
 from tests.unit.offering import T4
 
 LOOK = Look(T4, T4, is_dump=True)

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.offer import resources
+from gpuhook.device_plugin.services import label_service
+from gpuhook.device_plugin.services.label_service import Labelling
 from gpuhook.errors import fault
-from gpuhook.kubernetes import labelling
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.labelling import Labelling
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer import resources
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 NODE = dump_file.load("t4")
 LOOK = Look(NODE, NODE, is_dump=True)
@@ -79,8 +79,8 @@ async def until(wanted: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labelling, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(labelling, "_LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(label_service, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(label_service, "_LONGEST_PAUSE", 0.001)
 
 
 def test_labels_that_failed_are_tried_again_without_a_turn(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config.configuration import (
     KILL,
     MEMORY_UNITS,
     MPS,
@@ -23,10 +23,10 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.labels import text as label_text
-from gpuhook.kubernetes.labels.node_labels import Facts, labels
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu, MigInstance, Node
+from gpuhook.device_plugin.labels import label_text
+from gpuhook.device_plugin.labels.node_labels import Facts, labels
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node
 
 VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 NAME = re.compile(r"(?:[a-z0-9.]+/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import labels, main
-from gpuhook.kubernetes.config.configuration import LabelFlags
+from gpuhook.device_plugin.config.configuration import LabelFlags
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False

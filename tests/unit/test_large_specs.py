@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.cdi import cache, registry
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import compiled_spec, registry
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu, MigInstance, Node
-from gpuhook.vendors.nvidia.spec import describe
-from gpuhook.vendors.nvidia.words import capability_node
+from gpuhook.vendors.nvidia.hot.vocabulary import capability_node
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 COUNT = 100_000
 LIMIT = 2 << 30  # of address space: for JSON and YAML alike
@@ -28,7 +28,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
 resource.setrlimit(resource.RLIMIT_CPU, (240, 240))
 from gpuhook.cdi import compile, registry, spec
-from gpuhook.grant import resolve
+from gpuhook.request import resolve
 path, count = sys.argv[1], int(sys.argv[3])
 compiled = compile.compile_with(spec.parser(path), path, os.stat(path))
 assert compiled.error is None, compiled.error.message
@@ -86,7 +86,9 @@ def test_a_text_of_many_values_is_no_bomb() -> None:
 def test_names_and_devices_agree() -> None:
     """A device is found alike before all names were asked for, and after."""
     devices = [{"name": name, "containerEdits": {"env": [f"A={name}"]}} for name in ("a", "b")]
-    held = cache.of_spec("x", {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices})  # type: ignore[typeddict-item]
+    held = compiled_spec.of_spec(
+        "x", {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices}
+    )  # type: ignore[typeddict-item]
     before = [held.device(name) for name in ("a", "b", "c", "")]
     assert held.names() == ["a", "b"]
     assert [held.device(name) for name in ("a", "b", "c", "")] == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import ldconfig
+from gpuhook.apply.live import ldconfig
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:

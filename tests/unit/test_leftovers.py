@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 import gpuhook
-from gpuhook.cdi import spec
+from gpuhook.cdi import spec_file
 from gpuhook.cli import main
-from gpuhook.installing import copying, installation, leftovers
+from gpuhook.install import installation, leftovers, tree_copy
 from tests.unit.test_install_command import called, small  # noqa: F401 # a fixture
 
 HOOK = "/opt/gpuhook/bin/gpuhook-hook"
@@ -45,7 +45,7 @@ def kind(text: str) -> str:
     """Return the spec as the device plugin names it."""
     document = json.loads(text)
     document["kind"] = "k8s.device-plugin.nvidia.com/gpu"
-    return spec.document(document, "json")
+    return spec_file.document(document, "json")
 
 
 def removed(host: Path) -> list[str]:
@@ -79,7 +79,7 @@ def other_specs() -> dict[str, str]:
         "packages.yaml": generated("/usr/bin/gpuhook-hook", "yaml"),
         "edited.yaml": ours + "# by hand\n",
         "reordered.json": json.dumps(yaml.safe_load(ours)),
-        "other-verb.yaml": spec.document(document, "yaml"),  # type: ignore[arg-type]
+        "other-verb.yaml": spec_file.document(document, "yaml"),  # type: ignore[arg-type]
         "broken.yaml": ours.replace("cdiVersion", "version"),
         "not-a-spec.json": f'["{HOOK}"]',
         "empty.json": "",
@@ -183,7 +183,7 @@ def test_a_run_that_is_killed_leaves_nothing_to_the_next_one(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for module, name in ((copying, "remove"), (leftovers, "remove")):
+    for module, name in ((tree_copy, "remove"), (leftovers, "remove")):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, killed)
             with pytest.raises(KeyboardInterrupt):

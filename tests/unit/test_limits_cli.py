@@ -15,19 +15,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gpuhook
-from gpuhook.cli import limit_options, main
-from gpuhook.container import ledger, memory_records
-from gpuhook.container.memory_records import Record
-from gpuhook.grant.memory import NO_LIMIT, MemoryLimit
+from gpuhook.cli import main
+from gpuhook.cli.options import limit_options
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY, KILL, REPORT
+from gpuhook.device_plugin.guard import guard_marks
+from gpuhook.device_plugin.guard.guard_marks import Watching
+from gpuhook.device_plugin.guard.guard_policy import Mark
+from gpuhook.device_plugin.guard.guard_shares import Share
 from gpuhook.kernel import cgroup
-from gpuhook.kubernetes.config.configuration import CONTEXT_MEMORY, KILL, REPORT
-from gpuhook.kubernetes.guard import marks
-from gpuhook.kubernetes.guard.judgement import Mark
-from gpuhook.kubernetes.guard.marks import Watching
-from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.programs.memory import facts
-from gpuhook.vendors.nvidia import memory_backend, memory_support
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits import driver_support, limit_state
+from gpuhook.memory_limits.warm import limit_records, memory_backend
+from gpuhook.memory_limits.warm.limit_records import Record
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -119,7 +120,7 @@ def test_what_the_guard_watches(place: Path) -> None:
     mark = Mark(above, 5 * GIB, time.time())
     missing = ["--nvml-library", str(place / "none.so.1")]
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        marks.write([mark], Watching(action, (above, kept, unnoted)))
+        guard_marks.write([mark], Watching(action, (above, kept, unnoted)))
         shown = limits("show", *missing)
         rows = {line.split()[0]: line.split()[6:] for line in shown.stdout.splitlines()[1:]}
         assert rows == {
@@ -225,13 +226,13 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
     made = Record(MemoryLimit("GPU-1", hard), granted)
     made.cgroups = ["/sys/fs/cgroup/a"]
     entry: dict[str, Any] = {"memory": [record("GPU-2", None), "no record"]}
-    memory_records.enter(entry, {"GPU-1": made})
-    found = memory_records.of(json.loads(json.dumps(entry)))
+    limit_records.enter(entry, {"GPU-1": made})
+    found = limit_records.of(json.loads(json.dumps(entry)))
     assert found["GPU-1"].document() == made.document()
     assert found["GPU-1"].granted == granted
     assert found["GPU-2"].granted == found["GPU-2"].limit
     assert found["GPU-1"].is_limited == (hard != NO_LIMIT)
-    memory_records.enter(entry, {"GPU-1": None, "GPU-2": None})
+    limit_records.enter(entry, {"GPU-1": None, "GPU-2": None})
     assert "memory" not in entry
 
 
@@ -247,7 +248,7 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
 )
 def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
     """As Kubernetes writes amounts."""
-    assert facts.amounts(limit) == words
+    assert limit_state.amounts(limit) == words
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_whether_the_node_holds_limits(
     monkeypatch.setattr(memory_backend, "of", lambda cgroups: memory_backend.MISC)
     monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
     if is_old:
-        monkeypatch.setattr(memory_support, "supported", lambda library: False)
+        monkeypatch.setattr(driver_support, "supported", lambda library: False)
     words = ("show", "--nvml-library", node.nvml_library)
     shown = limits(*words)
     assert shown.exit_code == 0, shown.output

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from gpuhook import logs
+from gpuhook.host import logs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin import plugin
+from gpuhook.device_plugin.api_clients import Connections
+from gpuhook.device_plugin.change_watch import Lookout
+from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
-from gpuhook.kubernetes import plugin
-from gpuhook.kubernetes.config import source as config_source
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.connections import Connections
-from gpuhook.kubernetes.lookout import Lookout
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.triggers import Reason, Triggers
-from gpuhook.logs import logger
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu, Node
-from gpuhook.vendors.nvidia.node_signature import signature
+from gpuhook.host.logs import logger
+from gpuhook.vendors.nvidia.devices.node_signature import signature
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
 
 SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.config.source import ConfigSource
-from gpuhook.kubernetes.lookout import Lookout
-from gpuhook.kubernetes.serving import directory_watch
-from gpuhook.kubernetes.triggers import Reason, Triggers
+from gpuhook.device_plugin.change_watch import Lookout
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.serving import directory_watch
+from gpuhook.device_plugin.triggers import Reason, Triggers
 
 
 def run(

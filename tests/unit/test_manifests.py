@@ -17,16 +17,17 @@ import click
 import pytest
 import yaml
 
-from gpuhook import kubernetes, state
+from gpuhook import device_plugin
 from gpuhook.cli import main
-from gpuhook.kubernetes.api_server.client import Purpose
-from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.given import given
-from gpuhook.kubernetes.config.launch import Launch, launch
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.source import ConfigSource
+from gpuhook.device_plugin.api_server.client import Purpose
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.host.hot import state
 from tests.kubelet import config_map
 from tests.kubelet.process import OPERATOR, TIME_SLICING
 
@@ -73,7 +74,7 @@ def started(container: dict[str, Any]) -> tuple[Launch, Configuration]:
     said = given({}, variables(container))
     assert said.findings == []
     entries = documents("gpuhook.yaml")["ConfigMap"]["data"]
-    reading = reader.read(entries["default"].encode(), "default", said.overrides)
+    reading = config_reader.read(entries["default"].encode(), "default", said.overrides)
     assert reading.configuration is not None
     return launch(said), reading.configuration
 
@@ -89,14 +90,14 @@ def test_all_is_in_one_namespace(name: str) -> None:
 def test_every_configuration_is_faultless(objects: dict[str, Any]) -> None:
     entries = objects["ConfigMap"]["data"]
     for name, text in entries.items():
-        assert reader.read(text.encode(), name).findings == ()
+        assert config_reader.read(text.encode(), name).findings == ()
     assert "default" in entries
 
 
 def test_the_configuration_is_the_operators(objects: dict[str, Any]) -> None:
     """The ConfigMap means the same as the one that the GPU operator makes."""
     texts = [objects["ConfigMap"]["data"]["default"], config_map.data()["default"], TIME_SLICING]
-    read = [reader.read(text.encode(), "default").configuration for text in texts]
+    read = [config_reader.read(text.encode(), "default").configuration for text in texts]
     made = [config_build.document(one) for one in read if one is not None]
     assert made == [made[0]] * 3
     assert objects["ConfigMap"]["metadata"]["name"] == "device-plugin-config"
@@ -239,7 +240,7 @@ def test_the_image_has_the_command(container: dict[str, Any]) -> None:
 def purposes() -> set[tuple[str, str]]:
     """Return all that the plugin asks of the API server: verb and resource."""
     found = set()
-    for module in pkgutil.walk_packages(kubernetes.__path__, f"{kubernetes.__name__}."):
+    for module in pkgutil.walk_packages(device_plugin.__path__, f"{device_plugin.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Purpose):
                 found.add((value.verb, value.resource))

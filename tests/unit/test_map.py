@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import main, watching
-from gpuhook.container import state_roots
-from gpuhook.diagnose.usage import kubelet
+from gpuhook.cli import main, screen
+from gpuhook.containers.warm import state_roots
+from gpuhook.usage import kubelet_units
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NODE_NAME", "node-7")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
-    monkeypatch.setattr(kubelet, "ROOTS", ())
+    monkeypatch.setattr(kubelet_units, "ROOTS", ())
     return tmp_path
 
 
@@ -77,7 +77,7 @@ def test_watching_is_for_terminals(place: Path) -> None:
 def test_watching_tells_what_cannot_be_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above each picture: standard error would be drawn over."""
     looks: list[str] = []
-    monkeypatch.setattr(watching, "run", lambda look, _: looks.append(look()))
+    monkeypatch.setattr(screen, "run", lambda look, _: looks.append(look()))
     library = place / "libnvidia-ml.so.1"
     library.write_text("no library")
     drawn("--watch", "--width", "80", "--nvml-library", str(library))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engine_log import EngineLog
+from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.granting import Granting
-from gpuhook.programs.memory import at_create
-from gpuhook.programs.memory.at_create import Has
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.settings import Settings
+from gpuhook.memory_limits.hot import create_limits
+from gpuhook.memory_limits.hot.create_limits import Has
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 GPU = "GPU-3d2b7a51-0000-0000-0000-000000000000"
 MIG = "MIG-3d2b7a51-0000-0000-0000-000000000000"
@@ -51,7 +51,9 @@ class Node:
             path = f"{VOCABULARY.memory_prefix}/{device},hard={granted},soft={granted}"
             spec["mounts"] = [{"destination": path, "source": "/dev/null"}]
         has = Has([], [f"nvidia.com/gpu={device}"])
-        _, entries = at_create.add(spec, has, grants, str(self.place / "gpuhook-runtime"), "/run/x")
+        _, entries = create_limits.add(
+            spec, has, grants, str(self.place / "gpuhook-runtime"), "/run/x"
+        )
         return dict(entry.split("=", 1) for entry in entries), spec
 
 
@@ -63,7 +65,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     known = [{"uuid": name, "minor": 0, "memory_bytes": 16 << 30} for name in (GPU, MIG)]
     (tmp_path / "state/node.json").write_text(json.dumps({"gpus": known}), encoding="utf-8")
     (tmp_path / "controllers").touch()
-    monkeypatch.setattr(at_create, "_V2", str(tmp_path / "controllers"))
+    monkeypatch.setattr(create_limits, "_V2", str(tmp_path / "controllers"))
     return Node(tmp_path)
 
 
@@ -91,7 +93,7 @@ def test_hints_where_nobody_can_tell_the_driver(
 ) -> None:
     """A driver that is new holds nothing on cgroup v1, and without the hook."""
     (node.place / missing).unlink()
-    monkeypatch.setattr("gpuhook.state.PROGRAM_DIRS", ())
+    monkeypatch.setattr("gpuhook.host.hot.state.PROGRAM_DIRS", ())
     found, spec = node.created("615.71.09")
     assert {FRACTION, PYTORCH} < set(found)
     assert "hooks" not in spec
@@ -104,7 +106,7 @@ def test_without_what_sets_the_limit_nothing_starts_where_it_is_required(
     missing: str, code: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node.place / missing).unlink()
-    monkeypatch.setattr("gpuhook.state.PROGRAM_DIRS", ())
+    monkeypatch.setattr("gpuhook.host.hot.state.PROGRAM_DIRS", ())
     node.settings.limits_on_failure = "refuse"
     with pytest.raises(GpuhookError) as refused:
         node.created("615.71.09")

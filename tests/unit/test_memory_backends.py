@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import memory_backend
-from gpuhook.vendors.nvidia.memory_backend import DMEM, MISC
-from gpuhook.vendors.nvidia.memory_held import Held
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits.warm import memory_backend
+from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.memory_backend import DMEM, MISC
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import memory
-from gpuhook.grant.memory import MIB, MemoryLimit
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.request import memory_request
+from gpuhook.request.memory_request import MIB, MemoryLimit
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 PREFIX = VOCABULARY.memory_prefix
 GPU = "GPU-0e9c6e7a-5b6c-4d8f-9c1a-2f3e4d5c6b7a"
@@ -16,7 +16,8 @@ GPU = "GPU-0e9c6e7a-5b6c-4d8f-9c1a-2f3e4d5c6b7a"
 
 def spec(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
     mounts = [
-        {"destination": memory.mount_path(PREFIX, one), "source": "/dev/null"} for one in limits
+        {"destination": memory_request.mount_path(PREFIX, one), "source": "/dev/null"}
+        for one in limits
     ]
     return {"process": {"env": list(env)}, "mounts": mounts}
 
@@ -24,16 +25,16 @@ def spec(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_grant_survives_being_a_mount(is_asked: bool) -> None:
     limit = MemoryLimit(GPU, 4096 * MIB, 1024 * MIB, is_asked=is_asked)
-    assert memory.granted(spec(limit), PREFIX) == {GPU: limit}
+    assert memory_request.granted(spec(limit), PREFIX) == {GPU: limit}
 
 
 def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
     """Who has added one has no more by it, not even where no limit can be set."""
     one, other = MemoryLimit(GPU, 20 * MIB, 5 * MIB), MemoryLimit(GPU, 10 * MIB, 10 * MIB)
     both = MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
-    assert memory.granted(spec(one, other), PREFIX) == {GPU: both}
-    assert memory.granted(spec(other, one), PREFIX) == {GPU: both}
-    assert memory.granted(spec(one, one), PREFIX) == {GPU: one}
+    assert memory_request.granted(spec(one, other), PREFIX) == {GPU: both}
+    assert memory_request.granted(spec(other, one), PREFIX) == {GPU: both}
+    assert memory_request.granted(spec(one, one), PREFIX) == {GPU: one}
 
 
 @pytest.mark.parametrize(
@@ -44,14 +45,16 @@ def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
 )  # fmt: skip
 def test_a_mount_that_says_something_else_grants_nothing(name: str) -> None:
     mounts = [{"destination": f"{PREFIX}/{name}", "source": "/dev/null"}]
-    assert memory.granted({"mounts": mounts}, PREFIX) == {}
+    assert memory_request.granted({"mounts": mounts}, PREFIX) == {}
 
 
 def test_a_volume_in_place_of_the_plugins_mount_takes_no_grant_away() -> None:
     """CRI-O keeps the last of two mounts of one path, and a pod can guess that of its grant."""
     limit = MemoryLimit(GPU, MIB)
-    mounts = [{"destination": memory.mount_path(PREFIX, limit), "source": "/var/lib/kubelet/x"}]
-    assert memory.granted({"mounts": mounts}, PREFIX) == {GPU: limit}
+    mounts = [
+        {"destination": memory_request.mount_path(PREFIX, limit), "source": "/var/lib/kubelet/x"}
+    ]
+    assert memory_request.granted({"mounts": mounts}, PREFIX) == {GPU: limit}
 
 
 @pytest.mark.parametrize(
@@ -71,28 +74,28 @@ def test_variables_narrow_a_grant_and_never_widen_it(
     env: tuple[str, ...], hard: int, soft: int, is_asked: bool
 ) -> None:
     granted = spec(MemoryLimit(GPU, 4096 * MIB, 1024 * MIB), env=env)
-    (limit,) = memory.limits(granted, [GPU], VOCABULARY)
+    (limit,) = memory_request.limits(granted, [GPU], VOCABULARY)
     assert limit.hard == hard * MIB
     assert limit.soft == soft * MIB
     assert limit.is_asked is is_asked
 
 
 def test_without_a_grant_the_variables_say_all() -> None:
-    found = memory.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=2048",)), [GPU], VOCABULARY)
+    found = memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=2048",)), [GPU], VOCABULARY)
     assert found == [MemoryLimit(GPU, 2048 * MIB, is_asked=True)]
-    found = memory.limits(spec(env=("NVIDIA_GPU_MEMORY_REQUEST=100",)), [GPU], VOCABULARY)
-    assert found == [MemoryLimit(GPU, memory.NO_LIMIT, 100 * MIB, is_asked=True)]
-    assert memory.limits(spec(), [GPU], VOCABULARY) == []
+    found = memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_REQUEST=100",)), [GPU], VOCABULARY)
+    assert found == [MemoryLimit(GPU, memory_request.NO_LIMIT, 100 * MIB, is_asked=True)]
+    assert memory_request.limits(spec(), [GPU], VOCABULARY) == []
 
 
 def test_a_device_that_the_container_has_not_got_is_not_limited() -> None:
-    assert memory.limits(spec(MemoryLimit(GPU, MIB)), ["GPU-other"], VOCABULARY) == []
+    assert memory_request.limits(spec(MemoryLimit(GPU, MIB)), ["GPU-other"], VOCABULARY) == []
 
 
 @pytest.mark.parametrize("value", ["4Gi", "-1", "0", "1.5", "9" * 10, "4096M", "\u0661"])
 def test_a_value_that_is_no_number_of_mebibytes_is_refused(value: str) -> None:
     with pytest.raises(GpuhookError) as caught:
-        memory.asked({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
+        memory_request.asked({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
     assert caught.value.code == "GH1022"
     assert value in caught.value.message
 
@@ -103,18 +106,18 @@ ABOVE = ("NVIDIA_GPU_MEMORY_REQUEST=20", "NVIDIA_GPU_MEMORY_LIMIT=10")
 @pytest.mark.parametrize("grants", [(), (MemoryLimit(GPU, 30 * MIB, 5 * MIB),)])
 def test_a_request_above_the_limit_is_refused(grants: tuple[MemoryLimit, ...]) -> None:
     with pytest.raises(GpuhookError) as caught:
-        memory.limits(spec(*grants, env=ABOVE), [GPU], VOCABULARY)
+        memory_request.limits(spec(*grants, env=ABOVE), [GPU], VOCABULARY)
     assert caught.value.code == "GH1023"
 
 
 def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None:
     """The pod sets one variable of two, and the other is the plugin's still."""
     granted = spec(MemoryLimit(GPU, 20 * MIB, 20 * MIB), env=ABOVE)
-    assert memory.limits(granted, [GPU], VOCABULARY) == [
+    assert memory_request.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 10 * MIB, is_asked=True)
     ]
     granted = spec(MemoryLimit(GPU, 10 * MIB, 5 * MIB), env=ABOVE)
-    assert memory.limits(granted, [GPU], VOCABULARY) == [
+    assert memory_request.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
     ]
 
@@ -123,9 +126,11 @@ def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None
 def test_what_the_plugin_repeats_says_nothing_of_other_resources(env: tuple[str, ...]) -> None:
     """A container with replicas of two resources: the variables are those of one of them."""
     small, great = MemoryLimit(GPU, 10 * MIB, 5 * MIB), MemoryLimit("GPU-2", 20 * MIB, 9 * MIB)
-    found = memory.limits(spec(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY)
+    found = memory_request.limits(
+        spec(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY
+    )
     assert found == [small, great]
 
 
 def test_variables_of_a_container_without_gpus_stop_nothing() -> None:
-    assert memory.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=10",)), [], VOCABULARY) == []
+    assert memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=10",)), [], VOCABULARY) == []

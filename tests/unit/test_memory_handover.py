@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import memory_cgroup, memory_records
-from gpuhook.container.process import Process
-from gpuhook.engine_log import EngineLog
+from gpuhook.containers.warm.process_handle import Process
+from gpuhook.entry.hooks import limit_hook
+from gpuhook.entry.hooks.hook import USAGE
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
-from gpuhook.programs import hook_limit
-from gpuhook.programs.hook import USAGE
-from gpuhook.programs.memory import granted, handover, patience
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.memory_limits import nvml_worker
+from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_cgroup
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -61,7 +62,7 @@ class TestApply:
         """Where the nearest limit counts: the one below with a limit, too, would have it twice."""
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = handover.apply([limit], node.nvml_library, own[::-1])
+        (record,) = cgroup_limits.apply([limit], node.nvml_library, own[::-1])
         assert record == {
             "device": gpu(node),
             "hard": 100 * MIB,
@@ -80,7 +81,7 @@ class TestApply:
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = handover.apply([limit], node.nvml_library, [container, scope])
+        (record,) = cgroup_limits.apply([limit], node.nvml_library, [container, scope])
         assert (record["trouble"], record.get("cgroups")) == ("", [container, scope])
         assert held(node) == dict.fromkeys(own, (100 * MIB, 0))
 
@@ -103,10 +104,10 @@ class TestApply:
         if backend == "dmem":
             use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
-        (record,) = handover.apply([limit], node.nvml_library, own, guarantee=guarantee)
+        (record,) = cgroup_limits.apply([limit], node.nvml_library, own, guarantee=guarantee)
         assert (record["trouble"], record["by"], record["soft"]) == ("", "driver", soft * MIB)
         assert held(node) == {own[0]: (100 * MIB, soft * MIB)}
-        known = memory_records.of({"memory": [record]})[gpu(node)]
+        known = limit_records.of({"memory": [record]})[gpu(node)]
         assert known.granted == limit
         assert (f"limits.guarantee: {guarantee}" in known.guarantee) == (not soft)
         assert known.document() == record
@@ -118,7 +119,7 @@ class TestApply:
         (tmp_path / "cgroup.controllers").write_text("cpu dmem\n", encoding="ascii")
         limit = MemoryLimit(gpu(node), NO_LIMIT, 50 * MIB, is_asked=True)
         told: list[GpuhookError] = []
-        (record,) = handover.apply([limit], node.nvml_library, own, told)
+        (record,) = cgroup_limits.apply([limit], node.nvml_library, own, told)
         assert (told, record["trouble"], record["soft"], record["cgroups"]) == ([], "", 0, [])
         assert record["guarantee"]
 
@@ -126,7 +127,7 @@ class TestApply:
         own = cgroups(tmp_path, "container")
         limits = [MemoryLimit(name, MIB * 9) for name in ("GPU-gone", "MIG-1", gpu(node))]
         told: list[GpuhookError] = []
-        records = handover.apply(limits, node.nvml_library, own, told)
+        records = cgroup_limits.apply(limits, node.nvml_library, own, told)
         assert [one["by"] for one in records] == ["", "", "driver"]
         assert [error.code for error in told] == ["GH1255", "GH1253"]
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
@@ -138,13 +139,13 @@ class TestApply:
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
         great = MemoryLimit(gpu(node), 999_999 * MIB, 5 * MIB)
-        (record,) = handover.apply([great], node.nvml_library, own)
+        (record,) = cgroup_limits.apply([great], node.nvml_library, own)
         assert (record["by"], record["hard"], record["soft"]) == ("driver", whole, 5 * MIB)
         assert [one.hard for one in stub_limits.kept(node)] == [whole]
         told: list[GpuhookError] = []
         for hard in (NO_LIMIT, 999_999 * MIB):
             guaranteed = MemoryLimit(gpu(node), hard, 999_999 * MIB)
-            (record,) = handover.apply([guaranteed], node.nvml_library, own, told)
+            (record,) = cgroup_limits.apply([guaranteed], node.nvml_library, own, told)
             assert (record["by"], record["hard"]) == ("", hard)
         assert [error.code for error in told] == ["GH1251", "GH1251"]
 
@@ -157,14 +158,14 @@ class TestApply:
         # The stub refuses a guarantee above what the card has, whatever the limit.
         narrowed = MemoryLimit(gpu(node), NO_LIMIT, whole + MIB, is_asked=True)
         told: list[GpuhookError] = []
-        (record,) = handover.apply([narrowed], node.nvml_library, own, told, grants=[grant])
+        (record,) = cgroup_limits.apply([narrowed], node.nvml_library, own, told, grants=[grant])
         assert [error.code for error in told] == ["GH1251"]
         assert held(node) == {own[0]: (100 * MIB, 50 * MIB)}
-        known = memory_records.of({"memory": [record]})[gpu(node)]
+        known = limit_records.of({"memory": [record]})[gpu(node)]
         assert (known.by, known.limit.hard, known.limit.soft) == ("driver", 100 * MIB, 50 * MIB)
         assert known.trouble.startswith("GH1251: ")
         log = EngineLog("test", str(tmp_path / "log"))
-        handover.judge([record], told, log, required=False)
+        cgroup_limits.judge([record], told, log, required=False)
         text = (tmp_path / "log").read_text(encoding="utf-8")
         assert "GH1648" in text
         assert "GH1647" not in text
@@ -175,14 +176,16 @@ class TestApply:
         assert whole is not None
         limits = [MemoryLimit(gpu(node), NO_LIMIT, whole + size * MIB) for size in (1, 2)]
         told: list[GpuhookError] = []
-        (record,) = handover.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
+        (record,) = cgroup_limits.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
         assert (record["by"], held(node)) == ("", {})
 
     def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")
         told: list[GpuhookError] = []
-        (record,) = handover.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2)
+        (record,) = cgroup_limits.apply(
+            [MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2
+        )
         assert [error.code for error in told] == ["GH1256"]
         assert record["trouble"].startswith("GH1256: ")
 
@@ -192,16 +195,16 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"none")
     limits = [MemoryLimit("GPU-1", MIB), MemoryLimit("GPU-2", MIB)]
-    records = handover.apply(limits, str(library), [], told)
+    records = cgroup_limits.apply(limits, str(library), [], told)
     assert [error.code for error in told] == ["GH1202", "GH1202"]
     assert [one["by"] for one in records] == ["", ""]
 
 
 def test_a_library_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook goes on: it is another process that has died."""
-    monkeypatch.setattr(handover, "Driver", lambda _: os.kill(os.getpid(), 9))
+    monkeypatch.setattr(cgroup_limits, "Driver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
-    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "signal 9" in told[0].message
 
@@ -210,9 +213,9 @@ def test_an_error_of_our_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(handover, "Driver", broken)
+    monkeypatch.setattr(cgroup_limits, "Driver", broken)
     told: list[GpuhookError] = []
-    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "KeyError: 'oops'" in told[0].message
 
@@ -226,7 +229,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
         raise error
 
     told: list[GpuhookError] = []
-    (record,) = handover.held([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
+    (record,) = cgroup_limits.held([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
     assert record["by"] == ""
     (known,) = told
     assert record["trouble"] == f"{known.code}: {known.message}"
@@ -237,7 +240,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
 
 def test_the_policy() -> None:
     answers = {
-        (policy, asked): granted.is_required(policy, is_asked=asked)
+        (policy, asked): container_limits.is_required(policy, is_asked=asked)
         for policy in ("auto", "refuse", "start")
         for asked in (False, True)
     }
@@ -250,13 +253,13 @@ def test_the_policy() -> None:
 
 def test_judging(tmp_path: Path) -> None:
     log = EngineLog("test", str(tmp_path / "log"))
-    records = [handover.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
-    handover.judge(records, [fault("GH1312")], log, required=False)
+    records = [cgroup_limits.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
+    cgroup_limits.judge(records, [fault("GH1312")], log, required=False)
     assert "GH1647: GPU GPU-1" in (tmp_path / "log").read_text(encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
-        handover.judge(records, [fault("GH1312")], log, required=True)
+        cgroup_limits.judge(records, [fault("GH1312")], log, required=True)
     assert caught.value.code == "GH1312"
-    handover.judge([], [], log, required=True)
+    cgroup_limits.judge([], [], log, required=True)
 
 
 @pytest.mark.parametrize(
@@ -277,13 +280,13 @@ def test_judging(tmp_path: Path) -> None:
 )
 def test_words_that_nobody_understands(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
-        hook_limit.run(words, EngineLog("test", str(tmp_path / "log")))
+        limit_hook.run(words, EngineLog("test", str(tmp_path / "log")))
     assert caught.value.code == "GH1645"
 
 
 def test_the_help_has_every_option() -> None:
     """An option that the wrapper may write down is one that people can look up."""
-    options = re.findall(r'"(--[a-z]+)"', inspect.getsource(hook_limit))
+    options = re.findall(r'"(--[a-z]+)"', inspect.getsource(limit_hook))
     assert len(options) >= 6
     told = USAGE.partition("\nlimit: ")[2]
     assert [option for option in options if f"  {option}" not in told] == []
@@ -354,8 +357,8 @@ def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fork", fails)
     told: list[GpuhookError] = []
-    handover.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1258"]
     assert "pids.max" in told[0].hint
     with pytest.raises(GpuhookError, match="Resource temporarily"):
-        patience.PatientDriver("")
+        nvml_worker.PatientDriver("")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.kubernetes.config.configuration import HINTS
-from gpuhook.vendors.nvidia.memory_hints import CONTEXT, missing, variables
+from gpuhook.device_plugin.config.configuration import HINTS
+from gpuhook.memory_limits.hot.framework_hints import CONTEXT, missing, variables
+from gpuhook.request.memory_request import NO_LIMIT
 
 GIB = 1 << 30
 T4 = 15360 << 20

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.grant.memory import NO_LIMIT
-from gpuhook.vendors.nvidia import memory_support
-from gpuhook.vendors.nvidia.memory_held import Held
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits import driver_support
+from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import build, stub_events, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -218,9 +218,9 @@ def test_a_driver_that_takes_its_time(node: SimulatedNode, cgroup: str) -> None:
 @pytest.mark.parametrize("old", [{"old": True}, {"without": "MEMORY_LIMITS"}])
 def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> None:
     """A library without the calls is told from its file, and when it is opened."""
-    assert memory_support.supported(node.nvml_library)
+    assert driver_support.supported(node.nvml_library)
     replaced(node, build.nvml_stub(**old))  # type: ignore[arg-type]
-    assert not memory_support.supported(node.nvml_library)
+    assert not driver_support.supported(node.nvml_library)
     with pytest.raises(GpuhookError) as caught:
         Driver(node.nvml_library)
     assert caught.value.code == "GH1250"
@@ -229,7 +229,7 @@ def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> Non
 
 def test_a_node_of_an_older_driver(tmp_path: Path) -> None:
     older = make_node(tmp_path, "t4", real_nodes=False, memory_limits=False)
-    assert not memory_support.supported(older.nvml_library)
+    assert not driver_support.supported(older.nvml_library)
 
 
 @pytest.mark.parametrize("call", ["setting", "reading"])
@@ -297,12 +297,12 @@ def test_a_library_that_does_not_start(node: SimulatedNode, error: int, code: st
 
 def test_what_is_no_library(tmp_path: Path) -> None:
     text = tmp_path / "libnvidia-ml.so.1"
-    for call in (Driver, memory_support.supported):
+    for call in (Driver, driver_support.supported):
         with pytest.raises(GpuhookError) as caught:
             call(str(text))
         assert caught.value.code == "GH1202"
     text.write_text("no library", encoding="utf-8")
-    assert not memory_support.supported(str(text))
+    assert not driver_support.supported(str(text))
     with pytest.raises(GpuhookError) as caught:
         Driver(str(text))
     assert caught.value.code == "GH1202"
@@ -312,7 +312,7 @@ AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import gpuhook.fault_texts.driver  # before Python's own files are out of reach
-from gpuhook.vendors.nvidia.memory_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import Driver
 with Driver(sys.argv[2]) as driver:
     os.setgroups([])
     os.setgid(65534)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import memory_records
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.grant.memory import MIB, NO_LIMIT, MemoryLimit
-from gpuhook.programs.memory import changes, handover
-from gpuhook.programs.memory.changes import Wish
-from gpuhook.programs.memory.patience import PatientDriver, answered
-from gpuhook.vendors.nvidia.memory_held import Held
+from gpuhook.memory_limits import limit_changes
+from gpuhook.memory_limits.limit_changes import Wish
+from gpuhook.memory_limits.nvml_worker import PatientDriver, answered
+from gpuhook.memory_limits.warm import cgroup_limits, limit_records
+from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -40,7 +40,7 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
         names = [f"/proc/self/fd/{number}" for number in range(100)]
         return [{"open": [os.readlink(name) for name in names if os.path.islink(name)]}]
 
-    found = handover._answers(held, 5)[0]["open"]
+    found = cgroup_limits._answers(held, 5)[0]["open"]
     assert found.count("/dev/null") >= 3
     assert ours not in found
     os.close(reader)
@@ -118,7 +118,7 @@ class Hanging:
 class Trainer:
     """A container, as far as a change of its limits looks at it."""
 
-    def __init__(self, *records: memory_records.Record) -> None:
+    def __init__(self, *records: limit_records.Record) -> None:
         self.entry: dict[str, Any] = {"memory": [one.document() for one in records]}
         self.recorded = self.entry
         self.spec: dict[str, Any] = {}
@@ -133,30 +133,30 @@ class Trainer:
         change(self.kept)
 
     @property
-    def records(self) -> dict[str, memory_records.Record]:
+    def records(self) -> dict[str, limit_records.Record]:
         """Return the ledger's records."""
-        return memory_records.of(self.kept)
+        return limit_records.of(self.kept)
 
 
 @pytest.fixture
 def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
+    monkeypatch.setattr(limit_changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
 
 
 def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
     """Return with which fault a change to 64 MiB fails."""
     asked: Any = [SimpleNamespace(uuid=gpu, memory_bytes=None) for gpu in gpus]
     wish = Wish(64 * MIB)
-    return code_of(lambda: changes.set_limits(trainer, driver, asked, wish, is_dry=False))
+    return code_of(lambda: limit_changes.set_limits(trainer, driver, asked, wish, is_dry=False))
 
 
 @pytest.mark.usefixtures("cgroups")
 class TestLedger:
     """What is noted when nobody knows what the driver has done."""
 
-    def record(self) -> memory_records.Record:
+    def record(self) -> limit_records.Record:
         limit = MemoryLimit(GPU, 32 * MIB)
-        return memory_records.Record(limit, limit)
+        return limit_records.Record(limit, limit)
 
     def test_a_limit_of_which_nobody_knows_is_held_by_nobody(self) -> None:
         """The guard watches it then, and a repair sets again what was there before."""
@@ -168,7 +168,7 @@ class TestLedger:
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
-        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
@@ -180,7 +180,7 @@ class TestLedger:
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
-        plan = changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}
@@ -198,7 +198,7 @@ class TestLedger:
         driver = Hanging(held={GPU: Held(32 * MIB, 0, 0)})
         driver.left = 0
         with pytest.raises(GpuhookError):
-            changes.set_limits(
+            limit_changes.set_limits(
                 trainer,  # type: ignore[arg-type]
                 driver,
                 [SimpleNamespace(uuid=GPU, memory_bytes=None)],  # type: ignore[list-item]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, SharedResource
+from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
+from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, Offer, offered
 from gpuhook.errors import FileError
-from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, MPS, SharedResource
-from gpuhook.kubernetes.offer.devices import Resource, UnitMemory
-from gpuhook.kubernetes.offer.resources import MAX_MESSAGE, Offer, offered
 from tests.unit.offering import (
     GPU,
     H100,

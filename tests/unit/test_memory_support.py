@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel import cgroup
-from gpuhook.vendors.nvidia import memory_support
+from gpuhook.memory_limits import driver_support
 
 
 def library(directory: Path, version: str) -> str:
@@ -38,8 +38,8 @@ def test_the_reason(
     words: str,
 ) -> None:
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
-    monkeypatch.setattr(memory_support, "supported", lambda path: has_call)
-    found = memory_support.of(library(tmp_path, version))
+    monkeypatch.setattr(driver_support, "supported", lambda path: has_call)
+    found = driver_support.of(library(tmp_path, version))
     assert not found.holds
     assert words in found.reason
     assert found.remedy
@@ -81,15 +81,15 @@ def test_the_backend(
 ) -> None:
     """The kernel's controller has to be passed on to those below, else no limit is taken."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
-    monkeypatch.setattr(memory_support, "supported", lambda path: True)
+    monkeypatch.setattr(driver_support, "supported", lambda path: True)
     top = tmp_path / "cgroup"
     top.mkdir()
     for name, text in files.items():
         (top / name).write_text(text)
-    found = memory_support.of(library(tmp_path, "615.12"), str(top))
+    found = driver_support.of(library(tmp_path, "615.12"), str(top))
     assert (found.backend, found.holds) == (backend, holds)
     assert bool(found.reason) is not holds
 
 
 def test_without_a_driver() -> None:
-    assert "no NVIDIA driver" in memory_support.of(None).reason
+    assert "no NVIDIA driver" in driver_support.of(None).reason

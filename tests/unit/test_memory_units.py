@@ -7,15 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.errors import RequestError
-from gpuhook.grant import memory
-from gpuhook.grant.memory import MemoryLimit
-from gpuhook.kubernetes.allocation import pre_start
-from gpuhook.kubernetes.allocation.allocate import allocate
-from gpuhook.kubernetes.allocation.allocation import Allocation, Mount
-from gpuhook.kubernetes.allocation.context import Context
-from gpuhook.kubernetes.answering import Answering, Known
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.allocate import pre_start_check
+from gpuhook.device_plugin.allocate.allocation_context import Context
+from gpuhook.device_plugin.allocate.container_allocation import Allocation, Mount
+from gpuhook.device_plugin.allocation.allocate import allocate
+from gpuhook.device_plugin.config.configuration import (
     LIST_STRATEGIES,
     MEMORY_UNITS,
     MPS,
@@ -24,12 +20,16 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.labels.groups import groups
-from gpuhook.kubernetes.metrics.container_memory import shares
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
-from gpuhook.kubernetes.offer.preferred import preferred
-from gpuhook.kubernetes.serving import messages
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.device_plugin.kubelet_answers import Answering, Known
+from gpuhook.device_plugin.labels.gpu_groups import groups
+from gpuhook.device_plugin.metrics.container_memory import shares
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.device_plugin.offer.preferred_allocation import preferred
+from gpuhook.device_plugin.serving import messages
+from gpuhook.errors import RequestError
+from gpuhook.request import memory_request
+from gpuhook.request.memory_request import MemoryLimit
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.unit.choosing import NO_LINKS
 from tests.unit.offering import GPU, T4, configured, offer, refused
 
@@ -165,7 +165,7 @@ def test_grant_is_what_the_runtime_reads() -> None:
         "mounts": [{"destination": m.container_path, "source": m.host_path} for m in given.mounts],
         "process": {"env": [f"{name}={value}" for name, value in given.envs.items()]},
     }
-    found = memory.limits(spec, ["GPU-0"], VOCABULARY)
+    found = memory_request.limits(spec, ["GPU-0"], VOCABULARY)
     assert found == [MemoryLimit("GPU-0", 2 * GIB, 2 * GIB, is_asked=True)]
 
 
@@ -223,11 +223,11 @@ def test_mps_bounds_its_clients_itself() -> None:
 
 def test_start_is_refused_on_a_broken_card_only() -> None:
     two = resource(8, 4)
-    pre_start.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
+    pre_start_check.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
     with refused("GH1857"):
-        pre_start.check(two, ids(1, 0), {"GPU-1": "XID 79"})
+        pre_start_check.check(two, ids(1, 0), {"GPU-1": "XID 79"})
     # An id of a configuration with smaller units: its card counts.
-    pre_start.check(two, ids(0, 5000), {})
+    pre_start_check.check(two, ids(0, 5000), {})
 
 
 def test_labels_tell_the_size_of_a_unit() -> None:

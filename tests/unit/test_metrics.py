@@ -17,19 +17,19 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from gpuhook.container import ledger
-from gpuhook.kubernetes import driver_usage
-from gpuhook.kubernetes.config.configuration import Metrics as Settings
-from gpuhook.kubernetes.measuring import Measuring
-from gpuhook.kubernetes.metrics import endpoint, series
-from gpuhook.kubernetes.metrics.endpoint import Metrics, parsed
-from gpuhook.kubernetes.metrics.holders import Holder, Holdings
-from gpuhook.kubernetes.metrics.observations import Observations
-from gpuhook.kubernetes.metrics.scrape import Offered, Scrape
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
-from gpuhook.logs import logger
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin import driver_usage
+from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
+from gpuhook.device_plugin.metrics.counters import Observations
+from gpuhook.device_plugin.metrics.metrics_endpoint import Metrics, parsed
+from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.device_plugin.services.metrics_service import Measuring
+from gpuhook.host.logs import logger
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)
@@ -400,7 +400,7 @@ def test_odd_names_stay_one_line(place: Path) -> None:
 
 def test_series_are_bounded(place: Path) -> None:
     """However many containers there are, a metric stays small and says that it is not whole."""
-    units = tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(series.MAX_SERIES + 5))
+    units = tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(exposition.MAX_SERIES + 5))
     held = Holdings({unit.id: Holder("demo", f"pod-{unit.replica}", "main") for unit in units})
 
     async def holders() -> Holdings:
@@ -408,7 +408,7 @@ def test_series_are_bounded(place: Path) -> None:
 
     offered = Offered((Resource(NAME, units),))
     found = scraped(Scrape(lambda: offered, lambda: None, holders))
-    assert len(of(found, "gpuhook_replica_holder", "unit")) == series.MAX_SERIES
+    assert len(of(found, "gpuhook_replica_holder", "unit")) == exposition.MAX_SERIES
     assert of(found, "gpuhook_series_left_out") == {(): 5}
 
 
@@ -493,9 +493,9 @@ def test_who_does_not_read_its_answer_is_disconnected(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its connection, and the megabytes of its answer, would stay for as long as it likes."""
-    monkeypatch.setattr(endpoint, "_SECONDS", 0.2)
+    monkeypatch.setattr(metrics_endpoint, "_SECONDS", 0.2)
     size = 64 << 20  # more than the kernel keeps for both ends
-    monkeypatch.setattr(series, "text", lambda *_: (b"x" * size, "text/plain"))
+    monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
 
     async def scenario() -> None:
         metrics = Metrics("127.0.0.1:0", scrape_of(place, None), Observations())

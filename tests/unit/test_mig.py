@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.vendors.nvidia import mig, mig_profile
-from gpuhook.vendors.nvidia.mig import Capability
-from gpuhook.vendors.nvidia.mig_profile import Profile
+from gpuhook.vendors.nvidia.devices import mig_capabilities, mig_profile
+from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
+from gpuhook.vendors.nvidia.devices.mig_profile import Profile
 
 
 def test_mig_minors() -> None:
@@ -15,17 +15,17 @@ def test_mig_minors() -> None:
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\nodd\nodd x\na 1 2\n"
     text += "big 1048576\nbigger 99999999999999999999\n"
     found = {"config": 1, "monitor": 2, "gpu0/gi1/access": 12, "gpu0/gi1/ci0/access": 13}
-    assert mig.parse_minors(text) == found
-    assert mig.parse_minors("") == {}
+    assert mig_capabilities.parse_minors(text) == found
+    assert mig_capabilities.parse_minors("") == {}
 
 
 def test_names_and_files_of_capabilities() -> None:
     """A capability is called as in mig-minors, and described in the tree of /proc."""
-    assert mig.name(2, 9) == "gpu2/gi9/access"
-    assert mig.name(2, 9, 0) == "gpu2/gi9/ci0/access"
+    assert mig_capabilities.name(2, 9) == "gpu2/gi9/access"
+    assert mig_capabilities.name(2, 9, 0) == "gpu2/gi9/ci0/access"
     top = "/proc/driver/nvidia/capabilities"
-    assert mig.file("gpu2/gi9/access") == f"{top}/gpu2/mig/gi9/access"
-    assert mig.file("gpu2/gi9/ci0/access") == f"{top}/gpu2/mig/gi9/ci0/access"
+    assert mig_capabilities.file("gpu2/gi9/access") == f"{top}/gpu2/mig/gi9/access"
+    assert mig_capabilities.file("gpu2/gi9/ci0/access") == f"{top}/gpu2/mig/gi9/ci0/access"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_names_and_files_of_capabilities() -> None:
 )
 def test_a_capability_by_its_file(text: str, capability: Capability | None) -> None:
     """The file names the minor, and the mode as a decimal number."""
-    assert mig.parse_file(text) == capability
+    assert mig_capabilities.parse_file(text) == capability
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook import files
-from gpuhook.vendors.nvidia import freshness, gather, mig_nodes, nvml
+from gpuhook.host.hot import files
+from gpuhook.vendors.nvidia.devices import mig_nodes
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
-    from gpuhook.vendors.nvidia.mig_nodes import InstancesFound
+    from gpuhook.vendors.nvidia.devices.mig_nodes import InstancesFound
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
@@ -28,8 +31,8 @@ def made(tmp_path: Path) -> SimulatedNode:
 
 
 def asked(made: SimulatedNode, *, create: bool = False, require: bool = True) -> Node:
-    where = gather.roots(made.driver_root, made.dev_root, made.host_root)
-    return gather.node(where, create_nodes=create, require_nodes=require)
+    where = discover.roots(made.driver_root, made.dev_root, made.host_root)
+    return discover.node(where, create_nodes=create, require_nodes=require)
 
 
 def found(made: SimulatedNode, *, create: bool = False) -> InstancesFound:
@@ -78,17 +81,17 @@ def test_an_instance_that_comes_while_the_node_is_asked(
     made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What NVML did not tell yet is not in the fingerprint: the next comparison finds it stale."""
-    answers = nvml.Library.gpus
+    answers = nvml_inventory.Library.gpus
 
-    def late(library: nvml.Library) -> tuple[Gpu, ...]:
+    def late(library: nvml_inventory.Library) -> tuple[Gpu, ...]:
         gpus = answers(library)
         proc(made, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
         return gpus
 
-    monkeypatch.setattr(nvml.Library, "gpus", late)
+    monkeypatch.setattr(nvml_inventory.Library, "gpus", late)
     node = asked(made)
     libcuda = next(file.host_path for file in node.files if file.soname == "libcuda.so.1")
-    assert freshness.fingerprint(made.host_root, libcuda) != node.fingerprint
+    assert host_fingerprint.fingerprint(made.host_root, libcuda) != node.fingerprint
 
 
 def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:

@@ -10,10 +10,14 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, mig, profile, selection, words
-from gpuhook.vendors.nvidia.choices import Choices, Described
-from gpuhook.vendors.nvidia.inventory import Gpu, Node
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.devices import mig_capabilities
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 A100 = dump_file.load("a100-mig")
 FIRST, SECOND, WHOLE = A100.gpus
@@ -73,7 +77,7 @@ def test_all_is_every_instance_and_undivided_gpu() -> None:
 
 def test_who_has_no_name_is_told_of() -> None:
     """A UUID that CDI can't take, or none at all, is no silent gap in a spec of UUIDs alone."""
-    uuid = mig.old_uuid(str(FIRST.uuid), 8, 0)
+    uuid = mig_capabilities.old_uuid(str(FIRST.uuid), 8, 0)
     node = changed(0, (1, {"uuid": uuid}))
     assert described(node).warnings == ()
     found = described(node, strategies=("uuid",))
@@ -182,20 +186,20 @@ def test_nothing_but_a_gpu_without_instances() -> None:
 
 def test_capabilities_keep_the_nodes_of_instances() -> None:
     """The nodes of an instance belong to every driver capability, as a GPU's own does."""
-    for capability in words.CAPABILITIES:
-        limited = words.parse_capabilities(capability)
-        assert words.wanted(f"{CAP}75", limited)
+    for capability in vocabulary.CAPABILITIES:
+        limited = vocabulary.parse_capabilities(capability)
+        assert vocabulary.wanted(f"{CAP}75", limited)
         assert nodes(described(capabilities=limited))["0:1"][1:] == [f"{CAP}75", f"{CAP}76"]
 
 
 def test_an_instance_is_its_gpu_for_egl() -> None:
     """The application profile has the bit of an instance's GPU, and none of its capabilities."""
-    nodes = selection.node_paths(SECOND, SECOND.instances[2])
-    assert b'"EGLVisibleDGPUDevices", 0x4]' in profile.content(nodes)
+    nodes = device_selection.node_paths(SECOND, SECOND.instances[2])
+    assert b'"EGLVisibleDGPUDevices", 0x4]' in egl_profile.content(nodes)
 
 
 def names_to(known: str, gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> set[str]:
-    found = selection.aliases(gpus, strategies)
+    found = device_selection.aliases(gpus, strategies)
     return {other for other, name in found.items() if name == known}
 
 
@@ -206,7 +210,7 @@ def test_every_other_name_of_an_instance() -> None:
     by_uuid = names_to(instance.uuid, A100.gpus, ("index", "uuid"))
     assert by_uuid == {"0:1", "mig0:1", lower, OLD.lower()}
     assert names_to("0:1", A100.gpus, ("index",)) == {"mig0:1", lower, OLD.lower()}
-    leading = selection.aliases(A100.gpus, ("index", "uuid"))
+    leading = device_selection.aliases(A100.gpus, ("index", "uuid"))
     assert not {str(FIRST.uuid).lower(), "gpu0", "0", "0000:07:00.0"} & set(leading)
     assert leading["0000:47:00.0"] == WHOLE.uuid
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import gather, jobs
-from gpuhook.vendors.nvidia.choices import Choices, Described
-from gpuhook.vendors.nvidia.inventory import Gpu
-from gpuhook.vendors.nvidia.modes import table
-from gpuhook.vendors.nvidia.modes.place import Place
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.modes.mode_roots import Place
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from tests.simulated import tegra_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -32,8 +33,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def describe(root: Path, choices: Choices | None = None, **place: object) -> Described:
-    roots = gather.roots(str(root), None, str(root))
-    return table.describe(table.CSV, Place(roots, **place), choices or Choices())  # type: ignore[arg-type]
+    roots = discover.roots(str(root), None, str(root))
+    return mode_table.describe(mode_table.CSV, Place(roots, **place), choices or Choices())  # type: ignore[arg-type]
 
 
 def names(found: Described) -> list[str]:
@@ -45,9 +46,9 @@ def nodes(found: Described, name: str) -> set[str]:
     return {node["path"] for node in device["containerEdits"].get("deviceNodes", ())}
 
 
-def job(found: Described) -> jobs.Jobs:
+def job(found: Described) -> hook_args.Jobs:
     (hook,) = found.spec["containerEdits"]["hooks"]
-    return jobs.of_hook(hook)
+    return hook_args.of_hook(hook)
 
 
 def refused(code: str, root: Path, choices: Choices | None = None, **place: object) -> str:
@@ -177,8 +178,8 @@ def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
     """Device nodes are looked for below the dev root, files below the driver's."""
     (tmp_path / "other").mkdir()
     (root / "dev").rename(tmp_path / "other/dev")
-    roots = gather.roots(str(root), str(tmp_path / "other"), str(root))
-    found = table.describe(table.CSV, Place(roots), Choices())
+    roots = discover.roots(str(root), str(tmp_path / "other"), str(root))
+    found = mode_table.describe(mode_table.CSV, Place(roots), Choices())
     (device, *_) = found.spec["devices"]
     paths = [node["hostPath"] for node in device["containerEdits"]["deviceNodes"]]
     assert all(path.startswith(f"{tmp_path}/other/dev/") for path in paths)

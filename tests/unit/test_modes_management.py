@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import gather
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.modes import table
-from gpuhook.vendors.nvidia.modes.place import Place
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -27,9 +27,9 @@ def node(tmp_path: Path) -> SimulatedNode:
 def mounted(node: SimulatedNode, rules: Path, choices: Choices = CHOICES) -> list[str]:
     """Return the names of the files that a spec of mode management mounts."""
     place = Place(
-        gather.roots(node.driver_root, node.dev_root, node.host_root), files_dir=str(rules)
+        discover.roots(node.driver_root, node.dev_root, node.host_root), files_dir=str(rules)
     )
-    found = table.describe(table.MANAGEMENT, place, choices)
+    found = mode_table.describe(mode_table.MANAGEMENT, place, choices)
     mounts = found.spec["containerEdits"]["mounts"]
     return [mount["containerPath"].rpartition("/")[2] for mount in mounts]
 

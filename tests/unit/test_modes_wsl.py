@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import gather, hook_names, jobs
-from gpuhook.vendors.nvidia.choices import Choices, Described
-from gpuhook.vendors.nvidia.modes import table, wsl_store
-from gpuhook.vendors.nvidia.modes.place import Place
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.modes import mode_table, wsl_store
+from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.warm import hook_names
 from tests.simulated import wsl_node
 
 STORE = f"/{wsl_node.STORE}"
@@ -30,11 +32,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def place(root: Path, *search_paths: str) -> Place:
-    return Place(gather.roots(str(root), None, str(root)), library_search_paths=search_paths)
+    return Place(discover.roots(str(root), None, str(root)), library_search_paths=search_paths)
 
 
 def described(root: Path, choices: Choices | None = None) -> Described:
-    return table.describe(table.WSL, place(root), choices or Choices())
+    return mode_table.describe(mode_table.WSL, place(root), choices or Choices())
 
 
 def package(root: Path, *search_paths: str) -> tuple[str, tuple[str, ...]]:
@@ -121,7 +123,7 @@ def test_the_spec(root: Path) -> None:
     (node,) = device["containerEdits"]["deviceNodes"]
     assert (node["path"], node["hostPath"]) == ("/dev/dxg", f"{root}/dev/dxg")
     (hook,) = found.spec["containerEdits"]["hooks"]
-    job = jobs.of_hook(hook)
+    job = hook_args.of_hook(hook)
     announced = dict(job.libraries)
     front = f"{STORE}/{USED}"
     assert announced[f"{front}/libcuda_loader.so"] == "libcuda.so.1"

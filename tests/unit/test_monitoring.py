@@ -12,19 +12,19 @@ from typing import ClassVar, cast
 import pytest
 from structlog.testing import capture_logs
 
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health import health_marks_file
+from gpuhook.device_plugin.health import recovery_evidence as health_evidence
+from gpuhook.device_plugin.health.health_marks import Mark
+from gpuhook.device_plugin.health.nvml_watcher import Actions, Failed, Message, Reported, Watching
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.services import health_service
+from gpuhook.device_plugin.services.health_service import Monitoring
+from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
-from gpuhook.kubernetes import monitoring
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health import evidence as health_evidence
-from gpuhook.kubernetes.health import marks_file
-from gpuhook.kubernetes.health.marks import Mark
-from gpuhook.kubernetes.health.watcher import Actions, Failed, Message, Reported, Watching
-from gpuhook.kubernetes.monitoring import Monitoring
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.triggers import Reason, Triggers
-from gpuhook.logs import logger
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.host.logs import logger
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 NODE = dump_file.load("t4")
 UUID = str(NODE.gpus[0].uuid)
@@ -54,8 +54,8 @@ class Watch:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitoring:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
-    monkeypatch.setattr(monitoring, "Watcher", Watch)
-    monkeypatch.setattr(monitoring, "poster", lambda _loop, take: take)
+    monkeypatch.setattr(health_service, "Watcher", Watch)
+    monkeypatch.setattr(health_service, "poster", lambda _loop, take: take)
     monkeypatch.setattr(Watch, "made", [])
     news = News(logger())
     return Monitoring(Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None)
@@ -122,7 +122,7 @@ def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) ->
         made.heard(Actions({UUID: "reset"}))
         made._book._mark(Mark(UUID, "absent", "it is not there", by_driver=False), 1.0)
         made.heard(Actions({UUID: "none"}))
-        marks_file.ask_to_clear(UUID)
+        health_marks_file.ask_to_clear(UUID)
         made.polled()
     told = [line["event"] for line in lines if line["log_level"] == "info"]
     assert told == [
@@ -159,18 +159,18 @@ def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
 def test_marks_that_could_not_be_written_are_written_later(
     made: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = marks_file.write
+    write = health_marks_file.write
 
     def full(_marks: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(marks_file, "write", full)
+    monkeypatch.setattr(health_marks_file, "write", full)
     looked(made, look())
     made.heard(Reported(UUID, 79))
-    monkeypatch.setattr(marks_file, "write", write)
-    assert marks_file.read() == ()
+    monkeypatch.setattr(health_marks_file, "write", write)
+    assert health_marks_file.read() == ()
     made.polled()
-    assert [mark.gpu for mark in marks_file.read()] == [UUID]
+    assert [mark.gpu for mark in health_marks_file.read()] == [UUID]
 
 
 def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
@@ -179,8 +179,8 @@ def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
     """The machine's own plugin may run: its marks stay, and what is asked of it."""
     looked(made, look())
     made.heard(Reported(UUID, 79))
-    marks_file.ask_to_clear("all")
-    before = marks_file.read()
+    health_marks_file.ask_to_clear("all")
+    before = health_marks_file.read()
     news, lost = News(logger()), dump_file.load("lost-gpu")
     of_a_dump = Monitoring(
         Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, keeps=False
@@ -189,5 +189,5 @@ def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
     of_a_dump.polled()
     assert of_a_dump._book.marks
     assert not {mark.gpu for mark in of_a_dump._book.marks} & {UUID}
-    assert marks_file.read() == before
-    assert list(marks_file.asked()) == ["all"]
+    assert health_marks_file.read() == before
+    assert list(health_marks_file.asked()) == ["all"]

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.mps import mps_plan as mps
+from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
+from gpuhook.device_plugin.mps.mps_plan import MpsPlan
+from gpuhook.device_plugin.offer import offered_devices
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config.configuration import SharedResource
-from gpuhook.kubernetes.mps import plan as mps
-from gpuhook.kubernetes.mps.daemon import MpsDaemon
-from gpuhook.kubernetes.mps.plan import MpsPlan
-from gpuhook.kubernetes.offer import devices
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit, UnitMemory
 
 STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
 
@@ -100,7 +100,7 @@ def test_memory_is_not_limited_where_nothing_says_so() -> None:
 )
 def test_clients_of_an_architecture(capability: str | None, most: int | None) -> None:
     """A-18: a V100 (7.0) serves 48 clients."""
-    assert devices.most_clients(capability) == most
+    assert offered_devices.most_clients(capability) == most
 
 
 @pytest.mark.parametrize(

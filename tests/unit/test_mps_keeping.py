@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.offer.offered_devices import Resource
+from gpuhook.device_plugin.services import mps_service
+from gpuhook.device_plugin.services.mps_service import MpsKeeping
 from gpuhook.errors import fault
-from gpuhook.kubernetes import mps_keeping
-from gpuhook.kubernetes.mps_keeping import MpsKeeping
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.devices import Resource
-from gpuhook.vendors.nvidia import compute_mode
-from gpuhook.vendors.nvidia.inventory import Driver, Node
+from gpuhook.vendors.nvidia.gpu import compute_mode
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from tests.unit.test_mps import STAND_IN, shared
 
 GPU = "nvidia.com/gpu"
@@ -46,7 +46,7 @@ class Daemons:
         seen = Node(Driver(nvml="/lib/libnvidia-ml.so.590.1", module_version="590.1"))
         self.look = Look(seen, seen)
 
-    def keep(self, keeping: MpsKeeping, *resources: Resource) -> mps_keeping.MpsState:
+    def keep(self, keeping: MpsKeeping, *resources: Resource) -> mps_service.MpsState:
         """Have the daemons of these resources."""
         return keeping.keep(resources, self.root, self.look)
 
@@ -60,7 +60,7 @@ class Daemons:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
     made = Daemons(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
-    monkeypatch.setattr(mps_keeping, "_program", lambda _look: str(made.program))
+    monkeypatch.setattr(mps_service, "_program", lambda _look: str(made.program))
     monkeypatch.setattr(compute_mode, "set_compute_mode", made.set_mode)
     yield made
     for file in Path(made.root).glob("*/pipe/*.pid"):
@@ -84,7 +84,7 @@ def test_time_slicing_instead_stops_the_daemon(node: Daemons) -> None:
     keeping = MpsKeeping()
     node.keep(keeping, shared(4))
     state = node.keep(keeping, replace(shared(4), sharing="time-slicing"))
-    assert state == mps_keeping.MpsState()
+    assert state == mps_service.MpsState()
     assert node.pid() is None
     assert node.modes == {"GPU-0": "default"}
     assert not keeping.is_needed

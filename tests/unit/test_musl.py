@@ -4,12 +4,14 @@
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import musl
+from gpuhook.loader import musl_path
 
 
 def test_missing_file_keeps_musls_own_directories() -> None:
     """A new file starts with the directories that musl searches without one."""
-    assert musl.merged(None, [b"/usr/lib64"]) == b"/lib\n/usr/local/lib\n/usr/lib\n/usr/lib64\n"
+    assert (
+        musl_path.merged(None, [b"/usr/lib64"]) == b"/lib\n/usr/local/lib\n/usr/lib\n/usr/lib64\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -17,35 +19,35 @@ def test_missing_file_keeps_musls_own_directories() -> None:
 )
 def test_twice_is_once(text: bytes | None) -> None:
     """Adding the same directories again changes nothing, and what was there stays in front."""
-    once = musl.merged(text, [b"/a", b"/b", b"/a"])
-    assert musl.merged(once, [b"/b", b"/a"]) == once
+    once = musl_path.merged(text, [b"/a", b"/b", b"/a"])
+    assert musl_path.merged(once, [b"/b", b"/a"]) == once
     assert once.startswith((text or b"").partition(b"\0")[0])
     assert once.count(b"/a") == once.count(b"/b") == 1
 
 
 def test_directories_land_in_what_musl_reads() -> None:
     """musl stops at a NUL, so the directories go before it and the rest survives."""
-    assert musl.merged(b"/lib\0junk", [b"/a"]) == b"/lib\n/a\n\0junk"
+    assert musl_path.merged(b"/lib\0junk", [b"/a"]) == b"/lib\n/a\n\0junk"
 
 
 @pytest.mark.parametrize("where", [b"relative", b"/with:colon", b"/with\nline"])
 def test_unspeakable_directory(where: bytes) -> None:
     """A directory that would be read as another one is refused by name."""
     with pytest.raises(GpuhookError) as caught:
-        musl.merged(None, [where])
+        musl_path.merged(None, [where])
     assert caught.value.code == "GH1604"
 
 
 def test_oversized_file() -> None:
     """A path file beyond the bound is refused."""
     with pytest.raises(GpuhookError) as caught:
-        musl.merged(b"/lib\n" * 20000, [b"/a"])
+        musl_path.merged(b"/lib\n" * 20000, [b"/a"])
     assert caught.value.code == "GH1603"
 
 
 def test_recognising_an_image() -> None:
     """A musl image is told by its loader's name, which also tells the architecture."""
-    assert musl.architectures(["libc.so", "ld-musl-x86_64.so.1"]) == ["x86_64"]
-    assert musl.architectures(["ld-linux-x86-64.so.2", "ld-musl-.so.1", "ld-musl-x.so"]) == []
-    assert musl.path_file("x86_64") == "/etc/ld-musl-x86_64.path"
-    assert musl.path_file("i686") == "/etc/ld-musl-i386.path"
+    assert musl_path.architectures(["libc.so", "ld-musl-x86_64.so.1"]) == ["x86_64"]
+    assert musl_path.architectures(["ld-linux-x86-64.so.2", "ld-musl-.so.1", "ld-musl-x.so"]) == []
+    assert musl_path.path_file("x86_64") == "/etc/ld-musl-x86_64.path"
+    assert musl_path.path_file("i686") == "/etc/ld-musl-i386.path"

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.provide import Provision, provide
-from gpuhook.container.rootfs import Root
-from gpuhook.diagnose.explain import parts
-from gpuhook.loader import cache_entries, narrow
-from gpuhook.vendors.nvidia import dump_file, files, hookless, jobs, words
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.rootfs_files import Provision, provide
+from gpuhook.explain.trace import resolution_trace
+from gpuhook.loader import ld_cache_entries, multilib
+from gpuhook.vendors.nvidia.driver import driver_files, hookless_mounts
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.simulated import elf_maker, elf_maker_32
 from tests.simulated.graphics import NARROW, with_32_bit
 
@@ -55,11 +58,11 @@ def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_
         (tmp_path / "run").mkdir()
         for name, target in (("opengl-driver", wide), ("opengl-driver-32", narrows)):
             (tmp_path / "run" / name).symlink_to(target.rpartition("/")[0])
-    found = files.find(str(tmp_path))
+    found = driver_files.find(str(tmp_path))
     assert found.warnings == ()
     expected = {f"{place}/{stem}.so.{V}": f"{tmp_path}{narrows}/{stem}.so.{V}" for stem in NAMES}
     paths = {f.container_path: f.host_path for f in found.files}
-    assert {p: h for p, h in paths.items() if words.is_32_bit(p)} == expected
+    assert {p: h for p, h in paths.items() if vocabulary.is_32_bit(p)} == expected
     assert next(f.container_path for f in found.files) == f"{wide}/libcuda.so.{V}"
     assert found.library_dirs == (wide, place)
     links = {link.path: link.target for link in found.links}
@@ -70,16 +73,16 @@ def test_a_directory_of_both_widths_warns_once(tmp_path: Path) -> None:
     """What is broken in a directory that both searches meet is told of one time."""
     write(tmp_path, "/usr/lib", bits=64)
     (tmp_path / f"usr/lib/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
-    found = files.find(str(tmp_path))
+    found = driver_files.find(str(tmp_path))
     assert len(found.warnings) == 1
-    assert not any(words.is_32_bit(file.container_path) for file in found.files)
+    assert not any(vocabulary.is_32_bit(file.container_path) for file in found.files)
 
 
 def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
     """32-bit packages of another version, left behind by an upgrade, are not this driver's."""
     write(tmp_path, "/usr/lib/x86_64-linux-gnu", bits=64)
     elf_maker_32.write(tmp_path / "usr/lib/libcuda.so.535.1.2", "libcuda.so.1")
-    assert not any("535" in file.host_path for file in files.find(str(tmp_path)).files)
+    assert not any("535" in file.host_path for file in driver_files.find(str(tmp_path)).files)
 
 
 @pytest.mark.parametrize(
@@ -94,24 +97,24 @@ def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
 )
 def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
     """A container gets them if it asks for 32-bit libraries, and for what they are for."""
-    others = frozenset(words.CAPABILITIES) - {"compat32"}
-    assert not words.wanted(path, others)
-    assert not words.wanted(path, frozenset({"compat32"}))
-    assert not words.wanted(path, frozenset({"compat32", "ngx"}))
-    assert words.wanted(path, frozenset({"compat32", needs}))
-    assert parts.needed_by(path, others, {}) == ["compat32"]
-    assert needs in parts.needed_by(path, frozenset({"compat32"}), {})
-    assert parts.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]
+    others = frozenset(vocabulary.CAPABILITIES) - {"compat32"}
+    assert not vocabulary.wanted(path, others)
+    assert not vocabulary.wanted(path, frozenset({"compat32"}))
+    assert not vocabulary.wanted(path, frozenset({"compat32", "ngx"}))
+    assert vocabulary.wanted(path, frozenset({"compat32", needs}))
+    assert resolution_trace.needed_by(path, others, {}) == ["compat32"]
+    assert needs in resolution_trace.needed_by(path, frozenset({"compat32"}), {})
+    assert resolution_trace.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]
 
 
 def test_a_spec_has_its_driver_s_64_bit_facts() -> None:
     """The hook's libcuda, and NVML for those who ask the driver, are never the 32-bit ones."""
     spec = describe(with_32_bit(dump_file.load("t4")), Choices()).spec
-    job = jobs.of_hook(spec["containerEdits"]["hooks"][0])
+    job = hook_args.of_hook(spec["containerEdits"]["hooks"][0])
     assert job.libcuda == f"/usr/lib/x86_64-linux-gnu/libcuda.so.{V}"
     assert (f"{NARROW}/libcuda.so.{V}", "libcuda.so.1") in job.libraries
     nvml = [m["containerPath"] for m in spec["containerEdits"]["mounts"]]
-    assert [path for path in nvml if words.is_nvml(path)] == [
+    assert [path for path in nvml if vocabulary.is_nvml(path)] == [
         f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{V}"
     ]
 
@@ -123,9 +126,9 @@ def test_without_a_hook_they_have_a_directory_of_their_own() -> None:
     mounts = {m["containerPath"]: m["hostPath"] for m in spec["containerEdits"]["mounts"]}
     assert mounts["/usr/local/nvidia/lib/libcuda.so.1"] == f"{NARROW}/libcuda.so.{V}"
     wide = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{V}"
-    assert mounts[f"{hookless.DIRECTORY}/libcuda.so.1"] == wide
-    assert {"/usr/local/nvidia/lib", hookless.DIRECTORY} == set(
-        hookless.ENV.partition("=")[2].split(":")
+    assert mounts[f"{hookless_mounts.DIRECTORY}/libcuda.so.1"] == wide
+    assert {"/usr/local/nvidia/lib", hookless_mounts.DIRECTORY} == set(
+        hookless_mounts.ENV.partition("=")[2].split(":")
     )
 
 
@@ -135,7 +138,7 @@ def provided(root: Path) -> list[tuple[str, str, int]]:
     libraries = [(f"{where}/libcuda.so.{V}", "libcuda.so.1") for where in (wide, "/usr/lib32")]
     with Root(str(root)) as opened:
         assert provide(opened, Provision(libraries, [], [])) == []
-    entries = cache_entries.parse((root / "etc/ld.so.cache").read_bytes())
+    entries = ld_cache_entries.parse((root / "etc/ld.so.cache").read_bytes())
     return [(entry.soname.decode(), entry.path.decode(), entry.flags) for entry in entries]
 
 
@@ -159,7 +162,7 @@ def test_ldconfig_agrees(tmp_path: Path) -> None:
         write(tmp_path, where, bits=bits)
         (tmp_path / f"{where[1:]}/libnvidia-ml.so.{V}").unlink()
     subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True, capture_output=True)
-    entries = cache_entries.parse((tmp_path / "etc/ld.so.cache").read_bytes())
+    entries = ld_cache_entries.parse((tmp_path / "etc/ld.so.cache").read_bytes())
     theirs = [(entry.soname.decode(), entry.path.decode(), entry.flags) for entry in entries]
     assert sorted(theirs) == sorted(ours)
 
@@ -181,7 +184,7 @@ def test_musl_is_left_alone(tmp_path: Path) -> None:
 
 def test_names_of_directories() -> None:
     """Only whole names of directories count."""
-    assert narrow.is_narrow("/usr/lib32/libc.so")
-    assert narrow.is_narrow("/lib/i386-linux-gnu/libc.so")
+    assert multilib.is_narrow("/usr/lib32/libc.so")
+    assert multilib.is_narrow("/lib/i386-linux-gnu/libc.so")
     for path in ("/usr/lib/lib32.so", "/usr/lib64/libc.so", "/opt/mylib32/libc.so"):
-        assert not narrow.is_narrow(path)
+        assert not multilib.is_narrow(path)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, Naming
+from gpuhook.device_plugin.offer.resource_devices import found
+from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.errors import FileError
-from gpuhook.kubernetes.config.configuration import Configuration, Flags, Naming
-from gpuhook.kubernetes.offer.node_devices import found
-from gpuhook.kubernetes.offer.resources import offered
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
 from tests.unit.offering import GPU, H100, T4, changed, configured, divided, indices, offer, said
 
 ALL = [str(index) for index in range(8)]

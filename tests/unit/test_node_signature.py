@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.node_signature import signature
+from gpuhook.vendors.nvidia.devices.node_signature import signature
 from tests.simulated.node import SimulatedNode, make_node
 
 CAPABILITIES = "proc/driver/nvidia/capabilities/gpu0/mig"

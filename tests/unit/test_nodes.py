@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nodes
+from gpuhook.vendors.nvidia.devices import driver_nodes
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -21,9 +21,9 @@ def made(tmp_path: Path) -> SimulatedNode:
     return make_node(tmp_path, "h100x8")
 
 
-def found(made: SimulatedNode, *, require: bool = True) -> nodes.NodesFound:
-    numbers = nodes.majors(made.host_root)
-    return nodes.find(made.dev_root, numbers, made.node.gpus, require=require)
+def found(made: SimulatedNode, *, require: bool = True) -> driver_nodes.NodesFound:
+    numbers = driver_nodes.majors(made.host_root)
+    return driver_nodes.find(made.dev_root, numbers, made.node.gpus, require=require)
 
 
 def test_all_nodes(made: SimulatedNode) -> None:
@@ -34,7 +34,7 @@ def test_all_nodes(made: SimulatedNode) -> None:
 
 def test_majors(made: SimulatedNode) -> None:
     """The majors are those of NVIDIA's character devices in /proc/devices."""
-    assert nodes.majors(made.host_root) == made.node.majors
+    assert driver_nodes.majors(made.host_root) == made.node.majors
 
 
 def test_a_lost_gpu_has_no_node(tmp_path: Path) -> None:
@@ -113,7 +113,9 @@ def test_the_old_name_of_the_major(made: SimulatedNode) -> None:
 
 def test_proc_gpus(made: SimulatedNode) -> None:
     """The kernel's own list of GPUs has bus ids in NVML's form, minors and UUIDs."""
-    known = {(gpu.pci_bus_id, gpu.minor, gpu.uuid) for gpu in nodes.proc_gpus(made.host_root)}
+    known = {
+        (gpu.pci_bus_id, gpu.minor, gpu.uuid) for gpu in driver_nodes.proc_gpus(made.host_root)
+    }
     assert known == {(gpu.pci_bus_id, gpu.minor, gpu.uuid) for gpu in made.node.gpus}
 
 
@@ -121,18 +123,20 @@ def test_a_gpu_without_a_uuid_yet(made: SimulatedNode) -> None:
     """The question marks that the driver shows before a GPU's first use are no UUID."""
     path = Path(made.host_root, "proc/driver/nvidia/gpus/0000:1b:00.0/information")
     path.write_text("GPU UUID: \t GPU-????????-????-????\nDevice Minor: \t 0\n", encoding="utf-8")
-    (gpu,) = (g for g in nodes.proc_gpus(made.host_root) if g.pci_bus_id == "00000000:1B:00.0")
+    (gpu,) = (
+        g for g in driver_nodes.proc_gpus(made.host_root) if g.pci_bus_id == "00000000:1B:00.0"
+    )
     assert (gpu.uuid, gpu.minor, gpu.model) == (None, 0, None)
 
 
 def test_numa_nodes(made: SimulatedNode, tmp_path: Path) -> None:
     """The NUMA node comes from sysfs; -1 and a missing file are unknown."""
-    assert nodes.numa_node(made.host_root, "00000000:9D:00.0") == 1
+    assert driver_nodes.numa_node(made.host_root, "00000000:9D:00.0") == 1
     file = Path(made.host_root, "sys/bus/pci/devices/0000:9d:00.0/numa_node")
     file.write_text("-1\n", encoding="utf-8")
-    assert nodes.numa_node(made.host_root, "00000000:9D:00.0") is None
-    assert nodes.numa_node(str(tmp_path / "nowhere"), "00000000:9D:00.0") is None
-    assert nodes.numa_node(made.host_root, None) is None
+    assert driver_nodes.numa_node(made.host_root, "00000000:9D:00.0") is None
+    assert driver_nodes.numa_node(str(tmp_path / "nowhere"), "00000000:9D:00.0") is None
+    assert driver_nodes.numa_node(made.host_root, None) is None
 
 
 @pytest.mark.parametrize(("value", "masks"), [("1", True), ("0", False)])
@@ -140,6 +144,6 @@ def test_masks_params(made: SimulatedNode, value: str, masks: bool) -> None:
     """ModifyDeviceFiles of the driver's parameters decides; no parameters, no masking."""
     path = Path(made.host_root, "proc/driver/nvidia/params")
     path.write_text(f"Mobile: 1\nModifyDeviceFiles: {value}\n", encoding="utf-8")
-    assert nodes.masks_params(made.host_root) is masks
+    assert driver_nodes.masks_params(made.host_root) is masks
     path.unlink()
-    assert nodes.masks_params(made.host_root) is False
+    assert driver_nodes.masks_params(made.host_root) is False

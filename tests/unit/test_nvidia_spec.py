@@ -10,10 +10,14 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, hookless, jobs, selection, words
-from gpuhook.vendors.nvidia.choices import Choices, Described
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Node
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.driver import hookless_mounts
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 
@@ -195,8 +199,8 @@ def test_there_is_one_hook_and_it_says_all(t4: Node) -> None:
         ("createContainer", "/opt/hook")
     ]
     assert hooks[0]["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-    assert jobs.is_ours(hooks[0])
-    todo = jobs.of_hook(hooks[0])
+    assert hook_args.is_ours(hooks[0])
+    todo = hook_args.of_hook(hooks[0])
     libraries = {(f.container_path, f.soname) for f in t4.files if f.kind == "library"}
     libraries |= {(f.container_path, f.soname) for f in t4.files if "vdpau" in f.container_path}
     assert set(todo.libraries) == libraries
@@ -224,14 +228,14 @@ def test_variables(t4: Node) -> None:
 
 def test_capabilities_limit_files_nodes_and_links(t4: Node) -> None:
     """With utility alone there is NVML and nvidia-smi, and nothing of CUDA or graphics."""
-    found = described(t4, capabilities=words.parse_capabilities("utility"))
+    found = described(t4, capabilities=vocabulary.parse_capabilities("utility"))
     paths = list(mounts(found))
     assert f"{LIB}/libnvidia-ml.so.{t4.driver.version}" in paths
     assert "/usr/bin/nvidia-smi" in paths
     assert not [path for path in paths if "libcuda" in path or "GLX" in path]
     control = [node["path"] for node in found.spec["containerEdits"]["deviceNodes"]]
     assert control == ["/dev/nvidiactl"]
-    todo = jobs.of_hook(found.spec["containerEdits"]["hooks"][0])
+    todo = hook_args.of_hook(found.spec["containerEdits"]["hooks"][0])
     assert not [link for link in todo.links if "libcuda" in link[1]]
     assert todo.cuda_compat == ""
 
@@ -243,12 +247,12 @@ def test_without_hooks_libraries_have_all_their_names(t4: Node) -> None:
     bound = mounts(found)
     cuda = f"{LIB}/libcuda.so.{t4.driver.version}"
     for name in ("libcuda.so", "libcuda.so.1", f"libcuda.so.{t4.driver.version}"):
-        assert bound[f"{hookless.DIRECTORY}/{name}"] == cuda
+        assert bound[f"{hookless_mounts.DIRECTORY}/{name}"] == cuda
     assert bound[f"{LIB}/gbm/nvidia-drm_gbm.so"].startswith(f"{LIB}/libnvidia-allocator.so.")
     assert bound[f"{LIB}/vdpau/libvdpau_nvidia.so.1"].startswith(f"{LIB}/vdpau/")
     assert bound["/usr/bin/nvidia-smi"] == "/usr/bin/nvidia-smi"
     assert not [path for path in bound if path.startswith(f"{LIB}/lib")]
-    assert hookless.ENV in found.spec["containerEdits"]["env"]
+    assert hookless_mounts.ENV in found.spec["containerEdits"]["env"]
     assert [warning for warning in found.warnings if "ModifyDeviceFiles" in warning]
 
 
@@ -261,11 +265,11 @@ def test_aliases_lead_to_the_names_of_the_spec(h100: Node) -> None:
     """Every other name of a GPU, in lower case, leads to its UUID, or to what the spec has."""
     gpu = h100.gpus[3]
     bus = str(gpu.pci_bus_id).lower()
-    found = selection.aliases(h100.gpus, ("index", "uuid"))
+    found = device_selection.aliases(h100.gpus, ("index", "uuid"))
     assert {found[name] for name in (bus, bus[4:], "3", "gpu3", str(gpu.uuid).lower())} == {
         gpu.uuid
     }
-    by_index = selection.aliases(h100.gpus, ("index",))
+    by_index = device_selection.aliases(h100.gpus, ("index",))
     assert {by_index[name] for name in (bus, bus[4:], "gpu3", str(gpu.uuid).lower())} == {"3"}
 
 
@@ -284,7 +288,7 @@ def test_aliases_lead_to_the_names_of_the_spec(h100: Node) -> None:
 )
 def test_bus_ids_have_one_form(text: str, expected: str) -> None:
     """NVML's, the kernel's and the short form of a PCI bus id are the same GPU."""
-    assert selection.bus_id(text) == expected
+    assert device_selection.bus_id(text) == expected
 
 
 def test_no_gpu_is_a_fault(t4: Node) -> None:
@@ -304,7 +308,7 @@ def test_an_unopenable_common_node_needs_its_group(t4: Node) -> None:
 def test_a_spec_of_some_capabilities_knows_its_host(t4: Node) -> None:
     """The identity of libcuda is part of the fingerprint, also where containers do not get it."""
     whole, limited = (
-        jobs.of_hook(described(t4, capabilities=chosen).spec["containerEdits"]["hooks"][0])
+        hook_args.of_hook(described(t4, capabilities=chosen).spec["containerEdits"]["hooks"][0])
         for chosen in (None, frozenset({"utility"}))
     )
     assert limited.libcuda == whole.libcuda != ""

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import dump_file, gpu_facts, nvml, requirements
-from gpuhook.vendors.nvidia.gpu_facts import Known
-from gpuhook.vendors.nvidia.inventory import Driver, Gpu
+from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
+from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import build, elf_maker, nvml_profile
 
 TYPE_CHECKING = False
@@ -32,7 +34,7 @@ def stub(directory: Path, profile: str | None, *, old: bool = False) -> str:
 
 
 def code_of_start(path: str, module_version: str | None = None) -> GpuhookError:
-    with pytest.raises(GpuhookError) as caught, nvml.opened(path, module_version):
+    with pytest.raises(GpuhookError) as caught, nvml_inventory.opened(path, module_version):
         pass
     return caught.value
 
@@ -41,11 +43,13 @@ def code_of_start(path: str, module_version: str | None = None) -> GpuhookError:
 def test_all_facts_of_a_gpu(tmp_path: Path, name: str) -> None:
     """Every fact that NVML tells of a GPU arrives, the minor too where it isn't the index."""
     node = dump_file.load(name)
-    with nvml.opened(stub(tmp_path, nvml_profile.text(node))) as answering:
+    with nvml_inventory.opened(stub(tmp_path, nvml_profile.text(node))) as answering:
         assert answering.driver_version() == node.driver.version
         assert answering.cuda_version() == node.driver.cuda
         for gpu, expected in zip(answering.gpus(), node.gpus, strict=True):
-            for fact in nvml._QUESTIONS.keys() - {"compute_mode"}:  # a setting: in no profile
+            for fact in nvml_inventory._QUESTIONS.keys() - {
+                "compute_mode"
+            }:  # a setting: in no profile
                 assert getattr(gpu, fact) == getattr(expected, fact), fact
             assert gpu.compute_mode == "default"
             assert gpu.lost is None
@@ -69,9 +73,9 @@ def test_a_field_that_is_not_supported_is_unknown(
     tmp_path: Path, question: str, fact: str, error: int
 ) -> None:
     """A question that fails leaves its fact unknown and all others known."""
-    with nvml.opened(stub(tmp_path, f"{T4}fail {question} {error}\n")) as answering:
+    with nvml_inventory.opened(stub(tmp_path, f"{T4}fail {question} {error}\n")) as answering:
         (gpu,) = answering.gpus()
-    unknown = [name for name in nvml._QUESTIONS if getattr(gpu, name) is None]
+    unknown = [name for name in nvml_inventory._QUESTIONS if getattr(gpu, name) is None]
     assert unknown == [fact]
     assert gpu.lost is None
 
@@ -82,27 +86,27 @@ def test_a_field_that_is_not_supported_is_unknown(
 )
 def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
     """A GPU that cannot do MIG is told from a library that doesn't know the question."""
-    with nvml.opened(stub(tmp_path, f"{T4}{line}\n")) as answering:
+    with nvml_inventory.opened(stub(tmp_path, f"{T4}{line}\n")) as answering:
         assert answering.gpus()[0].mig_mode == mode
 
 
-@pytest.mark.parametrize("answered", range(len(nvml._QUESTIONS) + 1))
+@pytest.mark.parametrize("answered", range(len(nvml_inventory._QUESTIONS) + 1))
 def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None:
     """A GPU that falls off the bus after some answers keeps them, and the others are listed."""
     h100 = nvml_profile.text(dump_file.load("h100x8"))
     first, rest = h100.split("gpu\n", 2)[1:]
     profile = f"driver 580.95.05\ngpu\n{first}lost_after {answered}\ngpu\n{rest}"
-    with nvml.opened(stub(tmp_path, profile)) as answering:
+    with nvml_inventory.opened(stub(tmp_path, profile)) as answering:
         gpus = answering.gpus()
-    known = [name for name in nvml._QUESTIONS if getattr(gpus[0], name) is not None]
-    assert known == list(nvml._QUESTIONS)[: max(answered - 1, 0)]
+    known = [name for name in nvml_inventory._QUESTIONS if getattr(gpus[0], name) is not None]
+    assert known == list(nvml_inventory._QUESTIONS)[: max(answered - 1, 0)]
     assert gpus[0].lost == "fallen off the bus or otherwise inaccessible"
     assert [gpu.lost for gpu in gpus[1:]] == [None] * 7
 
 
 def test_a_gpu_without_a_handle_says_why(tmp_path: Path) -> None:
     """A GPU that NVML refuses to hand out is listed with NVML's own words."""
-    with nvml.opened(stub(tmp_path, f"{T4}fail handle 4\n")) as answering:
+    with nvml_inventory.opened(stub(tmp_path, f"{T4}fail handle 4\n")) as answering:
         (gpu,) = answering.gpus()
     assert gpu.lost == "NVML says: Insufficient Permissions"
     assert gpu.index == 0
@@ -110,7 +114,7 @@ def test_a_gpu_without_a_handle_says_why(tmp_path: Path) -> None:
 
 def test_an_old_library(tmp_path: Path) -> None:
     """A library without the _v2 and _v3 names answers what it knows; the rest is unknown."""
-    with nvml.opened(stub(tmp_path, T4, old=True)) as answering:
+    with nvml_inventory.opened(stub(tmp_path, T4, old=True)) as answering:
         assert answering.cuda_version() is None
         (gpu,) = answering.gpus()
     assert gpu.uuid == "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"
@@ -123,7 +127,9 @@ def test_two_libraries_in_turn(tmp_path: Path) -> None:
     for name in ("t4", "h100x8", "t4"):
         directory = tmp_path / name
         directory.mkdir(exist_ok=True)
-        with nvml.opened(stub(directory, nvml_profile.text(dump_file.load(name)))) as answering:
+        with nvml_inventory.opened(
+            stub(directory, nvml_profile.text(dump_file.load(name)))
+        ) as answering:
             assert len(answering.gpus()) == len(dump_file.load(name).gpus)
 
 
@@ -131,7 +137,7 @@ def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> Non
     """NVIDIA's CUDA images have alternatives for brand=unknown: NVML's brand 0 is one of these."""
     text = nvml_profile.text(replace(dump_file.load("t4"), gpus=(_unknown_brand(),)))
     assert "brand 0\n" in text
-    with nvml.opened(stub(tmp_path, text)) as answering:
+    with nvml_inventory.opened(stub(tmp_path, text)) as answering:
         (gpu,) = answering.gpus()
     assert gpu.brand == "unknown"
     (facts,) = gpu_facts.of_paths(["/dev/nvidia0"], gpu_facts.of_node(Driver(), [gpu]), Known)
@@ -184,4 +190,10 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
 def test_questions_cover_the_facts() -> None:
     """Every fact of a GPU is asked of NVML or nvidia-smi, the kernel's, the index or the loss."""
     fields = set(Gpu.__dataclass_fields__) - {"time_slice", "coherent"}
-    assert fields - set(nvml._QUESTIONS) == {"index", "numa_node", "lost", "instances", "drm"}
+    assert fields - set(nvml_inventory._QUESTIONS) == {
+        "index",
+        "numa_node",
+        "lost",
+        "instances",
+        "drm",
+    }

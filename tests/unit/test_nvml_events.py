@@ -10,8 +10,8 @@ import pynvml
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nvml, nvml_loaded
-from gpuhook.vendors.nvidia.nvml_events import EventWatch, Unwatched, XidEvent, watched
+from gpuhook.vendors.nvidia.nvml import nvml_inventory, nvml_sessions
+from gpuhook.vendors.nvidia.nvml.nvml_events import EventWatch, Unwatched, XidEvent, watched
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -227,7 +227,7 @@ def test_a_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.Mon
     assert caught.value.code == "GH1242"
     assert t4.nvml_library in caught.value.message
     with pytest.raises(pynvml.NVMLError):
-        nvml_loaded.current()
+        nvml_sessions.current()
 
 
 def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
@@ -236,7 +236,7 @@ def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
 
     def ask() -> None:
         for _ in range(20):
-            with nvml.opened(node.nvml_library) as answering:
+            with nvml_inventory.opened(node.nvml_library) as answering:
                 asked.append(len(answering.gpus()))
 
     with watched(node.nvml_library) as watch:
@@ -258,7 +258,7 @@ def test_another_library_is_asked_during_a_watch(tmp_path: Path) -> None:
     new = make_node(tmp_path / "new", "h100x8", real_nodes=False)
     with watched(old.nvml_library) as watch:
         watch.register(uuids(old))
-        with nvml.opened(new.nvml_library) as answering:
+        with nvml_inventory.opened(new.nvml_library) as answering:
             assert len(answering.gpus()) == 8
             stub_events.inject_xid(old, uuids(old)[0], 79)
             assert watch.wait(SOON) == XidEvent(uuids(old)[0], 79)
@@ -274,7 +274,7 @@ def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
     seen: list[object] = []
 
     def wait(watch: EventWatch) -> None:
-        with nvml.opened(other.nvml_library):
+        with nvml_inventory.opened(other.nvml_library):
             seen.append(watch.wait(SOON))
 
     with watched(first.nvml_library) as watch:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nvml_library
+from gpuhook.vendors.nvidia.warm import nvml_library
 from tests.simulated import elf_maker, layouts
 from tests.simulated.node import make_node
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file, nvml, nvml_loaded
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.nvml import nvml_inventory, nvml_sessions
 from tests.simulated import build, nvml_profile
 
 
@@ -28,7 +29,7 @@ def put(directory: Path, profile: str, *, old: bool = False) -> str:
 def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     """The same file gives the same library."""
     path = put(tmp_path, "driver 1.2\n")
-    assert nvml_loaded.load(path) is nvml_loaded.load(path)
+    assert nvml_sessions.load(path) is nvml_sessions.load(path)
 
 
 def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
     found = []
     for old in (True, False, True, False):
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=old)
-        with nvml.opened(path) as answering:
+        with nvml_inventory.opened(path) as answering:
             found.append(answering.cuda_version())  # the old stub hasn't got the question
     assert found == [None, "12.0", None, "12.0"]
 
@@ -45,9 +46,9 @@ def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
 def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
     """Whoever opened the library before the upgrade still talks to that one."""
     path = put(tmp_path, "driver 1.2\ncuda 12000\n")
-    with nvml.opened(path) as before:
+    with nvml_inventory.opened(path) as before:
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)
-        with nvml.opened(path) as after:
+        with nvml_inventory.opened(path) as after:
             assert after.cuda_version() is None
         assert before.cuda_version() == "12.0"
 
@@ -55,8 +56,8 @@ def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
 def test_opened_within_opened_stays_open(tmp_path: Path) -> None:
     """The end of the inner one doesn't shut the outer one down."""
     path = put(tmp_path, nvml_profile.text(dump_file.load("t4")))
-    with nvml.opened(path) as outer:
-        with nvml.opened(path) as inner:
+    with nvml_inventory.opened(path) as outer:
+        with nvml_inventory.opened(path) as inner:
             assert len(inner.gpus()) == 1
         assert len(outer.gpus()) == 1
     with pytest.raises(pynvml.NVMLError) as caught:
@@ -75,9 +76,9 @@ def test_a_thread_without_a_library_talks_to_the_last_opened(tmp_path: Path) -> 
         thread.start()
         thread.join()
 
-    with nvml.opened(t4):
+    with nvml_inventory.opened(t4):
         count()
-        with nvml.opened(h100):
+        with nvml_inventory.opened(h100):
             count()
         count()
     assert counts == [1, 8, 1]
@@ -87,10 +88,10 @@ def test_gpus_plugged_in_later_need_a_new_start(tmp_path: Path) -> None:
     """What a started library says changes, but for the number of GPUs: it has counted them."""
     gpu = "gpu\nuuid GPU-1\nname A\n"
     path = put(tmp_path, "driver 1.2\n" + gpu)
-    with nvml.opened(path) as outer:
+    with nvml_inventory.opened(path) as outer:
         (tmp_path / "nvml-stub.profile").write_text("driver 1.2\n" + gpu.replace("A", "BB") * 2)
-        with nvml.opened(path) as inner:
+        with nvml_inventory.opened(path) as inner:
             assert [gpu.name for gpu in inner.gpus()] == ["BB"]
         assert [gpu.name for gpu in outer.gpus()] == ["BB"]
-    with nvml.opened(path) as fresh:
+    with nvml_inventory.opened(path) as fresh:
         assert [gpu.name for gpu in fresh.gpus()] == ["BB", "BB"]

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.vendors.nvidia import dump_file, nvml
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import build, nvml_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuhook.vendors.nvidia.inventory import Gpu, MigInstance
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 
 A100 = dump_file.load("a100-mig")
 PROFILE = nvml_profile.text(A100)
@@ -27,7 +28,7 @@ def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu,
     library.unlink(missing_ok=True)  # it may still be mapped
     shutil.copy(build.nvml_stub(without=options.get("without", "")), library)
     (directory / "nvml-stub.profile").write_text(profile, encoding="utf-8")
-    with nvml.opened(str(library)) as answering:
+    with nvml_inventory.opened(str(library)) as answering:
         return answering.gpus()
 
 

@@ -7,13 +7,7 @@ import itertools
 
 import pytest
 
-from gpuhook.kubernetes.metrics.observations import (
-    BUCKETS,
-    MAX_KEYS,
-    OTHER,
-    Durations,
-    Observations,
-)
+from gpuhook.device_plugin.metrics.counters import BUCKETS, MAX_KEYS, OTHER, Durations, Observations
 
 
 @pytest.mark.parametrize(

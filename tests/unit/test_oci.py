@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import oci
+from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError
 
 NULL = {"major": 1, "minor": 3}
@@ -18,7 +18,7 @@ HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
 def applied(spec: dict[str, Any], **edits: Any) -> dict[str, Any]:
-    oci.apply(spec, edits)  # type: ignore[arg-type] # a dict of CDI's keys
+    oci_spec.apply(spec, edits)  # type: ignore[arg-type] # a dict of CDI's keys
     return spec
 
 

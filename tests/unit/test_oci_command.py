@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.programs import oci_command
+from gpuhook.entry import oci_command
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cdi import cache
-from gpuhook.cdi.registry import Registry
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.registry import Registry
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import management_nodes, on_the_spot, words
-from gpuhook.vendors.nvidia.on_the_spot import OnTheSpot, Roots
+from gpuhook.vendors.nvidia.hot import live_devices, management_nodes, vocabulary
+from gpuhook.vendors.nvidia.hot.live_devices import OnTheSpot, Roots
 from tests.simulated import extra_nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -26,7 +26,7 @@ FOUND = {
     "gdrcopy": ["/dev/gdrdrv"],
     "nvswitch": ["/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitchctl"],
 }
-KINDS = {mode: kind for kind, mode in words.EXTRA_KINDS.items()}
+KINDS = {mode: kind for kind, mode in vocabulary.EXTRA_KINDS.items()}
 IMEX = "/dev/nvidia-caps-imex-channels/channel"
 
 
@@ -102,33 +102,35 @@ def test_a_kind_with_one_device(mode: str, place: Path) -> None:
 
 def test_storage_brings_its_files(place: Path) -> None:
     """udev's database and cufile.json, read-only, as far as they are there."""
-    edits = OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {}
+    edits = OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert {m["containerPath"]: m["hostPath"] for m in edits["mounts"]} == {
         "/run/udev": f"{place}/run/udev",
         "/etc/cufile.json": f"{place}/etc/cufile.json",
     }
     assert all("ro" in mount["options"] for mount in edits["mounts"])
     (place / "etc/cufile.json").unlink()
-    edits = OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {}
+    edits = OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert [mount["containerPath"] for mount in edits["mounts"]] == ["/run/udev"]
 
 
 def test_a_closed_node_brings_its_group(place: Path) -> None:
     """The group without which a node cannot be opened; not where everybody can."""
-    edits = OnTheSpot(words.MOFED_KIND, roots(place)).device("all") or {}
+    edits = OnTheSpot(vocabulary.MOFED_KIND, roots(place)).device("all") or {}
     assert edits["additionalGids"] == [109]
-    assert "additionalGids" not in (OnTheSpot(words.GDS_KIND, roots(place)).device("all") or {})
+    assert "additionalGids" not in (
+        OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
+    )
 
 
 def test_channels(place: Path) -> None:
     """By number and by name; one that is missing, or of another load of the driver, is a fault."""
-    spot = OnTheSpot(words.IMEX_KIND, roots(place))
+    spot = OnTheSpot(vocabulary.IMEX_KIND, roots(place))
     for name in ("3", "channel3"):
         assert paths(spot.device(name)) == [IMEX + "3"]
     assert paths(spot.device("all")) == [IMEX + number for number in ("0", "3", "12")]
     assert spot.device("abc") is None
-    assert code_of(words.IMEX_KIND, "5", place) == "GH1037"
-    assert code_of(words.IMEX_KIND, "7", place) == "GH1037"
+    assert code_of(vocabulary.IMEX_KIND, "5", place) == "GH1037"
+    assert code_of(vocabulary.IMEX_KIND, "7", place) == "GH1037"
 
 
 def test_channels_as_a_spec(place: Path) -> None:
@@ -148,7 +150,7 @@ def test_channels_as_a_spec(place: Path) -> None:
 
 def test_the_administration_of_mig(place: Path) -> None:
     """Each of the two has its own node, by the driver's numbers."""
-    spot = OnTheSpot(words.MIG_KIND, roots(place))
+    spot = OnTheSpot(vocabulary.MIG_KIND, roots(place))
     cap = "/dev/nvidia-caps/nvidia-cap"
     assert paths(spot.device("config")) == [cap + "1"]
     assert paths(spot.device("monitor")) == [cap + "2"]
@@ -166,17 +168,17 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
     """A missing node, one of other numbers and a driver without MIG are told apart."""
     node = place / "dev/nvidia-caps/nvidia-cap1"
     node.unlink()
-    assert code_of(words.MIG_KIND, "config", place) == "GH1214"
+    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1214"
     done = generate(place, "mig")
     assert done.exit_code == 0
     assert "nvidia-cap1" in done.stderr
     assert [one["name"] for one in json.loads(done.stdout)["devices"]] == ["monitor"]
     assert "GH1214" in generate(place, "mig", "--device-id=config").output
     node.write_text("no device")
-    assert code_of(words.MIG_KIND, "config", place) == "GH1215"
+    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1215"
     for path in (management_nodes.MINORS, f"{management_nodes.FILES}/config"):
         Path(f"{place}{path}").unlink()
-    assert code_of(words.MIG_KIND, "config", place) == "GH1216"
+    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1216"
 
 
 def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
@@ -193,17 +195,17 @@ def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
 
 def test_a_spec_of_the_kind_counts(place: Path) -> None:
     """The node is looked at for kinds that no spec describes, and for no others."""
-    found = on_the_spot.beside(Registry(["/x"], [[]]), [words.IMEX_KIND], roots(place))
-    on_the_spot.require_device(found, "nvidia.com/imex-channel=3")
+    found = live_devices.beside(Registry(["/x"], [[]]), [vocabulary.IMEX_KIND], roots(place))
+    live_devices.require_device(found, "nvidia.com/imex-channel=3")
     with pytest.raises(GpuhookError) as raised:
-        on_the_spot.require_device(found, "nvidia.com/imex-channel=5")
+        live_devices.require_device(found, "nvidia.com/imex-channel=5")
     assert raised.value.code == "GH1037"
     spec = json.loads(generate(place, "imex", "--device-id=0").stdout)
-    own = Registry(["/x"], [[cache.of_spec("/x/imex.json", spec)]])
-    found = on_the_spot.beside(own, [words.IMEX_KIND], roots(place))
-    on_the_spot.require_device(found, "nvidia.com/imex-channel=0")
+    own = Registry(["/x"], [[compiled_spec.of_spec("/x/imex.json", spec)]])
+    found = live_devices.beside(own, [vocabulary.IMEX_KIND], roots(place))
+    live_devices.require_device(found, "nvidia.com/imex-channel=0")
     with pytest.raises(GpuhookError, match=r"no such device in /x/imex\.json") as raised:
-        on_the_spot.require_device(found, "nvidia.com/imex-channel=3")
+        live_devices.require_device(found, "nvidia.com/imex-channel=3")
     assert raised.value.code == "GH1042"
     assert "--mode imex" in raised.value.hint
 
@@ -221,14 +223,14 @@ def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path
         outside = tmp_path / "node2" / Path(path).name
         (place / path[1:]).rename(outside)
         (place / path[1:]).symlink_to(outside)
-    found = on_the_spot.whole(words.GDS_KIND, roots(place))
+    found = live_devices.whole(vocabulary.GDS_KIND, roots(place))
     assert [node["path"] for node in found["deviceNodes"]] == ["/dev/nvidia-fs1"]
     assert [mount["containerPath"] for mount in found["mounts"]] == ["/run/udev"]
     with pytest.raises(GpuhookError, match=f"no {IMEX}3|channel=3"):
-        on_the_spot.channel("3", roots(place))
+        live_devices.channel("3", roots(place))
     with pytest.raises(GpuhookError, match="nvidia-cap1 is not the character device"):
-        on_the_spot.management("config", roots(place))
-    assert "3" not in on_the_spot.channel_numbers(roots(place))
+        live_devices.management("config", roots(place))
+    assert "3" not in live_devices.channel_numbers(roots(place))
 
 
 def test_links_inside_a_driver_container_are_followed_there(place: Path) -> None:
@@ -236,7 +238,7 @@ def test_links_inside_a_driver_container_are_followed_there(place: Path) -> None
     (place / "etc/cufile.json").symlink_to("/etc/real.json")
     (place / "dev/gdrdrv").rename(place / "dev/other")
     (place / "dev/gdrdrv").symlink_to("/dev/other")
-    mounts = on_the_spot.whole(words.GDS_KIND, roots(place))["mounts"]
+    mounts = live_devices.whole(vocabulary.GDS_KIND, roots(place))["mounts"]
     assert [mount["hostPath"] for mount in mounts][1:] == [f"{place}/etc/real.json"]
-    (node,) = on_the_spot.whole(words.GDRCOPY_KIND, roots(place))["deviceNodes"]
+    (node,) = live_devices.whole(vocabulary.GDRCOPY_KIND, roots(place))["deviceNodes"]
     assert (node["path"], node["hostPath"]) == ("/dev/gdrdrv", f"{place}/dev/other")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container import operations
-from gpuhook.container.operations import Live, Node
+from gpuhook.apply.live import hotplug_steps
+from gpuhook.apply.live.hotplug_steps import Live, Node
 from gpuhook.errors import GpuhookError
 
 PATH = "/dev/made/here/gpu"
@@ -23,7 +23,7 @@ def test_directories_of_a_node(live: Live, tmp_path: Path, monkeypatch: pytest.M
     def refused(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "gpu")
 
-    monkeypatch.setattr(operations, "mknod", refused)
+    monkeypatch.setattr(hotplug_steps, "mknod", refused)
     with pytest.raises(OSError, match="No space") as raised:
         Node(PATH, "c", (195, 3), 0o666).execute(live)
     assert raised.value.filename == PATH

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from gpuhook import fastjson, settings, state
-from gpuhook.cdi import cache
-from gpuhook.cdi.compile import compile_json
-from gpuhook.container import ledger
-from gpuhook.diagnose import settings_file
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.compile import compile_json
+from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import generated, known_node
+from gpuhook.host.hot import fastjson, settings, state
+from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.nvidia.spec import spec_records
 
 SPEC = {
     "cdiVersion": "0.6.0",
@@ -40,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on this is another release."""
-    for module in (cache, settings):
+    for module in (compiled_spec, settings):
         monkeypatch.setattr(module, "__version__", "99.0.0")
 
 
@@ -52,11 +53,11 @@ def test_a_spec_that_another_release_could_not_read(
     source.write_text(json.dumps(NEWER))
     found = source.stat()
     assert compile_json(str(source), found).error is not None
-    assert cache.load(str(source), found) is not None
+    assert compiled_spec.load(str(source), found) is not None
     other_release(monkeypatch)
-    assert cache.load(str(source), found) is None
+    assert compiled_spec.load(str(source), found) is None
     assert compile_json(str(source), found).error is not None
-    assert cache.load(str(source), found) is not None
+    assert compiled_spec.load(str(source), found) is not None
 
 
 def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +67,7 @@ def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.Mo
     found = source.stat()
     compile_json(str(source), found)
     other_release(monkeypatch)
-    compiled = cache.load(str(source), found)
+    compiled = compiled_spec.load(str(source), found)
     assert compiled is not None
     assert compiled.device("0") == {"env": ["A=1"]}
 
@@ -128,18 +129,20 @@ def test_what_was_noted_of_the_node(here: Path, change: Callable[[dict[str, Any]
     document: dict[str, Any] = {"schema": "gpuhook/inventory/v1", "gpus": [gpu], "aliases": {}}
     change(document)
     (here / "state/node.json").write_bytes(fastjson.dumps(document))
-    assert known_node.memory() == {"GPU-1": 7}
-    assert known_node.uuids() == {"/dev/nvidia0": "GPU-1"}
+    assert node_json.memory() == {"GPU-1": 7}
+    assert node_json.uuids() == {"/dev/nvidia0": "GPU-1"}
 
 
 def test_what_was_noted_of_generated_specs(here: Path) -> None:
     """With a field more, whose checksum is the other release's: still how the spec was made."""
-    generated.remember(generated.Generated("/etc/cdi/x.yaml", ["--output", "/etc/cdi/x.yaml"]))
+    spec_records.remember(
+        spec_records.Generated("/etc/cdi/x.yaml", ["--output", "/etc/cdi/x.yaml"])
+    )
     (file,) = (here / "state/generated").iterdir()
     document = json.loads(file.read_text())
     del document["checksum"]
     document["later"] = "x"
-    document["checksum"] = generated._checksum(document)
+    document["checksum"] = spec_records._checksum(document)
     file.write_bytes(fastjson.dumps(document))
-    (made,) = generated.all_of_node()
+    (made,) = spec_records.all_of_node()
     assert made.words == ["--output", "/etc/cdi/x.yaml"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook import files
 from gpuhook.cli import main
-from gpuhook.diagnose import output_file
+from gpuhook.host import output_file
+from gpuhook.host.hot import files
 
 
 def test_a_link_at_the_place_is_replaced_itself(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.metrics.container_memory import Entry, Limit
-from gpuhook.kubernetes.metrics.holders import Holder
-from gpuhook.kubernetes.metrics.overcommitment import overcommitments
-from gpuhook.kubernetes.offer.devices import Resource, UnitMemory
+from gpuhook.device_plugin.metrics.container_memory import Entry, Limit
+from gpuhook.device_plugin.metrics.overcommitment import overcommitments
+from gpuhook.device_plugin.metrics.unit_holders import Holder
+from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from tests.kubelet.plugin import resource
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import params
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 
 TEXT = 'ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nRegistryDwords: ""\n'
 
@@ -66,30 +66,30 @@ def test_the_host_root_decides(host: Path) -> None:
     assert masked(TEXT, "/nowhere") is None
 
 
-@pytest.mark.skipif(os.path.exists(params.PATH), reason="this kernel has the driver")
+@pytest.mark.skipif(os.path.exists(driver_params.PATH), reason="this kernel has the driver")
 def test_a_kernel_without_the_file(host: Path) -> None:
     """Whatever another root says: where /proc has no such file, none can be covered."""
-    assert params.masked(str(host)) is None
+    assert driver_params.masked(str(host)) is None
 
 
 def test_the_masked_file(host: Path) -> None:
     """The file is made once, read-only, and made anew when it holds something else."""
-    path = params.masked_file(b"one")
+    path = driver_params.masked_file(b"one")
     assert Path(path).read_bytes() == b"one"
     assert os.stat(path).st_mode & 0o7777 == 0o444
     inode = os.stat(path).st_ino
-    assert params.masked_file(b"one") == path
+    assert driver_params.masked_file(b"one") == path
     assert os.stat(path).st_ino == inode
-    assert params.masked_file(b"two") == path
+    assert driver_params.masked_file(b"two") == path
     assert Path(path).read_bytes() == b"two"
 
 
 def test_a_masked_file_that_others_can_write(host: Path) -> None:
     """A file that somebody else may change under us is replaced."""
-    path = params.masked_file(b"one")
+    path = driver_params.masked_file(b"one")
     inode = os.stat(path).st_ino
     os.chmod(path, 0o666)
-    params.masked_file(b"one")
+    driver_params.masked_file(b"one")
     assert os.stat(path).st_ino != inode
     assert os.stat(path).st_mode & 0o7777 == 0o444
 
@@ -97,7 +97,7 @@ def test_a_masked_file_that_others_can_write(host: Path) -> None:
 @pytest.mark.skipif(not os.access("/usr/bin/mount", os.X_OK), reason="no mount(8)")
 def test_the_hook_is_mount() -> None:
     """The hook is mount(8) with an environment of its own, and marked as the wrapper's."""
-    hook = params.mount_hook("/run/gpuhook/params", "/b/rootfs")
+    hook = driver_params.mount_hook("/run/gpuhook/params", "/b/rootfs")
     assert hook is not None
     assert hook["path"] == "/usr/bin/mount"
     assert hook["args"][-2:] == ["/run/gpuhook/params", "/b/rootfs/proc/driver/nvidia/params"]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuhook.diagnose.picture import drawn, model, page, svg, terminal
-from gpuhook.diagnose.picture.model import Bar, Cell, Picture
-from gpuhook.diagnose.usage import devices, node_usage
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.map import map_drawing, map_model, map_page, map_svg, map_terminal
+from gpuhook.map.map_model import Bar, Cell, Picture
+from gpuhook.usage import node_usage, usage_devices
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 GIB = 1 << 30
 GPU = "GPU-0aaaaaaa-0000-0000-0000-000000000000"
@@ -60,7 +60,7 @@ def picture(
     processes: list[dict[str, Any]] | None = None,
 ) -> Picture:
     document = {"gpus": gpus, "containers": containers or [], "processes": processes or []}
-    return drawn.picture("node-1", document, units or {})
+    return map_drawing.picture("node-1", document, units or {})
 
 
 def cells(found: Picture) -> list[tuple[str, str, str, float]]:
@@ -75,9 +75,9 @@ def test_replicas() -> None:
     containers = [holder("one", REPLICAS[0]), holder("two", *REPLICAS[1:3], used=9 * GIB)]
     found = picture([gpu()], containers, {GPU: REPLICAS})
     assert cells(found) == [
-        ("::0", "one", model.HELD, 0.25),
-        ("::1 ::2", "two", model.OVER, 0.5),
-        ("::3", "", model.FREE, 0.25),
+        ("::0", "one", map_model.HELD, 0.25),
+        ("::1 ::2", "two", map_model.OVER, 0.5),
+        ("::3", "", map_model.FREE, 0.25),
     ]
     assert found.bars[0].cells[2].size == 4 * GIB
     wanted = "1 GPU · 2 of 3 parts held · 1 above its share · 4 GiB of 16 GiB in use"
@@ -87,19 +87,19 @@ def test_replicas() -> None:
 def test_whoever_has_no_replica_stands_beside() -> None:
     found = picture([gpu()], [holder("one", REPLICAS[0]), holder("other")], {GPU: REPLICAS[:1]})
     assert cells(found) == [
-        ("::0", "one", model.HELD, 0.5),
-        ("no replica", "other", model.HELD, 0.5),
+        ("::0", "one", map_model.HELD, 0.5),
+        ("no replica", "other", map_model.HELD, 0.5),
     ]
 
 
 def test_a_gpu_of_one_and_of_several() -> None:
     alone = picture([gpu()], [holder("one")])
-    assert cells(alone) == [("", "one", model.HELD, 1.0)]
+    assert cells(alone) == [("", "one", map_model.HELD, 1.0)]
     shared = picture([gpu()], [holder("one"), holder("two")])
     assert [cell[:2] for cell in cells(shared)] == [("1/2", "one"), ("2/2", "two")]
-    assert cells(picture([gpu()])) == [("", "", model.FREE, 1.0)]
+    assert cells(picture([gpu()])) == [("", "", map_model.FREE, 1.0)]
     lost = picture([gpu(lost="GPU is lost", used=None, total=None)])
-    assert cells(lost) == [("GPU is lost", "", model.LOST, 1.0)]
+    assert cells(lost) == [("GPU is lost", "", map_model.LOST, 1.0)]
 
 
 def test_mig_instances() -> None:
@@ -114,10 +114,10 @@ def test_mig_instances() -> None:
         {"MIG-0": ("MIG-0::0", "MIG-0::1")},
     )
     assert cells(found) == [
-        ("3g.8gb ::0", "", model.FREE, 0.25),
-        ("3g.8gb ::1", "one", model.HELD, 0.25),
-        ("1g.2gb", "", model.FREE, 0.125),
-        ("no instance", "", model.UNCUT, 0.375),
+        ("3g.8gb ::0", "", map_model.FREE, 0.25),
+        ("3g.8gb ::1", "one", map_model.HELD, 0.25),
+        ("1g.2gb", "", map_model.FREE, 0.125),
+        ("no instance", "", map_model.UNCUT, 0.375),
     ]
 
 
@@ -128,7 +128,7 @@ def test_what_no_cell_shows_is_noted() -> None:
         "processes of the host use 200 MiB (Xorg)",
         "3 GiB are in use by nobody that can be seen",
     )
-    for text in (terminal.text(found, 100), svg.text(found), page.text(found)):
+    for text in (map_terminal.text(found, 100), map_svg.text(found), map_page.text(found)):
         assert all(note in text for note in found.bars[0].notes)
 
 
@@ -140,10 +140,10 @@ def test_long_names_keep_what_tells_pods_apart() -> None:
         held.append(holder(f"c{n}", f"{GPU}::{n}", size=2 * GIB) | long | {"container": "main"})
     found = picture([gpu()], held, {GPU: tuple(f"{GPU}::{n}" for n in range(8))})
     for width in (60, 80, 120, 200):
-        text = terminal.text(found, width)
+        text = map_terminal.text(found, width)
         assert text.count("1 of 2 GiB") == 7, text
         assert all(f"name-{n}" in text or f"-{n}/main" in text for n in range(7)), text
-    assert all(f"e-{n}</text>" in svg.text(found) for n in range(7))
+    assert all(f"e-{n}</text>" in map_svg.text(found) for n in range(7))
 
 
 def test_memory_that_nobody_knows_is_called_so() -> None:
@@ -151,33 +151,33 @@ def test_memory_that_nobody_knows_is_called_so() -> None:
     one = holder("one")
     one["usage"] = [{**one["usage"][0], "used": None, "total": None, "share": None}]
     found = picture([gpu(total=None, used=None)], [one])
-    text = terminal.text(found, 80)
+    text = map_terminal.text(found, 80)
     assert "memory unknown" in text
-    assert terminal.FINE.empty not in text
-    assert "memory unknown" in page.text(found)
+    assert map_terminal.FINE.empty not in text
+    assert "memory unknown" in map_page.text(found)
 
 
 def test_a_summary_is_never_cut() -> None:
     found = picture([gpu(f"GPU-{n}", str(n)) for n in range(3)])
-    assert found.summary in " ".join(terminal.text(found, 40).split("\n"))
+    assert found.summary in " ".join(map_terminal.text(found, 40).split("\n"))
 
 
 def test_devices_that_only_holders_tell_of() -> None:
     """Without a driver and without notes of generate-cdi there still is somebody to be shown."""
     found = picture([], [holder("one", gpus=("0",))])
     assert [(bar.uuid, bar.cells[0].holder) for bar in found.bars] == [("0", "one")]
-    assert "one" in terminal.text(found, 80)
+    assert "one" in map_terminal.text(found, 80)
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig", "h100x8", "lost-gpu"])
 def test_a_node_that_one_does_not_have(profile: str) -> None:
     node = dump_file.load(profile)
-    document = node_usage.empty(devices.of_node(node))
-    found = drawn.picture(profile, document, {})
+    document = node_usage.empty(usage_devices.of_node(node))
+    found = map_drawing.picture(profile, document, {})
     assert len(found.bars) == len(node.gpus)
-    text = terminal.text(found, 120)
+    text = map_terminal.text(found, 120)
     assert all(f"GPU {gpu_.index} " in text for gpu_ in node.gpus)
-    whole = page.text(found)
+    whole = map_page.text(found)
     assert all((one.profile or "") in whole for gpu_ in node.gpus for one in gpu_.instances)
 
 
@@ -188,7 +188,7 @@ texts = st.text(max_size=30) | st.just(HOSTILE)
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     """Return any picture."""
-    states = st.sampled_from(sorted(model.WORDS))
+    states = st.sampled_from(sorted(map_model.WORDS))
     sizes = st.none() | st.integers(0, 200 * GIB)
     percents = st.none() | st.integers(0, 100)
 
@@ -216,12 +216,12 @@ def pictures(draw: st.DrawFn) -> Picture:
 def test_a_terminal_is_never_too_narrow_and_never_commanded(
     found: Picture, width: int, is_ascii: bool
 ) -> None:
-    signs = terminal.ASCII if is_ascii else terminal.FINE
-    plain = terminal.text(found, width, signs=signs)
-    assert all(len(line) <= max(terminal.NARROWEST, width) for line in plain.splitlines())
+    signs = map_terminal.ASCII if is_ascii else map_terminal.FINE
+    plain = map_terminal.text(found, width, signs=signs)
+    assert all(len(line) <= max(map_terminal.NARROWEST, width) for line in plain.splitlines())
     assert all(line.isprintable() for line in plain.splitlines())
     assert plain.isascii() or not is_ascii
-    coloured = terminal.text(found, width, signs=signs, has_colour=True)
+    coloured = map_terminal.text(found, width, signs=signs, has_colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
 
 
@@ -229,7 +229,10 @@ def test_a_terminal_is_never_too_narrow_and_never_commanded(
 @given(pictures())
 def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
     """No word of a pod becomes an element, and nothing is loaded from elsewhere."""
-    for text in (svg.text(found), page.text(found).partition("<body>")[2].partition("</body>")[0]):
+    for text in (
+        map_svg.text(found),
+        map_page.text(found).partition("<body>")[2].partition("</body>")[0],
+    ):
         root = ET.fromstring(text if text.startswith("<svg") else f"<r>{text}</r>")
         names = {element.tag.rpartition("}")[2] for element in root.iter()}
         assert "script" not in names
@@ -240,7 +243,7 @@ def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
 def test_widths_add_up() -> None:
     """The narrowest part has a column and a line, also beside one that has nearly all."""
     for parts in ([0.1] * 39, [0.98, 0.01, 0.01], [1.0]):
-        widths = terminal._widths(parts, 79)
+        widths = map_terminal._widths(parts, 79)
         assert sum(widths) == 79
         assert min(widths) >= 2
 
@@ -250,6 +253,6 @@ def test_each_holder_is_named_in_a_terminal_however_many_there_are(width: int) -
     """Cells that are too narrow have letters, and lines that tell whose they are."""
     units = tuple(f"{GPU}::{number}" for number in range(24))
     found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])
-    text = terminal.text(found, width)
+    text = map_terminal.text(found, width)
     assert all(re.search(rf"::{n}  job-{n}  1 of 4 GiB", text) for n in range(24))
     assert "GPU-0aaaaaaa" in text or width < 60

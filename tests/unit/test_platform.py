@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia import freshness, gather
-from gpuhook.vendors.nvidia.modes import table
-from gpuhook.vendors.nvidia.modes.place import Place
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.modes.mode_roots import Place
 from tests.simulated import nvml_profile, tegra_node, wsl_node
 from tests.simulated.node import make_node
 
@@ -22,8 +23,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 RELEASE = "# R36 (release), REVISION: 4.3, GCID: 38968081\n"
 
 
-def chosen(root: Path, mode: str = table.AUTO) -> str:
-    return table.chosen(mode, Place(gather.roots(str(root), None, str(root))))
+def chosen(root: Path, mode: str = mode_table.AUTO) -> str:
+    return mode_table.chosen(mode, Place(discover.roots(str(root), None, str(root))))
 
 
 def write(root: Path, path: str, text: str = "") -> None:
@@ -33,14 +34,14 @@ def write(root: Path, path: str, text: str = "") -> None:
 
 
 def test_any_other_machine(tmp_path: Path) -> None:
-    assert chosen(tmp_path) == table.NVML
+    assert chosen(tmp_path) == mode_table.NVML
 
 
 @pytest.mark.parametrize("path", ["dev/dxg", "usr/lib/wsl/lib/libdxcore.so"])
 def test_wsl(path: str, tmp_path: Path) -> None:
     write(tmp_path, path)
     write(tmp_path, "etc/nv_tegra_release", RELEASE)
-    assert chosen(tmp_path) == table.WSL
+    assert chosen(tmp_path) == mode_table.WSL
 
 
 @pytest.mark.parametrize(
@@ -49,21 +50,21 @@ def test_wsl(path: str, tmp_path: Path) -> None:
 )
 def test_tegra_without_nvml(path: str, text: str, tmp_path: Path) -> None:
     write(tmp_path, path, text)
-    assert chosen(tmp_path) == table.CSV
+    assert chosen(tmp_path) == mode_table.CSV
 
 
 def test_another_system_on_a_chip(tmp_path: Path) -> None:
     write(tmp_path, "sys/devices/soc0/family", "Snapdragon\n")
-    assert chosen(tmp_path) == table.NVML
+    assert chosen(tmp_path) == mode_table.NVML
 
 
 @pytest.mark.parametrize(
     ("names", "mode"),
     [
-        (["Orin (nvgpu)"], table.CSV),
-        (["NVIDIA Thor"], table.CSV),
-        (["NVIDIA Thor", "NVIDIA RTX PRO 6000"], table.NVML),
-        (["Tesla T4"], table.NVML),
+        (["Orin (nvgpu)"], mode_table.CSV),
+        (["NVIDIA Thor"], mode_table.CSV),
+        (["NVIDIA Thor", "NVIDIA RTX PRO 6000"], mode_table.NVML),
+        (["Tesla T4"], mode_table.NVML),
     ],
 )
 def test_tegra_by_the_names_of_its_gpus(names: list[str], mode: str, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_tegra_by_the_names_of_its_gpus(names: list[str], mode: str, tmp_path: P
     assert chosen(tmp_path) == mode
 
 
-@pytest.mark.parametrize("mode", [table.NVML, table.CSV, table.WSL])
+@pytest.mark.parametrize("mode", [mode_table.NVML, mode_table.CSV, mode_table.WSL])
 def test_a_named_mode_is_that_mode(mode: str, tmp_path: Path) -> None:
     write(tmp_path, "dev/dxg")
     assert chosen(tmp_path, mode) == mode
@@ -84,9 +85,9 @@ def test_a_named_mode_is_that_mode(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["etc/nv_tegra_release", "sys/module/nvgpu/refcnt"])
 def test_a_tegra_has_a_driver(path: str, tmp_path: Path) -> None:
-    assert not freshness.driver_is_loaded(str(tmp_path))
+    assert not host_fingerprint.driver_is_loaded(str(tmp_path))
     write(tmp_path, path, RELEASE)
-    assert freshness.driver_is_loaded(str(tmp_path))
+    assert host_fingerprint.driver_is_loaded(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -102,15 +103,15 @@ def test_a_tegra_has_a_driver(path: str, tmp_path: Path) -> None:
 )
 def test_the_release_of_a_tegra(text: str, release: str, tmp_path: Path) -> None:
     write(tmp_path, "etc/nv_tegra_release", text)
-    assert freshness.tegra_release(str(tmp_path)) == release
+    assert host_fingerprint.tegra_release(str(tmp_path)) == release
 
 
 def test_a_release_is_part_of_the_fingerprint(tmp_path: Path) -> None:
     write(tmp_path, "etc/nv_tegra_release", RELEASE)
-    before = freshness.fingerprint(str(tmp_path), "")
+    before = host_fingerprint.fingerprint(str(tmp_path), "")
     write(tmp_path, "etc/nv_tegra_release", RELEASE.replace("4.3", "4.4"))
-    after = freshness.fingerprint(str(tmp_path), "")
-    assert freshness.differences(before, after) == ["driver: was R36.4.3, is R36.4.4"]
+    after = host_fingerprint.fingerprint(str(tmp_path), "")
+    assert host_fingerprint.differences(before, after) == ["driver: was R36.4.3, is R36.4.4"]
 
 
 def generate(*words: str, **env: str) -> Result:

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.kubernetes.config import yaml_tree as config_yaml
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config.config_reader import Override, read
+from gpuhook.device_plugin.config.configuration import (
     Configuration,
     Flags,
     Health,
@@ -21,7 +21,7 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.config.reader import Override, read
+from gpuhook.device_plugin.config.grammar import yaml_tree as config_yaml
 from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.

@@ -15,12 +15,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.device_plugin.config.config_reader import read
+from gpuhook.device_plugin.config.grammar import config_schema
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import process_name
-from gpuhook.kubernetes.config import schema as config_schema
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.reader import read
 
 REPOSITORY = Path(__file__).parents[2]
 GOOD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
@@ -185,7 +185,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
         launches.append(launch)
         return 3
 
-    module = types.ModuleType("gpuhook.kubernetes.process")
+    module = types.ModuleType("gpuhook.device_plugin.plugin_process")
     monkeypatch.setattr(module, "run", run, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return launches
@@ -232,7 +232,7 @@ def test_a_missing_package_is_named(
     def importing(name: str) -> types.ModuleType:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.delitem(sys.modules, "gpuhook.kubernetes.process", raising=False)
+    monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
     monkeypatch.setattr("gpuhook.cli.device_plugin.importlib.import_module", importing)
     from gpuhook.cli import device_plugin
 

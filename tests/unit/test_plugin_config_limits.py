@@ -10,10 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import keys as config_keys
-from gpuhook.kubernetes.config import schema as config_schema
-from gpuhook.kubernetes.config.configuration import (
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config.config_reader import Override, read
+from gpuhook.device_plugin.config.configuration import (
     Configuration,
     Guard,
     Interposer,
@@ -21,7 +20,7 @@ from gpuhook.kubernetes.config.configuration import (
     SharedResource,
     Sharing,
 )
-from gpuhook.kubernetes.config.reader import Override, read
+from gpuhook.device_plugin.config.grammar import config_keys, config_schema
 from tests.unit.config_texts import (
     ENTRY,
     UNITS,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Configuration, Health
+from gpuhook.device_plugin.config.grammar import config_keys
+from gpuhook.device_plugin.config.grammar.grammar import Section
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config import keys as config_keys
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.configuration import Configuration, Health
-from gpuhook.kubernetes.config.given import given
-from gpuhook.kubernetes.config.grammar import Section
-from gpuhook.kubernetes.config.launch import Launch, launch
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.source import ConfigSource
 
 FILE = b"flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}\n"
 
@@ -30,7 +30,7 @@ def made(
     texts = {name: [text] for name, text in (command_line or {}).items()}
     said = given(texts, environ or {})
     assert said.findings == []
-    reading = reader.read(content, "plugin.yaml" if content else "", said.overrides)
+    reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
     allowed = ("has no effect without", "counts more")
     assert all(any(a in found.message for a in allowed) for found in reading.findings)
     assert reading.configuration is not None

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 import gpuhook
-from gpuhook.kubernetes.config import build as config_build
-from gpuhook.kubernetes.config import schema as config_schema
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.reader import read
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config.config_reader import read
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.grammar import config_schema
 from tests.unit.test_plugin_config import SEED, TABLE, WHOLE
 
 FILE = Path(gpuhook.__file__).parent / "schemas/device-plugin.json"

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.reader import Override
-from gpuhook.kubernetes.config.source import (
+from gpuhook.device_plugin.config.config_reader import Override
+from gpuhook.device_plugin.config.config_source import (
     Chosen,
     ConfigSource,
     choose,
@@ -21,6 +19,8 @@ from gpuhook.kubernetes.config.source import (
     names,
     watched,
 )
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.errors import GpuhookError
 from tests.kubelet.config_map import ConfigMap
 
 SINGLE = "version: v1\nflags: {migStrategy: single}\n"

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.config.names import Address, Channels, DeviceNames, ResourceName, Xids
-from gpuhook.kubernetes.config.options import OPTIONS
-from gpuhook.kubernetes.config.values import (
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.grammar.name_values import (
+    Address,
+    Channels,
+    DeviceNames,
+    ResourceName,
+    Xids,
+)
+from gpuhook.device_plugin.config.grammar.value_kinds import (
     PATH,
     Boolean,
     Choices,
@@ -17,6 +22,7 @@ from gpuhook.kubernetes.config.values import (
     Quantity,
     UnfitError,
 )
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
 DURATION = Duration(may_be_infinite=True)
 

@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
+from gpuhook.device_plugin import node_snapshot, reconcile
+from gpuhook.device_plugin.api_clients import Connections
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.plugin import Plugin
+from gpuhook.device_plugin.services import config_service, health_service
+from gpuhook.device_plugin.services.mps_service import MpsKeeping
+from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes import config_keeping, monitoring, node_look, working_out
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.config.source import ConfigSource
-from gpuhook.kubernetes.connections import Connections
-from gpuhook.kubernetes.mps_keeping import MpsKeeping
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.plugin import Plugin
-from gpuhook.kubernetes.triggers import Reason, Triggers
 
 CONFIG = """\
 version: v1
@@ -69,7 +70,7 @@ class Turns:
     async def _run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
         self.triggers = Triggers()
         connections = Connections(self.launch, self.log)
-        loaded = config_keeping.load(self.launch, None, "")
+        loaded = config_service.load(self.launch, None, "")
         news = News(self.log)
         self.plugin = Plugin(self.launch, loaded, connections, self.triggers, news)
         self.keeping = asyncio.ensure_future(self.plugin.keep())
@@ -133,7 +134,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("error", FAULTS, ids=repr)
-@pytest.mark.parametrize("where", [(node_look, "look"), (working_out, "worked_out")])
+@pytest.mark.parametrize("where", [(node_snapshot, "look"), (reconcile, "worked_out")])
 def test_turn_that_fails_is_taken_again(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception, where: tuple[Any, str]
 ) -> None:
@@ -155,8 +156,8 @@ def test_turn_that_fails_is_taken_again(
 def test_turn_that_fails_takes_nothing_away(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    failing = Failing(node_look.look, None)
-    monkeypatch.setattr(node_look, "look", failing)
+    failing = Failing(node_snapshot.look, None)
+    monkeypatch.setattr(node_snapshot, "look", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -174,7 +175,7 @@ def test_first_turn_that_fails_ends_the_plugin_where_that_is_asked_for(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     turns.config.write_text(CONFIG.replace("false", "true"))
-    monkeypatch.setattr(working_out, "worked_out", Failing(working_out.worked_out, error))
+    monkeypatch.setattr(reconcile, "worked_out", Failing(reconcile.worked_out, error))
 
     async def scenario(turns: Turns) -> None:
         await asyncio.wait({turns.keeping})
@@ -208,7 +209,7 @@ def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     entered = threading.Event()
-    monkeypatch.setattr(node_look, "look", _hanging(lambda *_: entered.set(), gate))
+    monkeypatch.setattr(node_snapshot, "look", _hanging(lambda *_: entered.set(), gate))
 
     async def scenario(turns: Turns) -> None:
         await asyncio.sleep(0.05)
@@ -222,7 +223,7 @@ def test_health_does_not_wait_for_a_look_that_hangs(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     looking = threading.Event()
-    look = node_look.look
+    look = node_snapshot.look
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -232,7 +233,7 @@ def test_health_does_not_wait_for_a_look_that_hangs(
             gate.wait()
             return look(launch, configuration)
 
-        monkeypatch.setattr(node_look, "look", hang)
+        monkeypatch.setattr(node_snapshot, "look", hang)
         turns.triggers.pull(Reason.NODE)
         await turns.until(looking.is_set)
         (gpu,) = turns.plugin._look.node.gpus
@@ -250,8 +251,8 @@ def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
         # Not before: on a busy machine the plugin's own first look takes longer.
-        monkeypatch.setattr(monitoring, "_ANSWERS_WITHIN", 0.05)
-        monkeypatch.setattr(node_look, "look", _hanging(node_look.look, gate))
+        monkeypatch.setattr(health_service, "_ANSWERS_WITHIN", 0.05)
+        monkeypatch.setattr(node_snapshot, "look", _hanging(node_snapshot.look, gate))
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: turns.plugin._answering.known.unhealthy)
         assert turns.log.told("has not answered for 0.05 seconds: no GPU is given away") == 1
@@ -267,7 +268,7 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 ) -> None:
     """Two threads would set up the same daemons and files."""
     now, most = 0, 0
-    look = node_look.look
+    look = node_snapshot.look
 
     def counted(launch: Launch, configuration: Configuration) -> Look:
         nonlocal now, most
@@ -279,7 +280,7 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
-        monkeypatch.setattr(node_look, "look", counted)
+        monkeypatch.setattr(node_snapshot, "look", counted)
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: now)
         failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
@@ -302,8 +303,8 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(node_look.look, None)
-    monkeypatch.setattr(node_look, "look", failing)
+    failing = Failing(node_snapshot.look, None)
+    monkeypatch.setattr(node_snapshot, "look", failing)
     monkeypatch.setattr(MpsKeeping, "is_needed", True)
 
     async def scenario(turns: Turns) -> None:
@@ -319,9 +320,9 @@ def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
 def test_daemons_that_cannot_be_looked_after_do_not_put_off_the_next_look(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, outcomes = Failing(node_look.look, None), Failing(working_out.worked_out, None)
-    monkeypatch.setattr(node_look, "look", looks)
-    monkeypatch.setattr(working_out, "worked_out", outcomes)
+    looks, outcomes = Failing(node_snapshot.look, None), Failing(reconcile.worked_out, None)
+    monkeypatch.setattr(node_snapshot, "look", looks)
+    monkeypatch.setattr(reconcile, "worked_out", outcomes)
     monkeypatch.setattr(MpsKeeping, "is_needed", True)
 
     async def scenario(turns: Turns) -> None:
@@ -337,7 +338,7 @@ def test_what_is_pulled_during_a_turn_is_another_turn(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     calls = 0
-    look = node_look.look
+    look = node_snapshot.look
 
     def counted(launch: Launch, configuration: Configuration) -> Look:
         nonlocal calls
@@ -346,7 +347,7 @@ def test_what_is_pulled_during_a_turn_is_another_turn(
             gate.wait()
         return look(launch, configuration)
 
-    monkeypatch.setattr(node_look, "look", counted)
+    monkeypatch.setattr(node_snapshot, "look", counted)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -362,7 +363,7 @@ def test_what_is_pulled_during_a_turn_is_another_turn(
 def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = node_look.look
+    look = node_snapshot.look
     trouble = fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded")
     is_gone = False
 
@@ -370,7 +371,7 @@ def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
         found = look(launch, configuration)
         return replace(Look(), trouble=trouble) if is_gone else found
 
-    monkeypatch.setattr(node_look, "look", looked)
+    monkeypatch.setattr(node_snapshot, "look", looked)
 
     async def scenario(turns: Turns) -> None:
         nonlocal is_gone
@@ -389,8 +390,8 @@ def test_what_answers_go_by_is_what_is_offered(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A configuration that the node contradicts changes neither the offer nor labels of it."""
-    failing = Failing(working_out.worked_out, None)
-    monkeypatch.setattr(working_out, "worked_out", failing)
+    failing = Failing(reconcile.worked_out, None)
+    monkeypatch.setattr(reconcile, "worked_out", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -499,8 +500,8 @@ def test_node_that_offers_nothing_says_so(turns: Turns) -> None:
 def test_node_of_which_nothing_is_known_yet_is_not_said_to_offer_nothing(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(node_look.look, fault("GH1204", path="libnvidia-ml.so.1", reason="gone"))
-    monkeypatch.setattr(node_look, "look", failing)
+    failing = Failing(node_snapshot.look, fault("GH1204", path="libnvidia-ml.so.1", reason="gone"))
+    monkeypatch.setattr(node_snapshot, "look", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(lambda: failing.calls >= 2)
@@ -549,14 +550,14 @@ def test_refused_configuration_is_tried_again_with_the_node(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A card with more memory may come: then what was refused is right."""
-    look, is_larger = node_look.look, False
+    look, is_larger = node_snapshot.look, False
 
     def looked(launch: Launch, configuration: Configuration) -> Look:
         found = look(launch, configuration)
         gpus = tuple(replace(gpu, memory_bytes=80 << 30) for gpu in found.node.gpus)
         return replace(found, node=replace(found.node, gpus=gpus)) if is_larger else found
 
-    monkeypatch.setattr(node_look, "look", looked)
+    monkeypatch.setattr(node_snapshot, "look", looked)
 
     async def scenario(turns: Turns) -> None:
         nonlocal is_larger

@@ -11,16 +11,16 @@ import jsonschema
 import pytest
 
 import gpuhook
-from gpuhook.cli import pod_text
-from gpuhook.diagnose import pods
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
-from gpuhook.diagnose.pods import Allocated
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.entry import replica_env
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import policy, request
-from gpuhook.kubernetes.config.configuration import Configuration
-from gpuhook.programs import told_replicas
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import words
+from gpuhook.explain import pods
+from gpuhook.explain.pods import Allocated
+from gpuhook.explain.text import pod_text
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.request import parse, policy
+from gpuhook.vendors.nvidia.hot import vocabulary
 from tests.unit.offering import H100, T4, changed
 from tests.unit.pod_texts import GPU, HERE, container, read
 
@@ -220,10 +220,10 @@ def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -
     given = pods.allocated(asked, T4, Configuration())
     image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
     spec = pods.as_spec(asked, given, T4, image_env=image)
-    assert request.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
+    assert parse.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
     by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
     spec = pods.as_spec(by_hand, given, T4, image_env=image)
-    assert request.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert parse.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)
-    assert told_replicas.of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
+    assert replica_env.of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
 
 
 def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
@@ -248,10 +248,10 @@ def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
     spec = pods.as_spec(asked, given)
     settings = Settings()
     settings.accept_volume_mounts = True
-    sources = request.sources(spec, words.VOCABULARY, settings.annotation_prefixes)
+    sources = parse.sources(spec, vocabulary.VOCABULARY, settings.annotation_prefixes)
     chosen = policy.judge(sources, spec, settings).chosen
     assert chosen is not None
-    assert (chosen.kind, chosen.names) == (request.MOUNTS, [UUID])
+    assert (chosen.kind, chosen.names) == (parse.MOUNTS, [UUID])
 
 
 def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpuhook.diagnose.pods.quantities import quantity
+from gpuhook.explain.pods.quantities import quantity
 from tests.unit.pod_texts import GPU, HERE, container, ids, read
 
 RESOURCES = "spec.containers[0].resources"

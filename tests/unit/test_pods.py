@@ -8,8 +8,8 @@ import json
 import pytest
 import yaml
 
-from gpuhook.diagnose.pods import manifests
 from gpuhook.errors import GpuhookError
+from gpuhook.explain.pods import pod_manifests
 from tests.unit.pod_texts import GPU, HERE, POD, container, read
 
 CONTAINERS = [{"name": "c", "image": "i", "resources": {"limits": {GPU: 1}}}]
@@ -200,10 +200,10 @@ def test_a_pod_that_lost_its_indentation_is_no_pod() -> None:
 
 
 def test_a_manifest_is_told_from_other_files() -> None:
-    assert manifests.is_manifest(POD)
-    assert manifests.is_manifest('{"kind": "Pod", "apiVersion": "v1"}')
-    assert not manifests.is_manifest('{"ociVersion": "1.0.2", "process": {}}')
-    assert not manifests.is_manifest("version: v1\nsharing: {}\n")
+    assert pod_manifests.is_manifest(POD)
+    assert pod_manifests.is_manifest('{"kind": "Pod", "apiVersion": "v1"}')
+    assert not pod_manifests.is_manifest('{"ociVersion": "1.0.2", "process": {}}')
+    assert not pod_manifests.is_manifest("version: v1\nsharing: {}\n")
 
 
 # The pods of the articles that gpuhook's users start from.

@@ -12,14 +12,15 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpuhook.kubernetes import node_look
-from gpuhook.kubernetes.config.configuration import Configuration, SharedResource
-from gpuhook.kubernetes.config.launch import Launch
-from gpuhook.kubernetes.node_look import Look
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
-from gpuhook.kubernetes.policies import before
-from gpuhook.kubernetes.policy_keeping import PolicyKeeping, PolicyState
-from gpuhook.vendors.nvidia import compute_policy, nvml
+from gpuhook.device_plugin import node_snapshot
+from gpuhook.device_plugin.config.configuration import Configuration, SharedResource
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
+from gpuhook.device_plugin.services.policy_service import PolicyKeeping, PolicyState
+from gpuhook.vendors.nvidia.gpu import compute_policy
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -43,7 +44,7 @@ class Plugin:
         launch = Launch(
             node_driver_root=node.driver_root, node_dev_root=node.dev_root, host_root=node.host_root
         )
-        return node_look.look(launch, Configuration())
+        return node_snapshot.look(launch, Configuration())
 
     def resource(self, *entries: SharedResource | None, sharing: str = "time-slicing") -> Resource:
         """Return a resource of the first GPUs, one for each entry; None: without an entry."""
@@ -71,7 +72,7 @@ class Plugin:
 
     def mode(self, index: int) -> int:
         """Return the compute mode of a GPU."""
-        with nvml.opened(self.node.nvml_library):
+        with nvml_inventory.opened(self.node.nvml_library):
             handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid(index))
             return int(pynvml.nvmlDeviceGetComputeMode(handle))
 
@@ -119,7 +120,7 @@ def test_entry_s_values_are_set_and_put_back_at_the_end(plugin: Plugin) -> None:
     assert len(plugin.keeping.end().changed) == 3
     assert plugin.slices == ["default", "default"]
     assert plugin.mode(0) == 0
-    assert not Path(before.path()).exists()
+    assert not Path(saved_policies.path()).exists()
 
 
 def test_what_already_is_so_is_not_set(plugin: Plugin) -> None:
@@ -190,7 +191,7 @@ def test_killed_plugin_s_settings_are_kept_where_they_are_still_wanted(plugin: P
 
 def test_other_boot_has_nothing_to_put_back(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
-    path = Path(before.path())
+    path = Path(saved_policies.path())
     noted = json.loads(path.read_text())
     path.write_text(json.dumps(noted | {"boot": "another"}))
     plugin.killed()
@@ -226,7 +227,7 @@ def test_driver_that_refuses_is_told_and_leaves_nothing_to_put_back(
     plugin.driver.mood(mood)
     assert codes(plugin.turn(plugin.resource(entry("short")))) == [code]
     assert not plugin.keeping.is_needed
-    assert not Path(before.path()).exists()
+    assert not Path(saved_policies.path()).exists()
 
 
 def test_gpu_without_a_time_slice_does_not_keep_others_from_theirs(plugin: Plugin) -> None:
@@ -268,8 +269,8 @@ def test_nothing_is_set_that_cannot_be_noted(
     "text", ["", "[]", "null", '{"format": 1, "gpus": {"GPU-0": {"time slice": {"before": "x"}}}}']
 )
 def test_file_that_is_no_note_is_ignored(text: str, plugin: Plugin) -> None:
-    Path(before.path()).parent.mkdir(parents=True, exist_ok=True)
-    Path(before.path()).write_text(text)
+    Path(saved_policies.path()).parent.mkdir(parents=True, exist_ok=True)
+    Path(saved_policies.path()).write_text(text)
     assert plugin.turn(plugin.resource(entry())) == PolicyState()
 
 
@@ -286,7 +287,7 @@ def test_gpu_has_its_own_mode_back_before_mps_gets_it(plugin: Plugin) -> None:
     shared = plugin.resource(entry(), sharing="mps")
     plugin.keeping.leave([shared], plugin.look)
     assert plugin.mode(0) == 0
-    with nvml.opened(plugin.node.nvml_library):
+    with nvml_inventory.opened(plugin.node.nvml_library):
         pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(plugin.uuid(0)), 3)
     plugin.keeping.keep([shared], plugin.look)
     plugin.keeping.end()
@@ -346,4 +347,4 @@ def test_driver_that_hangs_at_the_end_leaves_the_note(
     monkeypatch.setattr(compute_policy, "_SECONDS", 0.2)
     plugin.driver.mood("hanging")
     assert codes(plugin.keeping.end()) == ["GH1881"]
-    assert Path(before.path()).exists()
+    assert Path(saved_policies.path()).exists()

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpuhook.device_plugin.allocate import pre_start_check
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
-from gpuhook.kubernetes.allocation import pre_start
-from gpuhook.kubernetes.offer.devices import Device, Resource, Unit
 
 GIB = 1 << 30
 
@@ -24,10 +24,10 @@ def shared() -> Resource:
 def test_an_unhealthy_device_is_refused(key: str) -> None:
     """A container that starts anew on a broken GPU is told so; others start."""
     with pytest.raises(GpuhookError) as caught:
-        pre_start.check(shared(), ["GPU-0::1"], {key: "XID 79"})
+        pre_start_check.check(shared(), ["GPU-0::1"], {key: "XID 79"})
     assert caught.value.code == "GH1857"
     assert "XID 79" in caught.value.message
-    pre_start.check(shared(), ["GPU-1::1"], {key: "XID 79"})
+    pre_start_check.check(shared(), ["GPU-1::1"], {key: "XID 79"})
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_memory_that_is_left(free: int | None, refused: bool) -> None:
     ids = ["GPU-0::0", "GPU-1::0", "GPU-1::1"]
     if refused:
         with pytest.raises(GpuhookError, match=r"GPU-1 has 4095 MiB .* 4096") as caught:
-            pre_start.check(shared(), ids, {}, 4 * GIB, free_memory)
+            pre_start_check.check(shared(), ids, {}, 4 * GIB, free_memory)
         assert caught.value.code == "GH1858"
     else:
-        pre_start.check(shared(), ids, {}, 4 * GIB, free_memory)
+        pre_start_check.check(shared(), ids, {}, 4 * GIB, free_memory)
     assert asked == ["GPU-0", "GPU-1"]
 
 
@@ -57,7 +57,7 @@ def test_no_question_without_a_bound() -> None:
     def free_memory(uuid: str) -> int:
         raise AssertionError(uuid)
 
-    pre_start.check(shared(), ["GPU-0::0"], {}, 0, free_memory)
+    pre_start_check.check(shared(), ["GPU-0::0"], {}, 0, free_memory)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -67,18 +67,18 @@ def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> 
     device = Device("GPU-0", "0", "GPU-0", 0, (), ())
     ids = ["GPU-0"] if replicas == 1 else ["GPU-0::0", "GPU-0::1"]
     resource = Resource("nvidia.com/gpu", tuple(Unit(name, device) for name in ids))
-    pre_start.check(resource, [identifier], {})
+    pre_start_check.check(resource, [identifier], {})
     with pytest.raises(GpuhookError) as caught:
-        pre_start.check(resource, [identifier], {"GPU-0": "XID 79"})
+        pre_start_check.check(resource, [identifier], {"GPU-0": "XID 79"})
     assert caught.value.code == "GH1857"
-    pre_start.check(resource, [identifier], {}, GIB, lambda _: GIB)
+    pre_start_check.check(resource, [identifier], {}, GIB, lambda _: GIB)
     with pytest.raises(GpuhookError) as caught:
-        pre_start.check(resource, [identifier], {}, GIB, lambda _: 1)
+        pre_start_check.check(resource, [identifier], {}, GIB, lambda _: 1)
     assert caught.value.code == "GH1858"
 
 
 def test_an_id_that_is_gone() -> None:
     """A device that the resource has no more is unknown."""
     with pytest.raises(GpuhookError) as caught:
-        pre_start.check(shared(), ["GPU-7::0"], {})
+        pre_start_check.check(shared(), ["GPU-7::0"], {})
     assert caught.value.code == "GH1850"

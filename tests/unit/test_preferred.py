@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.offer import prefer_linked
+from gpuhook.device_plugin.offer.offered_devices import Resource
+from gpuhook.device_plugin.offer.preferred_allocation import preferred, prepare
 from gpuhook.errors import RequestError
-from gpuhook.kubernetes.config.configuration import SharedResource
-from gpuhook.kubernetes.offer import aligned
-from gpuhook.kubernetes.offer.devices import Resource
-from gpuhook.kubernetes.offer.preferred import preferred, prepare
 from tests.unit import offering
 from tests.unit.choosing import NO_LINKS, Table, ids, mig, shared, taken, whole
 
@@ -27,7 +27,7 @@ def choose(
     required: list[str] | None = None,
     size: int = 1,
     policy: str = "distributed",
-    links: aligned.Scores = NO_LINKS,
+    links: prefer_linked.Scores = NO_LINKS,
     unhealthy: tuple[str, ...] = (),
 ) -> str:
     """Return the preferred ids without their first word, "0::1 2::0"."""
@@ -109,11 +109,11 @@ def test_what_depends_on_links_only_is_prepared_once() -> None:
     resource = whole(12)
     links = Table({(2, 7): 31}, other=3)
     prepare(resource, links)
-    sums, masks = aligned._sums.cache_info(), aligned._masks.cache_info()
+    sums, masks = prefer_linked._sums.cache_info(), prefer_linked._masks.cache_info()
     assert choose(resource, size=2, links=links) == "2 7"
     assert choose(resource, size=3, links=links) == "0 2 7"
-    assert aligned._sums.cache_info().misses == sums.misses
-    assert aligned._masks.cache_info().misses == masks.misses
+    assert prefer_linked._sums.cache_info().misses == sums.misses
+    assert prefer_linked._masks.cache_info().misses == masks.misses
     links = Table({(2, 8): 31}, other=3)
     assert choose(resource, size=2, links=links) == "2 8"
 

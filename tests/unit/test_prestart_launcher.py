@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.grant import request
-from gpuhook.vendors.nvidia import words
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 TEMPLATE = Path(__file__).parents[2] / "packaging/gpuhook-prestart.sh"
 PREFIXES = ["cdi.k8s.io/"]
@@ -57,8 +57,8 @@ SPECS: dict[str, dict[str, Any]] = {
 ASKING = [
     name
     for name, spec in SPECS.items()
-    if request.sources(spec, words.VOCABULARY, PREFIXES, takes_old=True)
-    or request.limits_memory(spec, words.VOCABULARY)
+    if parse.sources(spec, vocabulary.VOCABULARY, PREFIXES, takes_old=True)
+    or parse.limits_memory(spec, vocabulary.VOCABULARY)
 ]
 
 

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
-from gpuhook.vendors.nvidia import cuda_versions, gather, proc_gpus
+from gpuhook.vendors.nvidia.devices import proc_gpus
+from gpuhook.vendors.nvidia.driver import cuda_versions
+from gpuhook.vendors.nvidia.inventory import discover
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import Spec
+    from gpuhook.cdi.hot.container_edits import Spec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 GPUS = "proc/driver/nvidia/gpus"
@@ -37,8 +39,8 @@ def generated(made: SimulatedNode, *options: str) -> tuple[Spec, Result]:
     return spec_files.parser(".yaml")(done.stdout.encode(), "spec"), done
 
 
-def told(made: SimulatedNode) -> gather.Told:
-    return proc_gpus.told(gather.roots(made.driver_root, made.dev_root, made.host_root))
+def told(made: SimulatedNode) -> discover.Told:
+    return proc_gpus.told(discover.roots(made.driver_root, made.dev_root, made.host_root))
 
 
 def without_sorts(spec: Spec) -> tuple[Spec, list[str]]:

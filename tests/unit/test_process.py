@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container.process import Process, own_mounts
+from gpuhook.containers.warm.process_handle import Process, own_mounts
 from gpuhook.errors import GpuhookError
 
 
@@ -130,7 +130,7 @@ def test_a_file_that_is_too_long(sleeper: subprocess.Popen[bytes]) -> None:
 def test_no_rights() -> None:
     """Who may not look into a process is told so, and what to do; needs a process of another."""
     program = (
-        "import os, sys; from gpuhook.container.process import Process\n"
+        "import os, sys; from gpuhook.containers.warm.process_handle import Process\n"
         "from gpuhook.errors import GpuhookError\n"
         "try: Process(int(sys.argv[1])).namespace('mnt')\n"
         "except GpuhookError as error: print(error.code, error.hint)\n"

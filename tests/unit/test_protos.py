@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from gpuhook.kubernetes.api import deviceplugin_pb2, podresources_pb2, services
+from gpuhook.device_plugin.api import deviceplugin_pb2, podresources_pb2, services
 
 CHECKOUT = Path(__file__).parents[2]
 MODULES = [deviceplugin_pb2, podresources_pb2]

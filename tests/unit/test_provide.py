@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.loader_files import CACHE, FRONT
-from gpuhook.container.provide import Provision, provide, require_writable
-from gpuhook.container.rootfs import Root
+from gpuhook.apply.rootfs.loader_files import CACHE, FRONT
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.rootfs_files import Provision, provide, require_writable
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache, cache_entries, conf
+from gpuhook.loader import ld_cache, ld_cache_entries, ld_so_conf
 
 DIRECTORY = "/usr/lib/x86_64-linux-gnu"
 LIBRARIES = [
@@ -40,7 +40,7 @@ def provided(place: Path, libraries: list[tuple[str, str]] = LIBRARIES) -> list[
 def listed(place: Path) -> dict[bytes, bytes]:
     """Return what the loader cache leads each name to; the first entry of a name counts."""
     found: dict[bytes, bytes] = {}
-    for entry in cache_entries.parse((place / "etc/ld.so.cache").read_bytes()):
+    for entry in ld_cache_entries.parse((place / "etc/ld.so.cache").read_bytes()):
         found.setdefault(entry.soname, entry.path)
     return found
 
@@ -67,9 +67,9 @@ def test_glibc(place: Path) -> None:
     assert listed(place)[b"libcuda.so.1"] == f"{DIRECTORY}/libcuda.so.1".encode()
     tls = f"{DIRECTORY}/libnvidia-tls.so.550.1"
     assert listed(place)[b"libnvidia-tls.so.550.1"] == tls.encode()
-    assert DIRECTORY in (place / conf.LAST[1:]).read_text().split("\n")
+    assert DIRECTORY in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
     text = (place / "etc/ld.so.conf").read_text().split("\n")
-    assert text == [f"include {conf.FIRST}", "/opt/lib", f"include {conf.LAST}", ""]
+    assert text == [f"include {ld_so_conf.FIRST}", "/opt/lib", f"include {ld_so_conf.LAST}", ""]
     assert list(place.glob("etc/ld-musl-*")) == []
 
 
@@ -137,7 +137,7 @@ def test_a_cache_that_is_no_file(place: Path) -> None:
 
 def test_sections_that_overlap(place: Path) -> None:
     """A cache whose extension names the same megabytes many times is not blown up by it."""
-    text = cache.merged(None, [(b"libx.so.1", b"/lib/libx.so.1")], flags=0x0303)
+    text = ld_cache.merged(None, [(b"libx.so.1", b"/lib/libx.so.1")], flags=0x0303)
     extension = len(text) + -len(text) % 4
     body = bytearray(text.ljust(extension, b"\0"))
     body[32:36] = extension.to_bytes(4, "little")
@@ -168,8 +168,8 @@ def test_preferred_libraries_come_first(place: Path) -> None:
     with Root(str(place)) as root:
         provide(root, Provision(LIBRARIES, LINKS, [("libcuda.so.1", compat)]))
     assert listed(place)[b"libcuda.so.1"] == compat.encode()
-    assert "/usr/local/cuda/compat" in (place / conf.FIRST[1:]).read_text().split("\n")
-    assert DIRECTORY in (place / conf.LAST[1:]).read_text().split("\n")
+    assert "/usr/local/cuda/compat" in (place / ld_so_conf.FIRST[1:]).read_text().split("\n")
+    assert DIRECTORY in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
 
 
 def test_without_libraries(place: Path) -> None:
@@ -182,7 +182,7 @@ def test_without_libraries(place: Path) -> None:
 def test_paths_are_all_that_is_written(place: Path) -> None:
     """`paths` names every file that a glibc root gets: mounts over them are found by it."""
     provision = Provision(LIBRARIES, LINKS, [])
-    image = cache.merged(None, [(b"libcuda.so.1", b"/opt/libcuda.so.1")], flags=0x0303)
+    image = ld_cache.merged(None, [(b"libcuda.so.1", b"/opt/libcuda.so.1")], flags=0x0303)
     (place / "etc/ld.so.cache").write_bytes(image)
     with Root(str(place)) as root:
         provide(root, provision)
@@ -224,8 +224,8 @@ def test_a_system_directory_that_only_our_ldconfig_has_searched(place: Path) -> 
     """A cache that ldconfig made for us does not show what the image's own ldconfig searches."""
     made = Provision([("/usr/lib64/libcuda.so.550.1", "libcuda.so.1")], [], [])
     found = [(b"libcuda.so.1", b"/usr/lib64/libcuda.so.1")]
-    made.index = lambda _first, _last: cache.merged(None, found, flags=0x0303)
+    made.index = lambda _first, _last: ld_cache.merged(None, found, flags=0x0303)
     for _ in range(2):
         with Root(str(place)) as root:
             provide(root, made)
-        assert "/usr/lib64" in (place / conf.LAST[1:]).read_text().split("\n")
+        assert "/usr/lib64" in (place / ld_so_conf.LAST[1:]).read_text().split("\n")

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import main, ps_text
-from gpuhook.container import ledger, state_roots
-from gpuhook.diagnose import unseen
-from gpuhook.diagnose.usage import kubelet
-from gpuhook.grant.memory import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.kubernetes.config.configuration import KILL, REPORT
-from gpuhook.kubernetes.guard import marks
-from gpuhook.kubernetes.guard.judgement import TERM, Mark, Sent
-from gpuhook.kubernetes.guard.marks import Watching
-from gpuhook.kubernetes.guard.shares import Share
-from gpuhook.kubernetes.health import evidence
-from gpuhook.kubernetes.policies import before
-from gpuhook.kubernetes.policies.before import Note
-from gpuhook.kubernetes.policies.wanted import COMPUTE_MODE, TIME_SLICE
-from gpuhook.vendors.nvidia import dump, dump_file
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.cli import main
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import state_roots
+from gpuhook.device_plugin.config.configuration import KILL, REPORT
+from gpuhook.device_plugin.gpu_policies import saved_policies
+from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
+from gpuhook.device_plugin.gpu_policies.saved_policies import Note
+from gpuhook.device_plugin.guard import guard_marks
+from gpuhook.device_plugin.guard.guard_marks import Watching
+from gpuhook.device_plugin.guard.guard_policy import TERM, Mark, Sent
+from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.device_plugin.health import recovery_evidence
+from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
+from gpuhook.usage import kubelet_units, ps_text, visibility
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.inventory import dump, dump_file
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", ())  # what else runs on this machine
-    monkeypatch.setattr(kubelet, "ROOTS", ())
+    monkeypatch.setattr(kubelet_units, "ROOTS", ())
     return tmp_path
 
 
@@ -176,7 +176,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
     above = Mark(share("above"), 5000 << 20, time.time() - 200, sent=sent)
     watched = tuple(map(share, ("kept", "above", "unnoted")))
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        marks.write([above], Watching(action, watched))
+        guard_marks.write([above], Watching(action, watched))
         rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
         assert f" 3776Mi {by} wrapper" in rows["kept"]
         assert f" 3776Mi {by} (over: 5000Mi) wrapper" in rows["above"]
@@ -191,7 +191,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         assert over["done"] == [{"signal": TERM, "pid": 77, "at": sent[0].at}]
         told = ways()
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
-    marks.write([above], Watching(KILL, watched))
+    guard_marks.write([above], Watching(KILL, watched))
     shown = ps("--isolation").stdout
     assert "memory:     limited to 3776Mi, watched by the device plugin" in shown
     wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"
@@ -213,7 +213,7 @@ def test_turns_of_the_gpus(place: Path) -> None:
         (UUIDS[0], TIME_SLICE): Note(before="default", ours="short"),
         (UUIDS[0], COMPUTE_MODE): Note(before="default", ours="exclusive-process"),
     }
-    before.write(notes, evidence.read().boot)  # as the device plugin does
+    saved_policies.write(notes, recovery_evidence.read().boot)  # as the device plugin does
     assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["short", "exclusive-process"]
 
 
@@ -406,7 +406,7 @@ def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """A user's own ledger is another one than root's, which is not passed over in silence."""
     monkeypatch.delenv("GPUHOOK_STATE_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(public / "run"))
-    monkeypatch.setattr(unseen, "OF_ROOT", str(public / "containers"))
+    monkeypatch.setattr(visibility, "OF_ROOT", str(public / "containers"))
     with nobody():
         assert ps().exit_code == 0
     (public / "containers").mkdir()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook import fastjson
-from gpuhook.container import oci, record, record_undone
+from gpuhook.apply.spec import change_record, oci_spec, spec_undo
+from gpuhook.host.hot import fastjson
 
 EDITS: Any = {
     "env": ["NVIDIA_VISIBLE_DEVICES=void", "NEW=1"],
@@ -19,23 +19,23 @@ EDITS: Any = {
 
 def created(spec: dict[str, Any], edits: Any = EDITS) -> dict[str, Any]:
     """Return `spec` after a create: edited and recorded."""
-    before = record.survey(spec)
-    oci.apply(spec, edits)
-    record.write(spec, before, edits)
+    before = change_record.survey(spec)
+    oci_spec.apply(spec, edits)
+    change_record.write(spec, before, edits)
     return spec
 
 
 def recorded(content: object, **spec: Any) -> dict[str, Any]:
-    return {record.KEY: content, "annotations": {"mine": "x"}, **spec}
+    return {change_record.KEY: content, "annotations": {"mine": "x"}, **spec}
 
 
 def test_the_request_comes_back() -> None:
     """The variable says again what the container asked for, and a new one is gone."""
     spec = created({"process": {"env": ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]}})
     assert "NVIDIA_VISIBLE_DEVICES=void" in spec["process"]["env"]
-    assert record.take_back(spec)
+    assert change_record.take_back(spec)
     assert spec["process"]["env"] == ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]
-    assert record.KEY not in spec
+    assert change_record.KEY not in spec
     assert spec["linux"]["devices"] == spec["linux"]["resources"]["devices"] == spec["mounts"] == []
 
 
@@ -43,29 +43,32 @@ def test_rules_that_were_there_stay() -> None:
     """An allow rule that the engine had set already is not ours to take back."""
     rule = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}
     spec = created({"linux": {"resources": {"devices": [rule]}}})
-    record.take_back(spec)
+    change_record.take_back(spec)
     assert spec["linux"]["resources"]["devices"] == [rule]
 
 
 def test_a_spec_without_a_record() -> None:
     """Without a record nothing happens, not even to hooks that look like ours."""
-    hook = {"path": "/h", "env": [record.HOOK_MARK + "apply"]}
+    hook = {"path": "/h", "env": [change_record.HOOK_MARK + "apply"]}
     specs: list[dict[str, Any]] = [
         {"hooks": {"createContainer": [hook]}},
         {"annotations": []},
-        {"annotations": {record.KEY: "{}"}},
+        {"annotations": {change_record.KEY: "{}"}},
     ]
     for spec in specs:
         before = fastjson.dumps(spec)
-        assert not record.take_back(spec)
+        assert not change_record.take_back(spec)
         assert fastjson.dumps(spec) == before
 
 
 def test_marked_hooks_go() -> None:
     """Hooks of the wrapper's go with the record, the engine's stay."""
-    ours, theirs = {"path": "/h", "env": [record.HOOK_MARK + "params"]}, {"path": "/h", "env": []}
+    ours, theirs = (
+        {"path": "/h", "env": [change_record.HOOK_MARK + "params"]},
+        {"path": "/h", "env": []},
+    )
     spec = recorded({}, hooks={"createContainer": [ours, theirs, "odd"]})
-    record.take_back(spec)
+    change_record.take_back(spec)
     assert spec["hooks"]["createContainer"] == [theirs, "odd"]
 
 
@@ -75,7 +78,7 @@ def test_marked_hooks_go() -> None:
 def test_broken_records(content: object) -> None:
     """A record that cannot be read is dropped; other annotations stay."""
     spec = recorded(content, process={"env": ["A=1"]})
-    assert record.take_back(spec)
+    assert change_record.take_back(spec)
     assert spec == {"annotations": {"mine": "x"}, "process": {"env": ["A=1"]}}
 
 
@@ -97,18 +100,18 @@ def test_many_variables_are_looked_up() -> None:
     names = [f"V{number}=1" for number in range(2000)]
     pairs = [[Counted(name), None] for name in names]
     spec = recorded({"env": pairs}, process={"env": [*map(Counted, names), "A=1"]})
-    record.take_back(spec)
+    change_record.take_back(spec)
     assert spec["process"]["env"] == ["A=1"]
     assert Counted.compared <= 4 * len(names)
 
 
 def test_the_mounts_of_a_record() -> None:
     """Those that the wrapper has made are known by it; what is no record names none."""
-    assert record_undone.mounts(created({})) == ["/c"]
+    assert spec_undo.mounts(created({})) == ["/c"]
     broken: list[Any] = ["no record", [], {"mounts": 7}, {"mounts": [7]}]
     for content in broken:
-        assert record_undone.mounts(recorded(content)) == []
-    assert record_undone.mounts({}) == []
+        assert spec_undo.mounts(recorded(content)) == []
+    assert spec_undo.mounts({}) == []
 
 
 def test_a_denial_is_never_lifted() -> None:
@@ -116,7 +119,7 @@ def test_a_denial_is_never_lifted() -> None:
     deny, allow = {"allow": False, "access": "rwm"}, {"allow": True, "access": "r"}
     rules = [deny, allow, {"access": "rwm"}]
     spec = recorded({"rules": rules}, linux={"resources": {"devices": list(rules)}})
-    record.take_back(spec)
+    change_record.take_back(spec)
     assert spec["linux"]["resources"]["devices"] == [deny, {"access": "rwm"}]
 
 
@@ -130,7 +133,7 @@ def test_only_our_kind_of_mount_goes() -> None:
     ours = {"destination": "/c", "type": "bind", "options": ["ro", "nodev"]}
     named = {"mounts": ["/proc", "/secret", "/tmp", "/c"]}
     spec = recorded(named, mounts=[*kept, ours])
-    record.take_back(spec)
+    change_record.take_back(spec)
     assert spec["mounts"] == kept
 
 
@@ -139,5 +142,5 @@ def test_variables_that_are_not_text() -> None:
     raw = b'{"process":{"env":["PATH=/\xff"]}}'
     spec = created(fastjson.loads(raw), {"env": ["PATH=/new"]})
     written = fastjson.loads(fastjson.dumps(spec))
-    assert record.take_back(written)
+    assert change_record.take_back(written)
     assert fastjson.dumps(written) == raw

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.cdi import spec as spec_files
-from gpuhook.vendors.nvidia import dump_file
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 DIRECTORY = Path(__file__).parents[2] / "cdi-specs"
 SPECS = {

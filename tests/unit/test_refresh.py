@@ -17,10 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gpuhook
-from gpuhook.cdi import spec as spec_files
+from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
 from gpuhook.cli import refresh as refreshing
-from gpuhook.vendors.nvidia import generated, jobs
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -174,7 +175,7 @@ def test_another_version_of_gpuhook_writes_anew(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.generate()
-    monkeypatch.setattr(generated, "__version__", "99.0")
+    monkeypatch.setattr(spec_records, "__version__", "99.0")
     (one,) = here.refresh("--dry-run")
     assert "gpuhook: was " in one["reason"]
 
@@ -305,7 +306,7 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
     """What was chosen of its jobs shows in its arguments."""
 
     def choices() -> list[object]:
-        job = jobs.of_hook(spec_files.read(str(here.spec))["containerEdits"]["hooks"][0])
+        job = hook_args.of_hook(spec_files.read(str(here.spec))["containerEdits"]["hooks"][0])
         return [job.skipped, job.cuda_compat, job.chmod, job.ldconfig, job.libraries, job.links]
 
     here.generate(*options)
@@ -344,8 +345,8 @@ def test_one_failure_keeps_no_other_from_being_written(
     here.generate("--mode", "proc")
     here.generate("--class", "other", output=other)
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(here.state))
-    (made,) = [one for one in generated.all_of_node() if one.path == str(other)]
-    generated.remember(replace(made, words=[*made.words, "--no-such-option"]))
+    (made,) = [one for one in spec_records.all_of_node() if one.path == str(other)]
+    spec_records.remember(replace(made, words=[*made.words, "--no-such-option"]))
     here.reboot()
     found = {Path(one["path"]).name: one for one in here.refresh(rc=1)}
     assert found["nvidia.yaml"]["state"] == "written"

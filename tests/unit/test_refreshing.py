@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.programs import cold, refreshing
+from gpuhook.entry import cold_command, refresh_command
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ class Program:
 
     def refresh(self, is_needed: bool = True, is_mended: bool = False) -> str:
         asked = iter((is_needed, not is_mended))
-        return cold.Compiler(str(self.path)).refresh(lambda: next(asked))
+        return cold_command.Compiler(str(self.path)).refresh(lambda: next(asked))
 
 
 def test_it_ends_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_what_has_just_failed_is_not_tried_again(
     program = Program(tmp_path, "echo Error GH1: no; exit 1")
     assert [program.refresh() for _ in range(3)] == ["GH1: no"] * 3
     assert len(program.calls) == 1
-    monkeypatch.setattr(refreshing, "_FAILURE_COUNTS", -1.0)
+    monkeypatch.setattr(refresh_command, "_FAILURE_COUNTS", -1.0)
     assert program.refresh() == "GH1: no"
     assert len(program.calls) == 2
 
@@ -88,16 +88,16 @@ def test_what_has_not_helped_is_not_tried_again(
 ) -> None:
     """No container that asks for what is not there has it run at each of its starts."""
     program = Program(tmp_path, "true")
-    assert [program.refresh(), program.refresh()] == ["", refreshing._NO_HELP]
+    assert [program.refresh(), program.refresh()] == ["", refresh_command._NO_HELP]
     assert len(program.calls) == 1
     assert program.refresh(is_needed=False) == ""
-    monkeypatch.setattr(refreshing, "_FAILURE_COUNTS", -1.0)
+    monkeypatch.setattr(refresh_command, "_FAILURE_COUNTS", -1.0)
     assert program.refresh() == ""
     assert len(program.calls) == 2
 
 
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refreshing, "_PATIENCE", 0.3)
+    monkeypatch.setattr(refresh_command, "_PATIENCE", 0.3)
     program = Program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     assert "gave no answer in time" in program.refresh()
     pid = int((tmp_path / "pid").read_text())
@@ -108,7 +108,7 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_another_one_that_hangs(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refreshing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(refresh_command, "_PATIENCE", 0.1)
     state.mkdir()
     with (state / "refresh-wanted.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -131,8 +131,8 @@ def test_nothing_of_a_tenant_is_written_through(tmp_path: Path, state: Path) -> 
 
 
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuhook.state.PROGRAM_DIRS", ())
-    told = cold.Compiler(str(tmp_path / "launcher")).refresh(lambda: True)
+    monkeypatch.setattr("gpuhook.host.hot.state.PROGRAM_DIRS", ())
+    told = cold_command.Compiler(str(tmp_path / "launcher")).refresh(lambda: True)
     assert told.startswith("there is no gpuhook in ")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import policy, replicas, request
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.host.hot.settings import Settings
+from gpuhook.request import parse, policy, replicas
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 PREFIXES = ["cdi.k8s.io/"]
 
@@ -22,7 +22,7 @@ def spec(value: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    return [(s.kind, s.names) for s in request.sources(config, VOCABULARY, PREFIXES)]
+    return [(s.kind, s.names) for s in parse.sources(config, VOCABULARY, PREFIXES)]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_replicas() -> None:
 )
 def test_what_is_a_grant(kind: str, names: list[str], is_grant: bool) -> None:
     """Only an image's `all` is no grant."""
-    assert request.Source(kind, "", names).is_grant is is_grant
+    assert parse.Source(kind, "", names).is_grant is is_grant
 
 
 def judged(config: dict[str, Any], settings: Settings) -> policy.Verdict:
-    return policy.judge(request.sources(config, VOCABULARY, PREFIXES), config, settings)
+    return policy.judge(parse.sources(config, VOCABULARY, PREFIXES), config, settings)
 
 
 def test_policy_on_the_variable() -> None:
@@ -157,11 +157,11 @@ def test_policy_on_the_variable() -> None:
 
 def test_a_variable_names_devices_of_its_own_vendor() -> None:
     """An image cannot ask for another vendor's devices, an annotation can."""
-    foreign = request.Source(request.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
+    foreign = parse.Source(parse.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
     with pytest.raises(GpuhookError) as caught:
         policy.require_own_vendor(foreign, "nvidia.com/gpu", {})
     assert caught.value.code == "GH1009"
-    foreign.kind = request.ANNOTATIONS
+    foreign.kind = parse.ANNOTATIONS
     policy.require_own_vendor(foreign, "nvidia.com/gpu", {})
 
 
@@ -180,7 +180,7 @@ def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bo
     asking: dict[str, Any] = {}
     if is_privileged:
         asking = {"process": {"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}}
-    named = request.Source(request.ENV, "V", [f"{kind}=all"])
+    named = parse.Source(parse.ENV, "V", [f"{kind}=all"])
     with nullcontext() if may else pytest.raises(GpuhookError, match="a device of another vendor"):
         policy.require_own_vendor(named, "nvidia.com/gpu", asking)
 

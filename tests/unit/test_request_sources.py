@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.node.described import Heard
+from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import Heard
 
 BELOW = "/var/run/nvidia-container-devices/"
 OLD_MIG = "MIG-GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/7/0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.vendors.nvidia import requirements
-from gpuhook.vendors.nvidia.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot import requirements
+from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
 
 T4 = Facts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
 NONE = Facts("", cuda="12.2", driver="535.183.01")

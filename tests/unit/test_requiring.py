@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import record
-from gpuhook.diagnose.node.described import Heard
+from gpuhook.apply.spec import change_record
+from gpuhook.entry import requirement_check
+from gpuhook.entry.granting import Granting
+from gpuhook.entry.hooks import apply_hook
 from gpuhook.errors import DriverError, GpuhookError, RequestError
-from gpuhook.programs import hook_apply, requiring
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import gpu_facts, jobs
-from gpuhook.vendors.nvidia.gpu_facts import Known
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import Heard
+from gpuhook.vendors.nvidia.hot import gpu_facts
+from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 # Two GPUs of one sort, one of another, and one of which nothing is known.
 JOB = ["--cuda-version", "12.2", "--driver-version", "535.183.01"]
@@ -29,9 +31,9 @@ def nobody() -> Known:
 
 
 def judged(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
-    todo = [jobs.parse(arguments)] if arguments else []
+    todo = [hook_args.parse(arguments)] if arguments else []
     nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{minor}" for minor in minors)]
-    return requiring.doubts({VARIABLE: text}, todo, nodes, nobody)
+    return requirement_check.doubts({VARIABLE: text}, todo, nodes, nobody)
 
 
 def refused(text: str, *minors: int) -> GpuhookError:
@@ -127,14 +129,16 @@ def test_what_nobody_knows_is_one_warning() -> None:
 
 def test_who_waives_is_not_judged() -> None:
     environment = {VARIABLE: "nonsense", "NVIDIA_DISABLE_REQUIRE": "1"}
-    assert requiring.doubts(environment, [], [], nobody) == []
+    assert requirement_check.doubts(environment, [], [], nobody) == []
 
 
 def test_so_many_variables_and_no_more() -> None:
     environment = {f"NVIDIA_REQUIRE_{n}": "cuda>=12" for n in range(32)}
-    assert requiring.doubts(environment, [jobs.parse(JOB)], [], nobody) == []
+    assert requirement_check.doubts(environment, [hook_args.parse(JOB)], [], nobody) == []
     with pytest.raises(GpuhookError) as caught:
-        requiring.doubts(environment | {VARIABLE: "cuda>=1"}, [jobs.parse(JOB)], [], nobody)
+        requirement_check.doubts(
+            environment | {VARIABLE: "cuda>=1"}, [hook_args.parse(JOB)], [], nobody
+        )
     assert caught.value.code == "GH1046"
 
 
@@ -145,7 +149,7 @@ def test_what_the_description_lacks_is_looked_up_and_nothing_else() -> None:
         asked.append(1)
         return Known("13.0", "580.1", [("7", "9.0", "nvidia"), ("0", "1.0", "grid")])
 
-    whole = gpu_facts.of_jobs([jobs.parse(JOB)])
+    whole = gpu_facts.of_jobs([hook_args.parse(JOB)])
     assert len(gpu_facts.of_paths(["/dev/nvidia0", "/dev/nvidia1"], whole, noted)) == 1
     assert asked == []
     facts = gpu_facts.of_paths(["/dev/nvidia7", "/dev/nvidia0"], whole, noted)
@@ -202,7 +206,7 @@ def spec(*variables: str) -> dict[str, Any]:
 def test_a_setting_waives_for_the_whole_node() -> None:
     chosen, log = Settings(), Heard()
     grants = Granting(chosen, log, lambda _: None)
-    asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [jobs.parse(JOB)]
+    asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [hook_args.parse(JOB)]
     with pytest.raises(GpuhookError):
         grants.require(asking, todo, ["/dev/nvidia0"])
     chosen.disable_requirements = True
@@ -221,18 +225,20 @@ def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_newer_cuda_version_is_reported() -> None:
     log = Heard()
     grants = Granting(Settings(), log, lambda _: None)
-    grants.require(spec("CUDA_VERSION=12.4.1"), [jobs.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"])
+    grants.require(
+        spec("CUDA_VERSION=12.4.1"), [hook_args.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"]
+    )
     assert [warning.code for warning in log.warnings] == ["GH1062"]
     assert "CUDA 12.4" in log.warnings[0].message
     assert "CUDA 12.2" in log.warnings[0].message
     with pytest.raises(GpuhookError) as caught:
-        grants.require(spec("CUDA_VERSION=13.0"), [jobs.parse(JOB)], ["/dev/nvidia0"])
+        grants.require(spec("CUDA_VERSION=13.0"), [hook_args.parse(JOB)], ["/dev/nvidia0"])
     assert caught.value.code == "GH1043"
 
 
 def engines(*arguments: list[str], **more: Any) -> dict[str, Any]:
     """Return a container that an engine has given the GPU of minor 0, with our hooks."""
-    made = [jobs.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]
+    made = [hook_args.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]
     stage = [{"path": hook["path"], "args": hook["args"]} for hook in made]
     given = {"devices": [{"path": "/dev/nvidia0"}]}
     env = [f"{VARIABLE}=cuda>=13.0"]
@@ -254,13 +260,13 @@ def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> No
         if content is not None:
             settings_file.write_text(content, encoding="utf-8")
         with pytest.raises(GpuhookError) as caught:
-            hook_apply._require(jobs.parse(JOB), container, Heard())
+            apply_hook._require(hook_args.parse(JOB), container, Heard())
         assert caught.value.code == "GH1043"
-    hook_apply._require(jobs.parse(OTHER), container, Heard())
+    apply_hook._require(hook_args.parse(OTHER), container, Heard())
 
 
 @pytest.mark.usefixtures("settings_file")
 def test_a_hook_leaves_it_to_the_wrapper_that_was_there() -> None:
     container = engines(JOB)
-    container[record.KEY] = {}
-    hook_apply._require(jobs.parse(JOB), container, Heard())
+    container[change_record.KEY] = {}
+    apply_hook._require(hook_args.parse(JOB), container, Heard())

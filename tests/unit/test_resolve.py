@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import registry
-from gpuhook.cdi.cache import Compiled
+from gpuhook.cdi.hot import registry
+from gpuhook.cdi.hot.compiled_spec import Compiled
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import resolve
+from gpuhook.request import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import ContainerEdits
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 KIND = "nvidia.com/gpu"
 UUIDS = {"00000000:3b:00.0": "GPU-0", "gpu-one": "GPU-1"}

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import SharedResource
-from gpuhook.kubernetes.offer.resources import MAX_MESSAGE, unusable
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, unusable
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from tests.unit.offering import (
     GPU,
     H100,

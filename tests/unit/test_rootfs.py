@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.container.rootfs import Root
-from gpuhook.container.walk import CrossingError
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
 
 

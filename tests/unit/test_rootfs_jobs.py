@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container.provide import provide
-from gpuhook.container.record import HOOK_MARK
-from gpuhook.container.rootfs import Root
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.rootfs_files import provide
+from gpuhook.apply.spec.change_record import HOOK_MARK
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import cache_entries, conf
-from gpuhook.programs import rootfs_jobs
-from gpuhook.vendors.nvidia import provision
-from gpuhook.vendors.nvidia.jobs import Jobs
+from gpuhook.loader import ld_cache_entries, ld_so_conf
+from gpuhook.vendors.nvidia.hot.rootfs import rootfs_jobs, rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 LIBRARY = "/usr/lib/libcuda.so.550.1"
 
@@ -58,9 +57,9 @@ def done(
 
 def found(bundle: Path) -> dict[str, str]:
     """Return where the loader finds each library, and check that a later ldconfig would as well."""
-    entries = cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
+    entries = ld_cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
-    files = [bundle / f"root{path}" for path in (conf.FIRST, conf.LAST)]
+    files = [bundle / f"root{path}" for path in (ld_so_conf.FIRST, ld_so_conf.LAST)]
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     named = [line for line in lines if not line.startswith("#")]
     assert sorted(named) == sorted({os.path.dirname(path) for path in places.values()})
@@ -149,7 +148,7 @@ def test_two_jobs(bundle: Path) -> None:
     """Libraries of two specs are both found, and a second start changes nothing."""
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert found(bundle) == BOTH
-    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{conf.FIRST}"]
+    files = [bundle / "root/etc/ld.so.cache", bundle / f"root{ld_so_conf.FIRST}"]
     once = [file.read_bytes() for file in files]
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert [file.read_bytes() for file in files] == once
@@ -191,9 +190,9 @@ def test_an_engines_hook_with_the_same_libraries(bundle: Path) -> None:
 def test_hooks_one_after_the_other(order: list[Jobs], bundle: Path) -> None:
     """Each hook of a container keeps what the others add, in whatever order they run."""
     with Root(str(bundle / "root")) as root:
-        provide(root, provision.of(root, [job("/usr/lib/libcuda.so.470.1", "libcuda.so.470")])[0])
+        provide(root, rootfs_plan.of(root, [job("/usr/lib/libcuda.so.470.1", "libcuda.so.470")])[0])
         for one in order:
-            made, reasons = provision.beside(root, one, [CUDA, OTHER])
+            made, reasons = rootfs_plan.beside(root, one, [CUDA, OTHER])
             assert provide(root, made) == []
             assert reasons == []
     assert found(bundle) == BOTH

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook import settings
+from gpuhook.entry import cold_command, runtime
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import cold, runtime
+from gpuhook.host.hot import settings
 
 CHECKOUT = Path(__file__).parents[2]
 SHELLS = [
@@ -22,7 +22,7 @@ SHELLS = [
     for name, arguments in (("dash", []), ("busybox", ["sh"]), ("bash", ["--posix"]))
     if (path := shutil.which(name))
 ]
-MAIN = "import sys; sys.path[:0] = [{!r}]; from gpuhook.programs.runtime import main; main()"
+MAIN = "import sys; sys.path[:0] = [{!r}]; from gpuhook.entry.runtime import main; main()"
 GPU = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
 
 
@@ -213,7 +213,7 @@ def test_odd_types_that_ask_for_nothing(spec: str, place: Place) -> None:
 def test_an_error_of_our_own(spec: dict[str, object], status: int, place: Place) -> None:
     """What nobody foresaw is one line with its place; the launcher decides where it can."""
     shutil.copytree(CHECKOUT / "gpuhook", place.path / "broken/gpuhook")
-    broken = place.path / "broken/gpuhook/grant/policy.py"
+    broken = place.path / "broken/gpuhook/request/policy.py"
     broken.write_text("def judge(sources, spec, settings):\n    return {}['oops']\n")
     place.write(spec)
     done = place.create(CHECKOUT=str(place.path / "broken"))
@@ -311,7 +311,7 @@ def test_the_compiler_is_our_own(place: Place, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, "/evil")
     monkeypatch.setenv("KEPT", "1")
     (place.path / "link").symlink_to("bin/launcher")
-    cold.Compiler(f"{place.path}/link").compile_spec("/a b.yaml")
+    cold_command.Compiler(f"{place.path}/link").compile_spec("/a b.yaml")
     seen = Path(beside + ".env").read_text()
     assert "/evil" not in seen
     assert "KEPT=1\n" in seen
@@ -333,7 +333,7 @@ def test_a_compiler_that_fails(
     """GH1403 names the file, the command and the reason; the container's streams get nothing."""
     place.program("gpuhook", text)
     with pytest.raises(GpuhookError) as caught:
-        cold.Compiler(f"{place.path}/bin/launcher").compile_settings("/c.yaml")
+        cold_command.Compiler(f"{place.path}/bin/launcher").compile_settings("/c.yaml")
     assert caught.value.code == "GH1403"
     command = f"`{place.path}/bin/gpuhook config compile /c.yaml`"
     assert caught.value.message.endswith(f"{command} failed: {reason}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import seen
+from gpuhook.vendors.nvidia.spec import injection_traces
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from gpuhook.vendors.nvidia import seen
 )
 def test_versions(path: str, version: str | None) -> None:
     """A library and a firmware directory name the driver's version, a SONAME does not."""
-    assert seen.driver_version(path) == version
+    assert injection_traces.driver_version(path) == version
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_versions(path: str, version: str | None) -> None:
 )
 def test_mounts(target: str, is_driver: bool) -> None:
     """Mounts that are the driver's are told from others and from nodes."""
-    assert seen.is_driver_mount(target) is is_driver
+    assert injection_traces.is_driver_mount(target) is is_driver
 
 
 def test_nodes(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_nodes(tmp_path: Path) -> None:
         device.mkdir(parents=True)
         (device / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
     host = str(tmp_path)
-    assert seen.is_node("/dev/dri/renderD128", (226, 128), host)
-    assert not seen.is_node("/dev/dri/renderD129", (226, 129), host)
-    assert not seen.is_node("/dev/dri/renderD130", (226, 130), host)
-    assert seen.is_node("/dev/nvidia0", (195, 0), host)
-    assert seen.is_node("/dev/nvidia-caps/nvidia-cap1", (234, 1), host)
-    assert not seen.is_node("/dev/null", (1, 3), host)
+    assert injection_traces.is_node("/dev/dri/renderD128", (226, 128), host)
+    assert not injection_traces.is_node("/dev/dri/renderD129", (226, 129), host)
+    assert not injection_traces.is_node("/dev/dri/renderD130", (226, 130), host)
+    assert injection_traces.is_node("/dev/nvidia0", (195, 0), host)
+    assert injection_traces.is_node("/dev/nvidia-caps/nvidia-cap1", (234, 1), host)
+    assert not injection_traces.is_node("/dev/null", (1, 3), host)

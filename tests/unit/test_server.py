@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
+from gpuhook.device_plugin.serving import messages
 from gpuhook.errors import fault
-from gpuhook.kubernetes.allocation.allocation import Allocation, DeviceSpec, Mount
-from gpuhook.kubernetes.api import deviceplugin_pb2 as api
-from gpuhook.kubernetes.offer.devices import Resource, Unit
-from gpuhook.kubernetes.serving import messages
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, device, resource
 from tests.kubelet.waiting import Changes

@@ -122,7 +122,9 @@ def test_conditions_are_those_of_refresh() -> None:
     conditions = section("gpuhook-refresh.service", "ConditionPathExists")
     told = {"|/sys/module/nvidia", "|/sys/module/nvgpu", "|/etc/nv_tegra_release", "|/dev/dxg"}
     assert set(conditions) == told
-    source = (CHECKOUT / "gpuhook/vendors/nvidia/freshness.py").read_text(encoding="utf-8")
+    source = (CHECKOUT / "gpuhook/vendors/nvidia/hot/host_fingerprint.py").read_text(
+        encoding="utf-8"
+    )
     for path in ("/sys/module/nvidia", "/sys/module/nvgpu", "/etc/nv_tegra_release", "/dev/dxg"):
         assert path in source
 

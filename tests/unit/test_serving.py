@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.kubelet import kubelet_service, resource_offer
+from gpuhook.device_plugin.kubelet.kubelet_service import Serving
+from gpuhook.device_plugin.serving.observer import Log, Observer
+from gpuhook.device_plugin.serving.registration import KubeletSocket
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
-from gpuhook.kubernetes.serving import offering, serving
-from gpuhook.kubernetes.serving.observer import Log, Observer
-from gpuhook.kubernetes.serving.registration import KubeletSocket
-from gpuhook.kubernetes.serving.serving import Serving
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.plugin import Answers, Observed, Plugin, resource
 from tests.kubelet.pod_resources import PodResources, pod
@@ -284,7 +284,7 @@ def test_a_fault_of_ours_is_not_the_end(
         monkeypatch.undo()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(offering, "register", broken)
+    monkeypatch.setattr(resource_offer, "register", broken)
     plugin.offer(resource())
     plugin.observed.wait_for("broken")
     kubelet.restart()
@@ -308,7 +308,7 @@ def test_a_kubelet_that_stopped_watching(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kubelet that dropped the resource without a restart is registered with again."""
-    monkeypatch.setattr(offering, "_COMES_BACK_WITHIN", 0.01)
+    monkeypatch.setattr(resource_offer, "_COMES_BACK_WITHIN", 0.01)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     kubelet.endpoint(GPU).stream.cancel()
@@ -321,8 +321,8 @@ def test_a_kubelet_that_never_watched(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A registration that led to no stream is made again."""
-    monkeypatch.setattr(offering, "_WATCHES_WITHIN", 0.01)
-    monkeypatch.setattr(offering.Offering, "_stream_ended", lambda self: None)
+    monkeypatch.setattr(resource_offer, "_WATCHES_WITHIN", 0.01)
+    monkeypatch.setattr(resource_offer.Offering, "_stream_ended", lambda self: None)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     kubelet.endpoint(GPU).stream.cancel()
@@ -342,7 +342,7 @@ def test_without_inotify(
         raise OSError(24, "raise fs.inotify.max_user_instances", "inotify")
 
     monkeypatch.setattr(Inotify, "__init__", none_left)
-    monkeypatch.setattr(serving, "_LOOKS_EVERY_BLIND", 0.01)
+    monkeypatch.setattr(kubelet_service, "_LOOKS_EVERY_BLIND", 0.01)
     plugin.offer(resource())
     assert plugin.observed.count("watch_failed") == 1
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -352,7 +352,7 @@ def test_without_inotify(
 
 def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that were lost are made up for by a look, which comes by itself."""
-    monkeypatch.setattr(serving, "_LOOKS_EVERY", 0.01)
+    monkeypatch.setattr(kubelet_service, "_LOOKS_EVERY", 0.01)
     monkeypatch.setattr(Serving, "_changed", lambda self, path, made: None)
     with Plugin(kubelet.directory) as plugin:
         plugin.offer(resource())
@@ -392,8 +392,8 @@ def test_one_kubelet_from_the_next(tmp_path: Path) -> None:
 
 def test_log_lines_of_an_observer(capsys: pytest.CaptureFixture[str]) -> None:
     """The log tells what happens to people: who registered, what failed and what to do."""
-    from gpuhook import logs
     from gpuhook.errors import fault
+    from gpuhook.host import logs
 
     logs.configure("json")
     log: Observer = Log()
@@ -427,8 +427,8 @@ def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
     """The service answers what a test sets."""
     import grpc
 
-    from gpuhook.kubernetes.api import podresources_pb2 as pods
-    from gpuhook.kubernetes.api import services
+    from gpuhook.device_plugin.api import podresources_pb2 as pods
+    from gpuhook.device_plugin.api import services
 
     with PodResources(tmp_path / "kubelet.sock") as served:
         served.pods.append(pod("default", "a", "main", GPU, ["GPU-0::1"]))
@@ -445,7 +445,7 @@ def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
 
 def test_why_no_socket_can_be_made_is_told(tmp_path: Path) -> None:
     """The gRPC library does not say it, and a mount without write access is common."""
-    from gpuhook.kubernetes.serving.endpoint import _why_not
+    from gpuhook.device_plugin.kubelet.grpc_endpoint import _why_not
 
     assert _why_not("/proc/nvidia-gpu.sock") not in ("", "no socket can be made there")
     assert _why_not(str(tmp_path / "gone" / "a.sock")) == "No such file or directory"

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from gpuhook import settings
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import settings
 
 WHOLE = """\
 runtime:

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuhook as package
-from gpuhook import settings, settings_environment
 from gpuhook.cli import COMMANDS, main
-from gpuhook.diagnose import settings_file
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import settings, settings_environment
+from gpuhook.node import settings_file
 
 SCHEMA = settings_file.schema()["properties"]
 KEYS = {attribute: path for path, attribute in settings.KEYS.items()}

@@ -14,8 +14,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from gpuhook.cli import main
-from gpuhook.diagnose import settings_file, settings_import
-from gpuhook.diagnose.doctor import toolkit_settings
+from gpuhook.config import toolkit_import
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.node import settings_file
 
 # As `nvidia-ctk config default` of 1.20 prints it.
 DEFAULT = """\
@@ -175,7 +176,7 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-        found = settings_import.imported(toolkit_settings.Settings("x", document))
+        found = toolkit_import.imported(toolkit_settings.Settings("x", document))
         assert bool(found.document) != bool(found.remarks), key
 
 
@@ -230,6 +231,6 @@ def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-    found = settings_import.imported(toolkit_settings.Settings("x", document))
+    found = toolkit_import.imported(toolkit_settings.Settings("x", document))
     assert settings_file.faults_of(found.document) == []
-    assert (yaml.safe_load(settings_import.text(found, "x\ny")) or {}) == found.document
+    assert (yaml.safe_load(toolkit_import.text(found, "x\ny")) or {}) == found.document

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings file that ships, the schema and docs/configuration.md say the same.
 
-`python -m gpuhook.cli.settings_text .` writes all three anew.
+`python -m gpuhook.cli.settings_table .` writes all three anew.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from gpuhook import settings
-from gpuhook.cli import generate_section, main, settings_text
+from gpuhook.cli import main, settings_table
+from gpuhook.cli.generate import generate_section
 from gpuhook.cli.generate_cdi import generate_cdi
-from gpuhook.diagnose import settings_file
+from gpuhook.host.hot import settings
+from gpuhook.node import settings_file
 
 ROOT = Path(__file__).parents[2]
 MARKED = re.compile(r"^  #(?=[a-zA-Z]+:)", re.MULTILINE)
@@ -25,11 +26,11 @@ MARKED = re.compile(r"^  #(?=[a-zA-Z]+:)", re.MULTILINE)
 
 def test_the_files_are_those_of_the_schema_and_the_options() -> None:
     schema = json.loads((ROOT / "gpuhook/schemas/config.json").read_text("utf-8"))
-    assert schema == settings_text.schema()
-    assert settings_file.shipped() == settings_text.shipped()
+    assert schema == settings_table.schema()
+    assert settings_file.shipped() == settings_table.shipped()
     page = (ROOT / "docs/configuration.md").read_text("utf-8")
-    assert page == settings_text.page(page)
-    assert settings_text.BEGIN in page
+    assert page == settings_table.page(page)
+    assert settings_table.BEGIN in page
 
 
 def test_every_option_of_generate_cdi_has_a_key() -> None:

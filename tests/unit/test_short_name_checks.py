@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpuhook.diagnose.explain.rehearsed_root import Rehearsal
-from gpuhook.diagnose.node.described import Heard
+from gpuhook.entry.create import Create, Edited
+from gpuhook.entry.granting import Granting
+from gpuhook.entry.oci_command import Command
 from gpuhook.errors import GpuhookError
-from gpuhook.programs.create import Create, Edited
-from gpuhook.programs.granting import Granting
-from gpuhook.programs.oci_command import Command
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia.words import VOCABULARY
+from gpuhook.explain.dry_run_rootfs import Rehearsal
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import Heard
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.simulated.node import SimulatedNode, make_node
 
 MIB = 1 << 20
@@ -126,12 +126,12 @@ def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> Non
 @pytest.mark.parametrize("told", ["GPU-e81b64d2::0", "01::0", "0-1::0", f"{SECOND}::0", "1::0"])
 def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host) -> None:
     """Anybody may set it: it tells which replica of a granted GPU, and has no short forms."""
-    from gpuhook.programs import told_replicas
+    from gpuhook.entry import replica_env
 
     edited = host.created(asks("GPU-5c9a1f7e"))
     assert edited.grant is not None
     spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
-    assert told_replicas.of(spec, edited.grant.devices, tuple) == []
+    assert replica_env.of(spec, edited.grant.devices, tuple) == []
 
 
 @pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])

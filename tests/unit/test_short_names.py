@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.cdi import registry
-from gpuhook.diagnose.node.described import DescribedGranting, Heard
+from gpuhook.cdi.hot import registry
+from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
-from gpuhook.grant import resolve
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import dump_file, short_names, words
+from gpuhook.host.hot.settings import Settings
+from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.request import resolve
+from gpuhook.vendors.nvidia.hot import short_names, vocabulary
+from gpuhook.vendors.nvidia.inventory import dump_file
 
-ALL = words.parse_capabilities("all")
+ALL = vocabulary.parse_capabilities("all")
 KIND = "nvidia.com/gpu"
 
 
@@ -28,7 +29,7 @@ def granting(profile: str = "h100x8") -> Granting:
 def nodes(grants: Granting, *names: str) -> set[str]:
     """Return the GPUs' own nodes that `names` give."""
     found = grants.named([*names], ALL).edits["deviceNodes"]
-    return {node["path"] for node in found if words.is_gpu_node(node["path"])}
+    return {node["path"] for node in found if vocabulary.is_gpu_node(node["path"])}
 
 
 def fault(grants: Granting, name: str) -> GpuhookError:

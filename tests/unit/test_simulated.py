@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import freshness
+from gpuhook.vendors.nvidia.hot import host_fingerprint
 from tests.simulated import build, elf_maker, layouts
 from tests.simulated.node import make_node
 
@@ -85,10 +85,10 @@ def test_the_fingerprint_is_the_tree_s(tmp_path: Path) -> None:
     """The facts of a simulated node carry the fingerprint of its own tree, and the same again."""
     made = make_node(tmp_path, "t4", real_nodes=False)
     (libcuda,) = (f.host_path for f in made.node.files if f.soname == "libcuda.so.1")
-    assert made.node.fingerprint == freshness.fingerprint(made.host_root, libcuda)
+    assert made.node.fingerprint == host_fingerprint.fingerprint(made.host_root, libcuda)
     assert "majors=nvidia-caps:241+nvidia-modeset:195" in made.node.fingerprint
     assert ",driver=580.95.05,gpus=1-" in made.node.fingerprint
-    assert freshness.module_version(made.host_root) == "580.95.05"
+    assert host_fingerprint.module_version(made.host_root) == "580.95.05"
 
 
 def test_made_twice_is_made_once(tmp_path: Path) -> None:

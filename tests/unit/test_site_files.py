@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.cdi import cache
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.entry import granting
 from gpuhook.errors import GpuhookError
-from gpuhook.programs import granting
-from gpuhook.vendors.nvidia import dump_file, files, gather, jobs, site_rules, words
-from gpuhook.vendors.nvidia.choices import Choices
-from gpuhook.vendors.nvidia.inventory import DriverFile
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.vendors.nvidia.driver import driver_files, site_rules
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.simulated import elf_maker, elf_maker_32
 from tests.simulated.node import make_node
 
@@ -43,19 +46,19 @@ def rules(root: Path, text: str, name: str = "site.yaml") -> str:
     return str(directory)
 
 
-def found(root: Path, text: str) -> files.Found:
+def found(root: Path, text: str) -> driver_files.Found:
     """Return the driver's files with these rules."""
-    return files.find(str(root), files_dir=rules(root, text))
+    return driver_files.find(str(root), files_dir=rules(root, text))
 
 
-def by_path(all_of_them: files.Found) -> dict[str, DriverFile]:
+def by_path(all_of_them: driver_files.Found) -> dict[str, DriverFile]:
     """Return the files by their path in containers."""
     return {file.container_path: file for file in all_of_them.files}
 
 
 def test_without_rules_nothing_changes(root: Path) -> None:
     """No directory, an empty one, and files of comments or of another kind add nothing."""
-    plain = files.find(str(root), files_dir=str(root / "none"))
+    plain = driver_files.find(str(root), files_dir=str(root / "none"))
     rules(root, "not: yaml: at all", "README")
     assert found(root, "# nothing yet\n") == plain
 
@@ -184,16 +187,16 @@ def test_capabilities_of_an_added_file_hold_where_the_spec_is_applied(tmp_path: 
     elf_maker.write(made.driver_root + place, "libsite.so.1")
     text = f"add:\n- path: {place}\n  capabilities: [video]\n"
     directory = rules(Path(made.driver_root), text)
-    where = gather.Roots(made.driver_root, made.dev_root, made.host_root)
-    node = gather.node(where, files_dir=directory)
+    where = discover.Roots(made.driver_root, made.dev_root, made.host_root)
+    node = discover.node(where, files_dir=directory)
     assert dump_file.parse(dump_file.text(node, "yaml").encode(), "node").files == node.files
     spec = describe(node, Choices()).spec
-    compiled = cache.of_spec("nvidia.yaml", spec)
+    compiled = compiled_spec.of_spec("nvidia.yaml", spec)
     for asked, gets in (("video,utility", True), ("compute,utility", False)):
-        capabilities = words.parse_capabilities(asked)
+        capabilities = vocabulary.parse_capabilities(asked)
         kept = granting.filtered(compiled, spec["containerEdits"], capabilities)
         assert (place in {m["containerPath"] for m in kept["mounts"]}) is gets
-        job = jobs.of_hook(kept["hooks"][0])
+        job = hook_args.of_hook(kept["hooks"][0])
         job.keep(granting.wanted(job.needs, capabilities))
         assert ((place, "libsite.so.1") in job.libraries) is gets
         limited = describe(node, Choices(capabilities=capabilities)).spec["containerEdits"]

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from gpuhook.cdi import validate
-from gpuhook.kubernetes.allocation import spec_upkeep
-from gpuhook.kubernetes.allocation.allocation import DeviceSpec, Mount
-from gpuhook.kubernetes.allocation.context import Specs
-from gpuhook.kubernetes.allocation.extra_devices import Extra
-from gpuhook.kubernetes.allocation.host_paths import at_host, places
-from gpuhook.kubernetes.allocation.spec_upkeep import Hook
-from gpuhook.kubernetes.config.configuration import Flags, PluginFlags
-from gpuhook.vendors.nvidia import dump_file, gather
-from gpuhook.vendors.nvidia.inventory import Node
+from gpuhook.device_plugin.allocate import plugin_specs
+from gpuhook.device_plugin.allocate.allocation_context import Specs
+from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
+from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.plugin_specs import Hook
+from gpuhook.device_plugin.allocation.host_paths import at_host, places
+from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
+from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.simulated.node import make_node
 
 VENDOR = "k8s.device-plugin.nvidia.com"
@@ -43,7 +43,7 @@ def h100() -> Node:
 
 
 def updated(node: Node, directory: Path, *extras: Extra, hook: Hook = OURS, **more: Any) -> Specs:
-    return spec_upkeep.update(node, extras, hook, directory=str(directory), **more)
+    return plugin_specs.update(node, extras, hook, directory=str(directory), **more)
 
 
 def read(directory: Path, name: str = GPU) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def test_which_hook(tmp_path: Path) -> None:
 
     def chosen(path: str | None = None, driver_root: str = "/") -> Hook:
         plugin = PluginFlags(cdi_hook_path=path, container_driver_root=str(root))
-        return spec_upkeep.hook(Flags(driver_root=driver_root, plugin=plugin))
+        return plugin_specs.hook(Flags(driver_root=driver_root, plugin=plugin))
 
     (root / "usr/bin").mkdir(parents=True)
     (root / "opt").mkdir()
@@ -176,7 +176,9 @@ def test_from_a_container_for_the_host(tmp_path: Path) -> None:
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     plugin = PluginFlags(container_driver_root=made.driver_root)
     where = places(Flags(driver_root="/run/nvidia/driver", plugin=plugin), made.host_root)
-    seen = gather.node(gather.Roots(where.driver, where.dev, made.host_root), require_nodes=False)
+    seen = discover.node(
+        discover.Roots(where.driver, where.dev, made.host_root), require_nodes=False
+    )
     told = at_host(replace(seen, device_nodes=dump_file.load("t4").device_nodes), where)
     updated(told, tmp_path / "cdi", hook=Hook("gpuhook", "/opt/gpuhook-hook"))
     text = (tmp_path / "cdi" / GPU).read_text(encoding="utf-8")
@@ -192,10 +194,10 @@ def test_from_a_container_for_the_host(tmp_path: Path) -> None:
 def test_an_incomplete_driver(tmp_path: Path) -> None:
     """The node comes without files and with the reason."""
     made = make_node(tmp_path, "t4", real_nodes=False)
-    roots = gather.Roots(made.driver_root, made.dev_root, made.host_root)
+    roots = discover.Roots(made.driver_root, made.dev_root, made.host_root)
 
     def look() -> Node:
-        return gather.node(roots, require_nodes=False, require_files=False)
+        return discover.node(roots, require_nodes=False, require_files=False)
 
     whole = look()
     assert whole.files_trouble == ""
@@ -212,7 +214,7 @@ def test_a_dump_is_described_and_not_written(
 ) -> None:
     """A node that is elsewhere leaves no file on this one."""
     monkeypatch.chdir(tmp_path)
-    specs = spec_upkeep.update(h100, (), NONE, directory=None)
+    specs = plugin_specs.update(h100, (), NONE, directory=None)
     assert f"{specs.vendor}/gpu={h100.gpus[0].uuid}" in specs.names
     assert specs.written == ()
     assert list(tmp_path.iterdir()) == []

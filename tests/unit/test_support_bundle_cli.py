@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.diagnose.bundle import archive
+from gpuhook.support_bundle import bundle_archive
 from tests.simulated.node import make_node
 
 SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
@@ -59,7 +59,7 @@ def test_the_file_is_its_owners_and_says_what_was_removed(node: Path, tmp_path: 
     report = _of(json.loads(shown.stdout), "support-bundle-report")
     assert report["bytes"] == path.stat().st_size
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    members = archive.read(str(path))
+    members = bundle_archive.read(str(path))
     assert list(members) == report["members"]
     manifest = _of(json.loads(members["manifest.json"]), "support-bundle")
     assert manifest["removed"] == report["removed"]
@@ -111,7 +111,7 @@ def test_a_node_that_runs_is_asked_for_its_inventory(node: Path, tmp_path: Path)
     roots = [f"--{name}-root={node}" for name in ("host", "driver", "dev")]
     shown = _run("support-bundle", *roots, "--file", str(path), "--no-logs")
     assert shown.exit_code == 0, shown.output
-    members = archive.read(str(path))
+    members = bundle_archive.read(str(path))
     taken = json.loads(members["readings.json"])
     assert taken["inventory"]["document"]["gpus"][0]["name"] == "Tesla T4"
     assert "ps.json" in members or "ps.json" in shown.stderr
@@ -151,7 +151,7 @@ def test_what_users_and_containers_lay_out_is_neither_opened_nor_kept(
         file.truncate(3 << 30)
     path = tmp_path / "b.tar.gz"
     assert _run("support-bundle", "--root", str(node), "--file", str(path)).exit_code == 0
-    assert not any(b"SHADOWED" in content for content in archive.read(str(path)).values())
+    assert not any(b"SHADOWED" in content for content in bundle_archive.read(str(path)).values())
     there = _run("doctor", "--root", str(node))
     assert "met something" not in there.output
     assert _run("doctor", "--from", str(path)).stdout == there.stdout

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.inventory import Link
-from gpuhook.vendors.nvidia.modes.tegra import csv_files, links
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.inventory.inventory import Link
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import KINDS, Line
-from gpuhook.vendors.nvidia.modes.tegra.found import Search
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Search
 from tests.simulated import elf_maker
 
 
@@ -130,7 +130,7 @@ def test_patterns(pattern: str, found: list[str], tmp_path: Path) -> None:
         "/lib/odd[1]",
         "/out -> ../../../../../../../../etc",
     )
-    assert links.matches(root, pattern) == found
+    assert link_patterns.matches(root, pattern) == found
 
 
 def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
         "/lib/sub/liba.so.1 -> ../../opt/liba.so.1.2",
         "/opt/liba.so.1.2",
     )
-    assert links.chain(root, "/lib/liba.so") == (
+    assert link_patterns.chain(root, "/lib/liba.so") == (
         [
             Link("/lib/liba.so", "sub/liba.so.1"),
             Link("/lib/sub/liba.so.1", "../../opt/liba.so.1.2"),
@@ -154,7 +154,7 @@ def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
     root = tree(
         tmp_path, "/lib -> usr/lib", "/usr/lib/liba.so -> a/liba.so.1", "/usr/lib/a/liba.so.1"
     )
-    found, end = links.chain(root, "/lib/liba.so")
+    found, end = link_patterns.chain(root, "/lib/liba.so")
     assert found == [Link("/lib/liba.so", "/usr/lib/a/liba.so.1")]
     assert end == "/usr/lib/a/liba.so.1"
 
@@ -162,16 +162,16 @@ def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("entry", ["/a -> a", "/a -> b", "/a -> /b/..", "/a -> gone/x"])
 def test_circles_and_dead_ends_have_no_end(entry: str, tmp_path: Path) -> None:
     root = tree(tmp_path, entry, "/b -> a")
-    found, end = links.chain(root, "/a")
+    found, end = link_patterns.chain(root, "/a")
     assert end is None
     assert len(found) <= 40
 
 
 def test_an_absolute_link_stays_inside(tmp_path: Path) -> None:
     root = tree(tmp_path, "/lib/x -> /etc/passwd", "/etc/passwd")
-    assert links.chain(root, "/lib/x") == ([Link("/lib/x", "/etc/passwd")], "/etc/passwd")
+    assert link_patterns.chain(root, "/lib/x") == ([Link("/lib/x", "/etc/passwd")], "/etc/passwd")
     os.unlink(tmp_path / "etc/passwd")
-    assert links.chain(root, "/lib/x")[1] is None
+    assert link_patterns.chain(root, "/lib/x")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_an_absolute_link_stays_inside(tmp_path: Path) -> None:
     ],
 )
 def test_ignored_links(pattern: str, is_ignored: bool) -> None:
-    assert links.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
+    assert link_patterns.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
 
 
 def search(root: Path, *texts: str, **options: tuple[str, ...]) -> tuple[Search, list[Line]]:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.cdi import spec as spec_file
-from gpuhook.engine_log import EngineLog
-from gpuhook.programs import hook_apply, told_replicas
-from gpuhook.programs.granting import Granting
-from gpuhook.settings import Settings
-from gpuhook.vendors.nvidia import known_node
+from gpuhook.cdi import spec_file
+from gpuhook.entry import replica_env
+from gpuhook.entry.granting import Granting
+from gpuhook.entry.hooks import apply_hook
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.settings import Settings
+from gpuhook.vendors.nvidia.hot import node_json
 
 
 def telling(value: str) -> dict[str, Any]:
@@ -27,13 +28,13 @@ def nobody() -> list[str]:
 def test_a_plugin_tells_which_replicas_they_are() -> None:
     """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
     told = telling("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
-    assert told_replicas.of(told, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
+    assert replica_env.of(told, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
 
 
 def test_a_device_has_further_names() -> None:
     """What was granted as 0 may be told by its UUID."""
     told = telling("GPU-1::3,GPU-2::0,GPU-1::0")
-    assert told_replicas.of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
+    assert replica_env.of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
         "GPU-1::3",
         "GPU-1::0",
     ]
@@ -42,7 +43,7 @@ def test_a_device_has_further_names() -> None:
 @pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
 def test_further_names_are_asked_for_when_needed(value: str) -> None:
     """Whoever tells nothing, or only replicas of what was named, costs no look at the specs."""
-    told_replicas.of(telling(value), ["nvidia.com/gpu=GPU-1"], nobody)
+    replica_env.of(telling(value), ["nvidia.com/gpu=GPU-1"], nobody)
 
 
 @pytest.fixture
@@ -98,8 +99,8 @@ def test_engine_applied_specs_tell_without_an_inventory(
     grants: Granting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node where only the device plugin writes specs, the hook finds the devices in them."""
-    monkeypatch.setattr(hook_apply, "Settings", lambda: grants.settings)
+    monkeypatch.setattr(apply_hook, "Settings", lambda: grants.settings)
     log = EngineLog("test")
-    assert set(hook_apply._known_devices(["/dev/nvidia0"], log)) == {"0", "GPU-0"}
-    monkeypatch.setattr(known_node, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
-    assert hook_apply._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], log) == ["GPU-7"]
+    assert set(apply_hook._known_devices(["/dev/nvidia0"], log)) == {"0", "GPU-0"}
+    monkeypatch.setattr(node_json, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
+    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], log) == ["GPU-7"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.engines import toml
+from gpuhook.engines.read import toml_document
 
 LONG = "a" + ".a" * 100
 
@@ -15,8 +15,10 @@ LONG = "a" + ".a" * 100
 )
 def test_keys_of_many_parts_are_refused(text: str) -> None:
     """A key of n parts takes n * n in memory: it is refused before it is parsed, by its line."""
-    with pytest.raises(toml.UnreadableError, match="a key has more than 100 parts") as caught:
-        toml.parsed(text.encode())
+    with pytest.raises(
+        toml_document.UnreadableError, match="a key has more than 100 parts"
+    ) as caught:
+        toml_document.parsed(text.encode())
     assert caught.value.line == 2
     assert caught.value.is_bounded
 
@@ -31,12 +33,12 @@ def test_keys_of_many_parts_are_refused(text: str) -> None:
 def test_what_python_refuses_is_said_in_plain_words(
     text: str, reason: str, is_bounded: bool
 ) -> None:
-    with pytest.raises(toml.UnreadableError, match=f"^{reason}$") as caught:
-        toml.parsed(text.encode())
+    with pytest.raises(toml_document.UnreadableError, match=f"^{reason}$") as caught:
+        toml_document.parsed(text.encode())
     assert caught.value.is_bounded == is_bounded
 
 
 def test_keys_of_engines_are_taken() -> None:
     """The keys of containerd, and texts with dots, are read."""
     text = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\nx = "' + "a." * 300
-    assert toml.parsed((text + '"\n').encode())["plugins"]
+    assert toml_document.parsed((text + '"\n').encode())["plugins"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia import nvml, topology
-from gpuhook.vendors.nvidia.topology import Pair, Topology
+from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
+from gpuhook.vendors.nvidia.nvml.topology import Pair, Topology
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -23,7 +23,7 @@ def uuids(node: SimulatedNode) -> list[str]:
 
 
 def asked(node: SimulatedNode) -> Topology:
-    with nvml.opened(node.nvml_library) as answering:
+    with nvml_inventory.opened(node.nvml_library) as answering:
         return topology.links(answering.gpus())
 
 
@@ -75,7 +75,7 @@ def test_a_gpu_that_is_lost_before_its_links(tmp_path: Path) -> None:
     """A GPU that was there when the node was asked and then fell off the bus loses its pairs."""
     node = made(tmp_path, "h100x8")
     gone = uuids(node)[3]
-    with nvml.opened(node.nvml_library) as answering:
+    with nvml_inventory.opened(node.nvml_library) as answering:
         gpus = answering.gpus()
         stub_events.lose(node, gone)
         found = topology.links(gpus)

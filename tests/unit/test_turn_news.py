@@ -9,14 +9,14 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from gpuhook.kubernetes.config.configuration import MEMORY_UNITS, SharedResource
-from gpuhook.kubernetes.mps_keeping import MpsState
-from gpuhook.kubernetes.news import News
-from gpuhook.kubernetes.offer.devices import Unit, UnitMemory
-from gpuhook.kubernetes.offer.resources import Offer
-from gpuhook.kubernetes.turn_news import TurnNews
-from gpuhook.kubernetes.working_out import Outcome
-from gpuhook.logs import logger
+from gpuhook.device_plugin.change_report import TurnNews
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, SharedResource
+from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.offer.offered_devices import Unit, UnitMemory
+from gpuhook.device_plugin.offer.resources import Offer
+from gpuhook.device_plugin.reconcile import Outcome
+from gpuhook.device_plugin.services.mps_service import MpsState
+from gpuhook.host.logs import logger
 from tests.kubelet.plugin import resource
 from tests.unit.offering import GPU, T4, offer
 

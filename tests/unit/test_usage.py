@@ -16,9 +16,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 import gpuhook
-from gpuhook.cli import main, ps_text
-from gpuhook.container import state_roots
-from gpuhook.diagnose.usage import device_plugin, driver, kubelet, shares
+from gpuhook.cli import main
+from gpuhook.containers.warm import state_roots
+from gpuhook.usage import fair_share, gpu_readings, kubelet_units, plugin_containers, ps_text
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
-    monkeypatch.setattr(kubelet, "ROOTS", ())
+    monkeypatch.setattr(kubelet_units, "ROOTS", ())
     return tmp_path
 
 
@@ -279,7 +279,7 @@ def test_a_kubelet_directory_by_two_names(
 
 @pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
 def test_mounts_that_are_none_make_no_device_plugin(mounts: object) -> None:
-    assert not device_plugin.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
+    assert not plugin_containers.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
 
 
 def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_a_driver_that_hangs(
     running.start("one", ["/dev/nvidia0"])
     os.mkfifo(place / "profile")  # nobody will write to it
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
-    monkeypatch.setattr(driver, "PATIENCE", 0.3)
+    monkeypatch.setattr(gpu_readings, "PATIENCE", 0.3)
     shown = ps(node)
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[1].startswith("one ")
@@ -336,11 +336,11 @@ def test_a_driver_that_is_not_there(node: SimulatedNode, running: Running, place
 def test_pids_of_another_namespace_are_nobodys(
     node: SimulatedNode, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuhook.kubernetes.guard import processes
+    from gpuhook.device_plugin.guard import container_processes
 
     pid = running.start("one", ["/dev/nvidia0"])
     stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
-    monkeypatch.setattr(processes, "_FIRST_PID_NAMESPACE", 1)
+    monkeypatch.setattr(container_processes, "_FIRST_PID_NAMESPACE", 1)
     found = document(node)
     assert found["processes"][0]["reason"] == "it may not be looked at"
     assert not found["processes"][0]["host"]
@@ -372,10 +372,10 @@ def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: 
 def test_shares() -> None:
     container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
     units = ["GPU-1::0", "GPU-1::1"]
-    assert shares.of("GPU-1", 100, container, units, 7) == {"bytes": 50, "by": "replicas"}
-    assert shares.of("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
-    assert shares.of("GPU-1", None, container, units, 1) is None
+    assert fair_share.of("GPU-1", 100, container, units, 7) == {"bytes": 50, "by": "replicas"}
+    assert fair_share.of("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
+    assert fair_share.of("GPU-1", None, container, units, 1) is None
     limited = {**container, "memory": [{"gpu": "GPU-1", "limit": 30}]}
-    assert shares.of("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
-    assert shares.over(31, {"bytes": 30})
-    assert not shares.over(None, {"bytes": 30})
+    assert fair_share.of("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
+    assert fair_share.over(31, {"bytes": 30})
+    assert not fair_share.over(None, {"bytes": 30})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.container import ledger
+from gpuhook.containers.hot import ledger
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode
 from tests.simulated.running import Running

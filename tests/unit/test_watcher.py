@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.kubernetes.health.storms import Storms
-from gpuhook.kubernetes.health.watcher import (
+from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
     Failed,
     Message,
@@ -24,6 +22,8 @@ from gpuhook.kubernetes.health.watcher import (
     Watching,
     poster,
 )
+from gpuhook.device_plugin.health.rate_limit import Storms
+from gpuhook.errors import GpuhookError, fault
 
 SECONDS = 20
 

@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health.book import HealthBook
-from gpuhook.kubernetes.health.marks import Evidence
-from gpuhook.kubernetes.health.watcher import Failed, Message, Reported, Source, Watcher, Watching
-from gpuhook.kubernetes.offer.devices import Device
-from gpuhook.vendors.nvidia import nvml_events, recovery
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health.health_marks import Evidence
+from gpuhook.device_plugin.health.health_state import HealthBook
+from gpuhook.device_plugin.health.nvml_watcher import (
+    Failed,
+    Message,
+    Reported,
+    Source,
+    Watcher,
+    Watching,
+)
+from gpuhook.device_plugin.offer.offered_devices import Device
+from gpuhook.vendors.nvidia.nvml import nvml_events, recovery_action
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -35,7 +42,9 @@ def uuids(node: SimulatedNode) -> list[str]:
 @contextmanager
 def watching(node: SimulatedNode) -> Iterator[queue.Queue[Message]]:
     posted: queue.Queue[Message] = queue.Queue()
-    source = Source(partial(nvml_events.watched, node.nvml_library), recovery.recovery_action)
+    source = Source(
+        partial(nvml_events.watched, node.nvml_library), recovery_action.recovery_action
+    )
     watcher = Watcher(source, posted.put, milliseconds=50, sleep=lambda seconds: None)
     watcher.start(uuids(node))
     try:

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from gpuhook.container import withdrawal
-from gpuhook.loader import cache, cache_entries
+from gpuhook.apply.live import unplug_plan
+from gpuhook.loader import ld_cache, ld_cache_entries
 
 OTHER = (b"libmine.so.1", b"/opt/libmine.so.1")
 
@@ -17,10 +17,10 @@ OTHER = (b"libmine.so.1", b"/opt/libmine.so.1")
 @pytest.mark.parametrize("images", [b"/lib", b"/usr/lib"])
 def test_entries_by_the_path_that_the_image_uses(ours: bytes, images: bytes) -> None:
     """An ldconfig in the container may name /lib for /usr/lib, and the other way round."""
-    flags = cache.flags_for(os.uname().machine)
-    data = cache.merged(None, [(b"libcuda.so.1", images + b"/libcuda.so.1"), OTHER], flags=flags)
+    flags = ld_cache.flags_for(os.uname().machine)
+    data = ld_cache.merged(None, [(b"libcuda.so.1", images + b"/libcuda.so.1"), OTHER], flags=flags)
     entries = [(b"libcuda.so.1", ours + b"/libcuda.so.1")]
-    (change,) = withdrawal._without(entries, data, was_there=True)
-    left = [(one.soname, one.path) for one in cache_entries.parse(change.data or b"")]
+    (change,) = unplug_plan._without(entries, data, was_there=True)
+    left = [(one.soname, one.path) for one in ld_cache_entries.parse(change.data or b"")]
     assert left == [OTHER]
     assert entries == [(b"libcuda.so.1", ours + b"/libcuda.so.1")]

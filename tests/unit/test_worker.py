@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
-from gpuhook.worker_pool import each
+from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
+from gpuhook.host.worker_pool import each
 
 CHECKOUT = Path(__file__).parents[2]
 # A child that undoes its work when it is interrupted, which takes its time.
 UNDOING = """
 import sys, time
 from pathlib import Path
-from gpuhook.programs.interruptible import Interruptible
-from gpuhook.worker import Worker
+from gpuhook.host.interrupt import Interruptible
+from gpuhook.host.worker import Worker
 
 def work():
     with Interruptible() as signals:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.kubernetes.config.configuration import Health
-from gpuhook.kubernetes.health.judgement import judgement
-from gpuhook.vendors.nvidia import xids
+from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health.xid_verdict import judgement
+from gpuhook.vendors.nvidia.gpu import xids
 
 DEFAULT = Health()
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from gpuhook import bounded_yaml
 from gpuhook.errors import fault
+from gpuhook.host import bounded_yaml
 
 # Sections by which values of the operator's chart are known.
 _OF_VALUES = frozenset(

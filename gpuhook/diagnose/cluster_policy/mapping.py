@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.grammar.value_kinds import shown
 from gpuhook.diagnose.cluster_policy import kinds
 from gpuhook.diagnose.cluster_policy.left_out import (
     ANYWAY,
@@ -20,8 +22,6 @@ from gpuhook.diagnose.cluster_policy.left_out import (
     WORDLESS_VALUES,
 )
 from gpuhook.diagnose.cluster_policy.variables import PLUGIN_VARIABLES, TOOLKIT, TOOLKIT_REMARKS
-from gpuhook.kubernetes.config import reader
-from gpuhook.kubernetes.config.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,9 +221,9 @@ class _Work:
 
     def _check(self, data: dict[str, str]) -> None:
         """Say what the plugin would say of the configurations, with the options that win."""
-        root = reader.Override("/run/nvidia/mps", "the value mps.root")
+        root = config_reader.Override("/run/nvidia/mps", "the value mps.root")
         for name, text in data.items():
-            found = reader.read(text.encode(errors="replace"), name, {"flags.mpsRoot": root})
+            found = config_reader.read(text.encode(errors="replace"), name, {"flags.mpsRoot": root})
             self.remarks += [f"the configuration {one}" for one in found.findings]
 
     def _variables(self, path: str, value: Any) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.diagnose.cluster_policy import kinds
-from gpuhook.kubernetes.config.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuhook.diagnose.node.tree import DirectoryTree
-from gpuhook.engines import versions
-from gpuhook.engines.configuring.wanted import Node, Wanted
+from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.read import engine_versions
+from gpuhook.node.node_tree import DirectoryTree
 
 HERE = Path(__file__).parent
 PROGRAM = "/usr/bin/gpuhook-runtime"
@@ -43,7 +43,7 @@ class Case:
         base = self.wanted.get("base_spec")
         return Node(
             DirectoryTree(str(root)),
-            versions.of(self.version),
+            engine_versions.of(self.version),
             base_spec=base.encode() if base else None,
             **chosen,
         )

@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from gpuhook.cli.configure import configure
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.broken import specs
 from tests.doctor.broken.other_engines import DAEMON, docker
 from tests.doctor.parts.driver import unit
@@ -46,7 +46,7 @@ def _record_cut_short(scene: Scene) -> None:
 
 def kept(scene: Scene, *, running: bool) -> None:
     """Have Docker keep a container whose runtime was removed with gpuhook."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(readings.STORED, [])
+    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.STORED, [])
     found.append(
         {
             "engine": "docker",
@@ -69,7 +69,7 @@ def _flag(scene: Scene) -> None:
 def _units(scene: Scene, **state: str) -> None:
     scene.write(REFRESH, "[Service]\nExecStart=/usr/bin/gpuhook refresh\n")
     for name in ("gpuhook-refresh.service", "gpuhook-refresh.path"):
-        scene.readings[readings.UNITS][name] = unit(**state)
+        scene.readings[node_readings.UNITS][name] = unit(**state)
 
 
 def _no_environment(document: Any) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpuhook.diagnose.node import readings
 from gpuhook.errors import fault
+from gpuhook.node import node_readings
 from tests.doctor.parts.gpuhook import container
 from tests.doctor.scene import Broken
 
@@ -24,7 +24,7 @@ def told(error: GpuhookError) -> dict[str, str]:
 
 def running(scene: Scene, **facts: Any) -> None:
     """Have one more container run."""
-    scene.readings[readings.CONTAINERS]["containers"].append(container("broken", **facts))
+    scene.readings[node_readings.CONTAINERS]["containers"].append(container("broken", **facts))
 
 
 def denied(scene: Scene, **facts: Any) -> None:
@@ -55,7 +55,7 @@ def unheard(scene: Scene) -> None:
 
 def unreadable(scene: Scene) -> None:
     late = fault("GH1760", container="broken", seconds=5, left="")
-    scene.readings[readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
+    scene.readings[node_readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
 
 
 NVIDIA: dict[str, Any] = {"injected_by": ["nvidia-legacy"], "recorded": False, "engine": "docker"}

@@ -8,7 +8,7 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.parts import driver
 from tests.doctor.scene import Broken, Scene
 from tests.simulated.profiles import LIBRARY_DIR
@@ -45,12 +45,12 @@ def _unbound(scene: Scene) -> None:
 
 def _no_link(scene: Scene) -> None:
     scene.remove("/dev/char/195:0")
-    scene.readings[readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
+    scene.readings[node_readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
 
 
 def _nobody_holds_gpus(scene: Scene) -> None:
     _stop(scene, name="nvidia-persistenced.service")
-    listed = scene.readings.get(readings.PROCESSES) or []
+    listed = scene.readings.get(node_readings.PROCESSES) or []
     listed[:] = [one for one in listed if "device-plugin" not in one["argv"][0]]
 
 
@@ -139,7 +139,7 @@ def _imex(scene: Scene) -> None:
 
 
 def _stop(scene: Scene, name: str) -> None:
-    scene.readings[readings.UNITS][name] = driver.unit("inactive")
+    scene.readings[node_readings.UNITS][name] = driver.unit("inactive")
 
 
 def _old_fabric_manager(scene: Scene) -> None:

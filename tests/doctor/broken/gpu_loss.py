@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuhook.diagnose.node import readings
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import dump
+from gpuhook.node import node_readings
+from gpuhook.vendors.nvidia.inventory import dump
 from tests.doctor.broken.containers import running, told
 from tests.doctor.parts.driver import SPEC
 from tests.doctor.scene import Broken, Scene
@@ -74,7 +74,7 @@ def every_unloaded(scene: Scene) -> None:
 def _without_spec(scene: Scene) -> None:
     every_unloaded(scene)
     scene.remove(SPEC)
-    scene.readings[readings.CONTAINERS]["containers"].clear()
+    scene.readings[node_readings.CONTAINERS]["containers"].clear()
     hold(scene, 0, injected_by=["nvidia-legacy"], recorded=False)
 
 

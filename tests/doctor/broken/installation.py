@@ -7,7 +7,7 @@ import os
 import shutil
 from functools import partial
 
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.parts.gpuhook import (
     BIN,
     ENTRY,
@@ -127,7 +127,7 @@ def broken_entry(scene: Scene) -> None:
 def forgotten(scene: Scene) -> None:
     """Let a container run that the ledger does not know."""
     forgot = container("forgotten", recorded=False)
-    scene.readings[readings.CONTAINERS]["containers"].append(forgot)
+    scene.readings[node_readings.CONTAINERS]["containers"].append(forgot)
 
 
 BROKEN = [

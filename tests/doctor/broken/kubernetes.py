@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.parts import kubernetes
 from tests.doctor.parts.kubernetes import CONFIG, PLUGINS, process, processes, units
 from tests.doctor.scene import Broken, Scene
@@ -19,7 +19,7 @@ HANDLER = """
 
 
 def _api(scene: Scene) -> dict[str, Any]:
-    found: dict[str, Any] = scene.readings[readings.API]
+    found: dict[str, Any] = scene.readings[node_readings.API]
     return found
 
 
@@ -136,9 +136,9 @@ def _too_many_replicas(scene: Scene) -> None:
 
 
 def _exclusive(scene: Scene) -> None:
-    document = scene.examined().readings.document(readings.INVENTORY)
+    document = scene.examined().readings.document(node_readings.INVENTORY)
     document["gpus"][0]["compute_mode"] = "exclusive-process"
-    scene.readings[readings.INVENTORY] = document
+    scene.readings[node_readings.INVENTORY] = document
 
 
 def _limits_too_large(scene: Scene) -> None:

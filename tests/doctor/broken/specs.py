@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH
+from gpuhook.node import node_readings
+from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from tests.doctor.broken.driver import replace
 from tests.doctor.parts import driver
 from tests.doctor.parts.driver import SPEC
@@ -82,7 +82,7 @@ def _groups(document: Any) -> None:
 
 def _for_old_podman(scene: Scene) -> None:
     _toolkit(_groups)(scene)
-    programs = scene.readings.setdefault(readings.PROGRAMS, {})
+    programs = scene.readings.setdefault(node_readings.PROGRAMS, {})
     programs["podman"] = {"path": "/usr/bin/podman", "version": "4.9.3"}
 
 
@@ -162,7 +162,7 @@ def _no_persistenced(scene: Scene) -> None:
 def _no_refresh(scene: Scene) -> None:
     for suffix in ("service", "path"):
         scene.write(f"/usr/lib/systemd/system/nvidia-cdi-refresh.{suffix}", "[Unit]\n")
-    units = scene.readings[readings.UNITS]
+    units = scene.readings[node_readings.UNITS]
     units["nvidia-cdi-refresh.path"] = driver.unit()
     units["nvidia-cdi-refresh.service"] = driver.unit("failed", result="exit-code")
 

@@ -8,15 +8,15 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.cdi import spec
-from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia.choices import DEFAULT_HOOK_PATH, Choices
-from gpuhook.vendors.nvidia.spec import describe
+from gpuhook.cdi import spec_file
+from gpuhook.node import node_readings
+from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.doctor.scene import Scene, part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory import Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 RELEASE = "6.8.0-45-generic"
 SPEC = "/etc/cdi/nvidia.yaml"
@@ -82,7 +82,7 @@ def add_links(scene: Scene) -> None:
 @part
 def add_daemons(scene: Scene) -> None:
     """Have the driver's daemons run."""
-    units = scene.readings.setdefault(readings.UNITS, {})
+    units = scene.readings.setdefault(node_readings.UNITS, {})
     units["nvidia-persistenced.service"] = unit()
     if has_switches(scene):
         units["nvidia-fabricmanager.service"] = unit()
@@ -116,7 +116,7 @@ def add_spec(scene: Scene) -> None:
 def write_spec(scene: Scene, path: str = SPEC) -> None:
     """Write the spec that generate-cdi writes on this node."""
     document = describe(own(scene), Choices()).spec
-    scene.write(path, spec.document(document, "json" if path.endswith(".json") else "yaml"))
+    scene.write(path, spec_file.document(document, "json" if path.endswith(".json") else "yaml"))
 
 
 def own(scene: Scene) -> Node:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.scene import Scene, part
 
 CONFIG = "/etc/containerd/config.toml"
@@ -71,13 +71,13 @@ path = "nvidia-ctk"
 
 def programs(scene: Scene) -> dict[str, Any]:
     """Return what programs say of themselves, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(readings.PROGRAMS, {})
+    found: dict[str, Any] = scene.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
 def run(scene: Scene, name: str, *argv: str, started: float | None = None) -> None:
     """Have a process run; since later than every file was written, unless it is said."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(readings.PROCESSES, [])
+    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
     since = time.time() + 86400 if started is None else started
     found[:] = [one for one in found if one["name"] != name]
     exe = f"/usr/bin/{name}"

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import gpuhook
-from gpuhook.container import ledger
-from gpuhook.diagnose.node import readings
+from gpuhook.containers.hot import ledger
+from gpuhook.node import node_readings
 from tests.doctor.scene import part
 
 TYPE_CHECKING = False
@@ -89,12 +89,12 @@ def state(scene: Scene) -> None:
 @part
 def asked(scene: Scene) -> None:
     """Answer for what is asked of a node that runs."""
-    scene.readings[readings.CONTAINERS] = {
+    scene.readings[node_readings.CONTAINERS] = {
         "looked_at": 2,
         "containers": [container()],
         "trouble": [],
     }
-    scene.readings[readings.SELF] = {
+    scene.readings[node_readings.SELF] = {
         "version": gpuhook.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": PYTHON,

@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Any
 
-from gpuhook.diagnose.node import readings
+from gpuhook.node import node_readings
 from tests.doctor.scene import Scene, part
 
 KUBELET = "/var/lib/kubelet"
@@ -41,13 +41,13 @@ def add_socket(scene: Scene, path: str) -> None:
 
 def processes(scene: Scene) -> list[dict[str, Any]]:
     """Return the processes of the node, to be changed."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(readings.PROCESSES, [])
+    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
 def units(scene: Scene) -> dict[str, Any]:
     """Return the units of the node, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(readings.UNITS, {})
+    found: dict[str, Any] = scene.readings.setdefault(node_readings.UNITS, {})
     return found
 
 
@@ -104,7 +104,7 @@ def a_node_of_a_cluster(scene: Scene) -> None:
         "enabled": "enabled",
     }
     counts = {name: str(len(ids)) for name, ids in resources.items()}
-    scene.readings[readings.API] = {
+    scene.readings[node_readings.API] = {
         "source": "kubectl",
         "node": {
             "name": NODE,

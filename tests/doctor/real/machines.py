@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gpuhook
-from gpuhook.diagnose.node import readings
-from gpuhook.vendors.nvidia import dump_file
+from gpuhook.node import node_readings
+from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.doctor.parts import driver, kubernetes
 from tests.doctor.scene import Scene
 from tests.simulated.node import SimulatedNode, make_node
@@ -96,8 +96,8 @@ def _host(scene: Scene) -> None:
     units(scene)
     processes(scene)
     programs(scene)
-    scene.readings[readings.CONTAINERS] = {"looked_at": 2, "containers": [], "trouble": []}
-    scene.readings[readings.SELF] = {
+    scene.readings[node_readings.CONTAINERS] = {"looked_at": 2, "containers": [], "trouble": []}
+    scene.readings[node_readings.SELF] = {
         "version": gpuhook.__version__,
         "python": "3.12.3",
         "executable": "/opt/venv/bin/python",
@@ -107,19 +107,19 @@ def _host(scene: Scene) -> None:
 
 def units(scene: Scene) -> dict[str, Any]:
     """Return the units, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(readings.UNITS, {})
+    found: dict[str, Any] = scene.readings.setdefault(node_readings.UNITS, {})
     return found
 
 
 def processes(scene: Scene) -> list[dict[str, Any]]:
     """Return the processes, to be changed."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(readings.PROCESSES, [])
+    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
 def programs(scene: Scene) -> dict[str, Any]:
     """Return what programs tell of themselves, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(readings.PROGRAMS, {})
+    found: dict[str, Any] = scene.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
@@ -194,7 +194,7 @@ def registered(
 def cluster(scene: Scene, resources: dict[str, list[str]], *classes: str, **labels: str) -> None:
     """Have the API server tell of the node, of what it offers, and of RuntimeClasses."""
     counts = {name: str(len(ids)) for name, ids in resources.items()}
-    scene.readings[readings.API] = {
+    scene.readings[node_readings.API] = {
         "source": "kubectl",
         "node": {
             "name": "node-1",

@@ -11,29 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import (
-    jobs,
-    node_edits,
-    selection,
-    site_files,
-    site_rules,
-    spec,
-    spec_common,
-    words,
-)
-from gpuhook.vendors.nvidia.choices import Described
-from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE, fingerprint
-from gpuhook.vendors.nvidia.inventory import Driver, DriverFile, Node
-from gpuhook.vendors.nvidia.modes.tegra import csv_files, devices, soc
-from gpuhook.vendors.nvidia.modes.tegra.found import Found, Search
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.vendors.nvidia.driver import site_files, site_rules
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE, fingerprint
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, DriverFile, Node
+from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc, tegra_devices
+from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Found, Search
+from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
+from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import ContainerEdits, Device, Hook
-    from gpuhook.vendors.nvidia.choices import Choices
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Hook
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
     from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _ORIN_COMPAT = "/usr/local/cuda/compat_orin"
 
@@ -60,13 +54,13 @@ def describe(place: Place, choices: Choices) -> Described:
     _add_release(found, place)
     chip = soc.ask(place)
     if choices.multiple_csv_devices:
-        own, left_out = devices.of(chip, found.nodes, search)
+        own, left_out = tegra_devices.of(chip, found.nodes, search)
     else:
-        own, left_out = devices.only(chip, found.nodes), []
+        own, left_out = tegra_devices.only(chip, found.nodes), []
     if not own:
         files = ", ".join(path for path in paths if not path.endswith("/drivers.csv"))
         raise fault("GH1222", files=files, reasons="".join("; " + line for line in left_out))
-    own = devices.chosen(own, choices.device_ids)
+    own = tegra_devices.chosen(own, choices.device_ids)
     described = _Description(place, choices, chip, _witness(found))
     absent = _as_the_site_wants(found, further, place)
     common, missing = described.common(found)
@@ -80,7 +74,7 @@ def describe(place: Place, choices: Choices) -> Described:
         *missing,
     )
     gpus = tuple(gpu for gpu, _ in own)
-    return Described(spec.of_parts(choices.kind, named, common), gpus, warnings)
+    return Described(gpu_spec.of_parts(choices.kind, named, common), gpus, warnings)
 
 
 def _paths(place: Place) -> tuple[list[str], list[str]]:
@@ -146,18 +140,18 @@ def _witness(found: Found) -> str:
     return next(held, "")
 
 
-def _devices(own: devices.Own, choices: Choices) -> list[Device]:
+def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
     gids = choices.additional_gids
     made: list[Device] = [
         {"name": name, "containerEdits": node_edits.of(nodes, additional_gids=gids)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, nodes in own
-        for name in selection.names(gpu, (strategy,))
+        for name in device_selection.names(gpu, (strategy,))
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
         edits = node_edits.of([*every.values()], additional_gids=gids)
-        made.append({"name": selection.EVERY, "containerEdits": edits})
+        made.append({"name": device_selection.EVERY, "containerEdits": edits})
     return made
 
 
@@ -178,7 +172,7 @@ class _Description:
             links=tuple(found.links.values()),
             fingerprint=fingerprint(self.place.roots.host, self.witness),
         )
-        edits, missing = spec_common.common(node, self.choices)
+        edits, missing = driver_edits.common(node, self.choices)
         edits["hooks"] = [self._hook(hook) for hook in edits.get("hooks") or ()]
         if not edits["hooks"]:
             del edits["hooks"]
@@ -193,15 +187,15 @@ class _Description:
         if found.nodes:
             gids = self.choices.additional_gids
             edits.update(node_edits.of([*found.nodes.values()], additional_gids=gids))
-        return [{"name": words.CSV_DEVICE, "containerEdits": edits}]
+        return [{"name": vocabulary.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:
         """Return the hook with what is different on a Tegra."""
-        job = jobs.of_hook(hook)
+        job = hook_args.of_hook(hook)
         job.whole = True
         job.libcuda = self.witness
         job.cuda_version = self.chip.cuda
         if job.cuda_compat:
-            default = _ORIN_COMPAT if self.chip.is_orin else spec_common.COMPAT_DIRECTORY
+            default = _ORIN_COMPAT if self.chip.is_orin else driver_edits.COMPAT_DIRECTORY
             job.cuda_compat = self.place.csv_compat_root or default
         return job.hook()

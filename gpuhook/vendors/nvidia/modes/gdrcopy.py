@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia import words
+from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.modes import node_specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of these; raises what node_specs.of_whole raises."""
-    return node_specs.of_whole("gdrcopy", words.GDRCOPY_KIND, place, choices)
+    return node_specs.of_whole("gdrcopy", vocabulary.GDRCOPY_KIND, place, choices)

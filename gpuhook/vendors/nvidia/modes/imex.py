@@ -3,27 +3,28 @@
 
 from __future__ import annotations
 
-from gpuhook.cdi.edits import merged
+from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import on_the_spot, selection, words
+from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
 from gpuhook.vendors.nvidia.modes import node_specs
+from gpuhook.vendors.nvidia.spec import device_selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 MODE = "imex"
 # How channels are called, by the strategy; they have no UUID.
-_NAMES = {"index": "{}", "type-index": on_the_spot.IMEX_CHANNEL + "{}"}
+_NAMES = {"index": "{}", "type-index": live_devices.IMEX_CHANNEL + "{}"}
 
 
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the channels; raises GH1213 if there is none, GH1512 for a --device-id."""
     roots = node_specs.roots(place)
-    numbers = on_the_spot.channel_numbers(roots)
+    numbers = live_devices.channel_numbers(roots)
     if not numbers:
-        looked = on_the_spot.looked_for(words.IMEX_KIND)
+        looked = live_devices.looked_for(vocabulary.IMEX_KIND)
         reason = f"there is no channel {looked}"
         raise fault("GH1213", mode=MODE, reason=reason, way=node_specs.MAKING)
     names = {
@@ -38,7 +39,7 @@ def describe(place: Place, choices: Choices) -> Described:
     known = {form.format(number): number for number in numbers for form in _NAMES.values()}
     chosen = {known[one] for one in node_specs.chosen(MODE, known, choices)}
     parts = {name: number for name, number in names.items() if number in chosen}
-    found = {name: on_the_spot.channel(number, roots) or {} for name, number in parts.items()}
+    found = {name: live_devices.channel(number, roots) or {} for name, number in parts.items()}
     if choices.with_all:
-        found[selection.EVERY] = merged(list(found.values()))
+        found[device_selection.EVERY] = merged(list(found.values()))
     return node_specs.described(found, choices)

@@ -12,24 +12,19 @@ import stat
 from dataclasses import replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import (
-    files,
-    hook_names,
-    node_edits,
-    nodes,
-    selection,
-    spec,
-    spec_common,
-    words,
-)
-from gpuhook.vendors.nvidia.choices import Described
-from gpuhook.vendors.nvidia.freshness import fingerprint, module_version
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
+from gpuhook.vendors.nvidia.devices import driver_nodes
+from gpuhook.vendors.nvidia.driver import driver_files
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint, module_version
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
+from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
+from gpuhook.vendors.nvidia.spec.generate_options import Described
+from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.choices import Choices
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _PREFIXES = {
     "/dev": "nvidia",
@@ -37,7 +32,7 @@ _PREFIXES = {
     "/dev/nvidia-caps-imex-channels": "channel",
 }
 _OTHERS = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
-_CAPABILITIES = frozenset(words.CAPABILITIES) - {"graphics", "display"}
+_CAPABILITIES = frozenset(vocabulary.CAPABILITIES) - {"graphics", "display"}
 # An image's program that manages the driver may make its nodes, and is asked nothing by EGL.
 _LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
 
@@ -56,11 +51,11 @@ def describe(place: Place, choices: Choices) -> Described:
     node, warnings = _node(place, found, choices)
     # Nodes go by the device; what is limited are files, and nodes only where somebody says so.
     wanted = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
-    common, missing = spec_common.common(node, wanted)
-    given = spec_common.limited(node, choices).device_nodes
+    common, missing = driver_edits.common(node, wanted)
+    given = driver_edits.limited(node, choices).device_nodes
     edits = node_edits.of([*given], additional_gids=choices.additional_gids)
-    whole = spec.of_parts(
-        choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common
+    whole = gpu_spec.of_parts(
+        choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
     )
     return Described(whole, (), (*warnings, *_absent(found), *missing))
 
@@ -94,7 +89,7 @@ def _node(
     place: Place, devices: tuple[DeviceNode, ...], choices: Choices
 ) -> tuple[Node, tuple[str, ...]]:
     roots = place.roots
-    found = files.find(
+    found = driver_files.find(
         roots.driver,
         module_version(roots.host) or None,
         library_search_paths=place.library_search_paths,
@@ -111,7 +106,7 @@ def _node(
         library_dirs=found.library_dirs,
         driver_root=roots.driver,
         dev_root=roots.dev,
-        masks_params=nodes.masks_params(roots.host),
+        masks_params=driver_nodes.masks_params(roots.host),
         fingerprint=fingerprint(roots.host, found.libcuda),
     )
     return node, found.warnings
@@ -121,6 +116,6 @@ def _absent(found: tuple[DeviceNode, ...]) -> list[str]:
     there = {device.path for device in found}
     return [
         f"{path}: no such device node"
-        for path in nodes.CONTROL_NODES
+        for path in driver_nodes.CONTROL_NODES
         if path not in there and not path.endswith("-modeset")
     ]

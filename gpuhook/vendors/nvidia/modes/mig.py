@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import management_nodes, mig_nodes, on_the_spot, words
+from gpuhook.vendors.nvidia.devices import mig_nodes
+from gpuhook.vendors.nvidia.hot import live_devices, management_nodes, vocabulary
 from gpuhook.vendors.nvidia.modes import node_specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import ContainerEdits
-    from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 MODE = "mig"
 _MODE_BITS = 0o444  # of a node whose mode the driver doesn't say
@@ -35,7 +36,7 @@ def describe(place: Place, choices: Choices) -> Described:
         try:
             if place.create_nodes:
                 _make(name, place)
-            found[name] = on_the_spot.management(name, roots) or {}
+            found[name] = live_devices.management(name, roots) or {}
         except GpuhookError as trouble:
             if name in choices.device_ids:
                 raise
@@ -51,7 +52,7 @@ def _make(name: str, place: Place) -> None:
     major = management_nodes.major(management_nodes.MAJOR, place.roots.host)
     if number is None or major is None:
         return  # what is missing then is said by who looks for the node
-    path = place.roots.dev.rstrip("/") + words.capability_node(number)
+    path = place.roots.dev.rstrip("/") + vocabulary.capability_node(number)
     if os.path.lexists(path):
         return
     mode = management_nodes.mode(name, place.roots.host)

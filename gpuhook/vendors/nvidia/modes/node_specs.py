@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia import on_the_spot, selection, spec
-from gpuhook.vendors.nvidia.choices import Described
-from gpuhook.vendors.nvidia.on_the_spot import Roots
+from gpuhook.vendors.nvidia.hot import live_devices
+from gpuhook.vendors.nvidia.hot.live_devices import Roots
+from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
+from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpuhook.cdi.edits import ContainerEdits, Device
-    from gpuhook.vendors.nvidia.choices import Choices
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 # What to do where a mode finds no node.
 MAKING = (
@@ -36,20 +37,20 @@ def of_whole(mode: str, kind: str, place: Place, choices: Choices) -> Described:
     if not choices.with_all:
         reason = "its one device, `all`, is to be left out"
         raise fault("GH1213", mode=mode, reason=reason, way="leave out --no-all-device")
-    chosen(mode, (selection.EVERY,), choices)
+    chosen(mode, (device_selection.EVERY,), choices)
     try:
-        found = on_the_spot.whole(kind, roots(place))
+        found = live_devices.whole(kind, roots(place))
     except GpuhookError as error:
-        looked = on_the_spot.looked_for(kind)
+        looked = live_devices.looked_for(kind)
         reason = f"there is no device node {looked}"
         raise fault("GH1213", mode=mode, reason=reason, way=MAKING) from error
-    return described({selection.EVERY: found}, choices)
+    return described({device_selection.EVERY: found}, choices)
 
 
 def chosen(mode: str, names: Collection[str], choices: Choices) -> list[str]:
     """Return those of `names` that --device-id asks for, all without one; GH1512 for another."""
     asked = choices.device_ids
-    if not asked or selection.EVERY in asked:
+    if not asked or device_selection.EVERY in asked:
         return list(names)
     for one in asked:
         if one not in names:
@@ -66,7 +67,7 @@ def described(
         {"name": name, "containerEdits": _chosen_edits(edits, choices)}
         for name, edits in devices.items()
     ]
-    made = spec.of_parts(choices.kind, listed, {})
+    made = gpu_spec.of_parts(choices.kind, listed, {})
     del made["containerEdits"]
     return Described(made, (), warnings)
 

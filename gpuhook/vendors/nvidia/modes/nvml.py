@@ -5,18 +5,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.vendors.nvidia import coherence, gather, spec
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.nvml import coherence
+from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.inventory import Node
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
 def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     """Return the node at `place`; raises what gather.node raises."""
-    return gather.node(
+    return discover.node(
         place.roots,
         nvml_library_path=place.nvml_library,
         library_search_paths=place.library_search_paths,
@@ -32,4 +34,4 @@ def describe(place: Place, choices: Choices) -> Described:
     found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:
         found = replace(found, gpus=coherence.asked(found.gpus, found.driver.nvml))
-    return spec.describe(found, choices)
+    return gpu_spec.describe(found, choices)

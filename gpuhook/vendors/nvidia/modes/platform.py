@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.vendors.nvidia.freshness import TEGRA_RELEASE
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
 
 DXG = "/dev/dxg"
 DXCORE = "/usr/lib/wsl/lib/libdxcore.so"

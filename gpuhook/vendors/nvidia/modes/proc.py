@@ -11,13 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import gather, known_node, proc_gpus, spec
+from gpuhook.vendors.nvidia.devices import proc_gpus
+from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.choices import Choices, Described
-    from gpuhook.vendors.nvidia.inventory import Gpu, Node
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
 def node(place: Place, *, explicit_libraries: bool = False) -> Node:
@@ -25,7 +28,7 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     told = proc_gpus.told(place.roots)
     if told.driver.module_version is None:
         raise fault("GH1121", root=place.roots.host)
-    return gather.assembled(
+    return discover.assembled(
         place.roots,
         told,
         library_search_paths=place.library_search_paths,
@@ -39,7 +42,7 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
 def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises as node() and spec.describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
-    return spec.describe(replace(found, gpus=_known(found)), choices)
+    return gpu_spec.describe(replace(found, gpus=_known(found)), choices)
 
 
 def _known(found: Node) -> tuple[Gpu, ...]:
@@ -47,7 +50,7 @@ def _known(found: Node) -> tuple[Gpu, ...]:
 
     A chip keeps its compute capability; how it is called as a brand is the driver's word.
     """
-    module, sorts = known_node.sorts()
+    module, sorts = node_json.sorts()
     is_same_driver = bool(module) and module == found.driver.module_version
     whole = []
     for gpu in found.gpus:

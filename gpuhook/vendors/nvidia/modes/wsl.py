@@ -11,28 +11,22 @@ import stat
 from dataclasses import replace
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia import (
-    jobs,
-    node_edits,
-    selection,
-    site_files,
-    site_rules,
-    spec,
-    spec_common,
-)
-from gpuhook.vendors.nvidia.choices import Described
-from gpuhook.vendors.nvidia.freshness import fingerprint
-from gpuhook.vendors.nvidia.inventory import DeviceNode, Driver, Node
+from gpuhook.vendors.nvidia.driver import site_files, site_rules
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
 from gpuhook.vendors.nvidia.modes import wsl_store
 from gpuhook.vendors.nvidia.modes.platform import DXG
-from gpuhook.vendors.nvidia.roots import Root
+from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
+from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.edits import ContainerEdits, Hook
-    from gpuhook.vendors.nvidia.choices import Choices
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
     from gpuhook.vendors.nvidia.modes.wsl_store import Store
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 
 def describe(place: Place, choices: Choices) -> Described:
@@ -41,15 +35,15 @@ def describe(place: Place, choices: Choices) -> Described:
     Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted,
     GH1243 to GH1245 for broken rules of the site.
     """
-    others = [name for name in choices.device_ids if name != selection.EVERY]
+    others = [name for name in choices.device_ids if name != device_selection.EVERY]
     if others or not choices.with_all:
         raise fault("GH1219", what=", ".join(others) or "no device `all`")
     device = _device(place.roots.dev)
     store = _store(place)
     common, missing = _common(place, choices, store)
     edits = node_edits.of([device], additional_gids=choices.additional_gids)
-    devices = spec.of_parts(
-        choices.kind, [{"name": selection.EVERY, "containerEdits": edits}], common
+    devices = gpu_spec.of_parts(
+        choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
     )
     return Described(devices, (), (*store.warnings, *missing))
 
@@ -82,7 +76,7 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
         links=store.links,
         fingerprint=fingerprint(place.roots.host, store.witness),
     )
-    found, missing = spec_common.common(node, choices)
+    found, missing = driver_edits.common(node, choices)
     if choices.hooks == "none":
         _keep_in_place(found, store)
     elif "hooks" in found:
@@ -92,7 +86,7 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
 
 def _hook(hook: Hook, store: Store) -> Hook:
     """Return the hook with what is different in WSL: no CUDA of the image, another witness."""
-    job = jobs.of_hook(hook)
+    job = hook_args.of_hook(hook)
     job.cuda_compat, job.libcuda = "", store.witness
     return job.hook()
 

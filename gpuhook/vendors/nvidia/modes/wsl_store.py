@@ -18,11 +18,11 @@ from fnmatch import fnmatchcase
 
 from gpuhook.errors import fault
 from gpuhook.loader import elf
-from gpuhook.vendors.nvidia.inventory import DriverFile, Link
+from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.roots import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import Root
 
 LIBRARIES = "/usr/lib/wsl/lib"
 PACKAGES = "/usr/lib/wsl/drivers"

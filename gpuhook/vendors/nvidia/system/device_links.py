@@ -11,15 +11,15 @@ import posixpath
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.system.place import described
-from gpuhook.vendors.nvidia.system.step import KEEP, MAKE, REFUSE, REPLACE, Step
+from gpuhook.vendors.nvidia.system.system_root import described
+from gpuhook.vendors.nvidia.system.system_step import KEEP, MAKE, REFUSE, REPLACE, Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.vendors.nvidia.system.place import Place
-    from gpuhook.vendors.nvidia.system.wanted import Wanted
+    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
+    from gpuhook.vendors.nvidia.system.system_root import Place
 
     Node = tuple[str, int, int]  # path inside, major, minor
 

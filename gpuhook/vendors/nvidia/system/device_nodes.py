@@ -7,15 +7,15 @@ import os
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.system.place import described
-from gpuhook.vendors.nvidia.system.step import KEEP, MAKE, REFUSE, REPLACE, SKIP, Step
+from gpuhook.vendors.nvidia.system.system_root import described
+from gpuhook.vendors.nvidia.system.system_step import KEEP, MAKE, REFUSE, REPLACE, SKIP, Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.vendors.nvidia.system.place import Place
-    from gpuhook.vendors.nvidia.system.wanted import Wanted
+    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
+    from gpuhook.vendors.nvidia.system.system_root import Place
 
 
 def steps(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[Step]:

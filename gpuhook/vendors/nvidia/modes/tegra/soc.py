@@ -10,13 +10,13 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import nvml_library
-from gpuhook.vendors.nvidia.freshness import module_version, tegra_release
-from gpuhook.vendors.nvidia.inventory import Gpu
+from gpuhook.vendors.nvidia.hot.host_fingerprint import module_version, tegra_release
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.place import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import Place
 
 _COMPATIBLE = "proc/device-tree/compatible"
 _ORIN = b"nvidia,tegra234"
@@ -54,9 +54,9 @@ def ask(place: Place) -> Soc:
         path = nvml_library.find(
             roots.driver, library=place.nvml_library, search_paths=place.library_search_paths
         )
-        from gpuhook.vendors.nvidia import nvml
+        from gpuhook.vendors.nvidia.nvml import nvml_inventory
 
-        with nvml.opened(path, loaded or None) as answering:
+        with nvml_inventory.opened(path, loaded or None) as answering:
             driver = answering.driver_version() or loaded
             cuda = answering.cuda_version() or cuda
             gpus = answering.gpus()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device files of a container's cgroup v1: what they say, and changing it.
+
+devices.list has the exceptions of a cgroup that denies what it does not list. One that allows
+everything does not show what it denies all the same (devices.rst): there a denial is written, and
+taken on trust.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.kernel.bpf.device_filter import BITS, Rule
+from gpuhook.kernel.cgroup import devices_list, devices_write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class DeviceFiles:
+    """The files of one cgroup, and what was written to them so far."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._done: list[Rule] = []
+        self._lines: list[str] = []
+        self._rules: list[Rule] = []
+
+    def listed(self) -> list[Rule]:
+        """Return the rules of devices.list, as it is now; raises OSError."""
+        lines = devices_list(self._path)
+        if lines != self._lines:  # it is asked about device after device
+            self._lines, self._rules = lines, [Rule.of_line(line) for line in lines]
+        return self._rules
+
+    def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
+        """Return whether one of the rules listed allows the whole request, and which."""
+        for rule in self.listed():
+            if rule.names(kind, major, minor) and set(access) <= set(rule.access):
+                hidden = ", which shows no denials" if rule.is_everything else ""
+                return True, f"allowed by {rule.line} in {self._path}/devices.list{hidden}"
+        return False, f"no rule in {self._path}/devices.list allows it"
+
+    def change(self, allow: Iterable[Rule], deny: Iterable[Rule]) -> None:
+        """Make the rules hold; when that fails, all is as before."""
+        start = self.snapshot()
+        try:
+            for rule in allow:
+                self._allow(rule)
+            for rule in deny:
+                self._deny(rule)
+        except BaseException:
+            self.restore(start)
+            raise
+
+    def drop(self, rules: Iterable[Rule]) -> None:
+        """Take back rules that change() made, by their contrary."""
+        rules = list(rules)
+        contrary = [Rule(not rule.allow, *rule.device, rule.access) for rule in rules]
+        self.change([r for r in contrary if r.allow], [r for r in contrary if not r.allow])
+
+    def snapshot(self) -> int:
+        """Return a mark that restore() goes back to."""
+        return len(self._done)
+
+    def restore(self, mark: int) -> None:
+        """Take back what was written since; raises OSError, but not where the cgroup is gone."""
+        while len(self._done) > mark:
+            rule = self._done.pop()
+            try:
+                devices_write(self._path, [rule.line], allow=not rule.allow)
+            except FileNotFoundError:
+                continue
+
+    def close(self) -> None:
+        """Forget what could have been taken back."""
+        self._done.clear()
+
+    def _allow(self, rule: Rule) -> None:
+        if self._allows_all():
+            # What it denies does not show: a denial of ours may be there to take back.
+            devices_write(self._path, [rule.line], allow=True)
+        elif not self.verdict(*rule.device, rule.access)[0]:
+            self._write(rule, self._held(rule))
+
+    def _deny(self, rule: Rule) -> None:
+        if self._allows_all():
+            self._write(rule, "")
+            return
+        held = self._held(rule)
+        if held:
+            self._write(rule, "".join(set(rule.access) - set(held)))
+        for letter in rule.access.replace("m", ""):
+            allowed, reason = self.verdict(*rule.device, letter)
+            if allowed:
+                raise fault("GH1704", rule=rule.line, reason=reason)
+
+    def _write(self, rule: Rule, already: str) -> None:
+        """Write a rule, and note what of it was not so before."""
+        devices_write(self._path, [rule.line], allow=rule.allow)
+        news = "".join(letter for letter in rule.access if letter not in already)
+        self._done.append(Rule(rule.allow, *rule.device, news))
+
+    def _allows_all(self) -> bool:
+        return any(rule.is_everything for rule in self.listed())
+
+    def _held(self, rule: Rule) -> str:
+        """Return the access that a rule for exactly this device gives by now."""
+        exact = [found for found in self.listed() if found.type == rule.type]
+        numbers = (rule.major, rule.minor)
+        held = {c for f in exact if (f.major, f.minor) == numbers for c in f.access}
+        return "".join(letter for letter in BITS if letter in held)

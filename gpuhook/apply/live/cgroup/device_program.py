@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One device program that is attached to a cgroup: what is known of it."""
+
+from __future__ import annotations
+
+from gpuhook.kernel.bpf import bpf_syscall
+from gpuhook.kernel.bpf.blinding import unblinded
+from gpuhook.kernel.bpf.device_decode import decode
+from gpuhook.kernel.bpf.device_filter import Rule, allows, split
+from gpuhook.kernel.bpf.instructions import UnknownCodeError, is_portable
+
+_KINDS = {
+    0: "none",
+    bpf_syscall.BPF_F_ALLOW_OVERRIDE: "override",
+    bpf_syscall.BPF_F_ALLOW_MULTI: "multi",
+}
+
+
+class Program:
+    """An attached program: where and how, its instructions, and what they say.
+
+    `code` is None where the kernel does not show them or they cannot be loaded again; `ours` are
+    the rules of our block in it; `rules` the others as far as they can be decoded, else None.
+    """
+
+    __slots__ = ("cgroup", "code", "flags", "id", "name", "ours", "own", "rest", "seen")
+
+    def __init__(self, cgroup: str, info: bpf_syscall.Info, flags: int, *, own: bool) -> None:
+        self.cgroup = cgroup
+        self.id = info.id
+        self.name = info.name
+        self.flags = _KINDS.get(flags, str(flags))
+        self.own = own
+        self.seen = info.instructions
+        self.code = _loadable(info)
+        self.ours, self.rest = split(self.code) if self.code is not None else ([], b"")
+
+    @property
+    def rules(self) -> list[Rule] | None:
+        """Return the rules of the program without our block, None where it cannot be decoded."""
+        return None if self.code is None else decode(self.rest)
+
+    def allows(self, kind: str, access: str, major: int, minor: int) -> bool:
+        """Return whether the program allows a request; raises UnknownCodeError."""
+        if self.seen is None:
+            raise UnknownCodeError("the kernel does not show its instructions")
+        return allows(self.seen, kind, access, major, minor)
+
+    def __str__(self) -> str:
+        name = f" ({self.name})" if self.name else ""
+        return f"program {self.id}{name} of {self.cgroup}"
+
+
+def _loadable(info: bpf_syscall.Info) -> bytes | None:
+    """Return a program's instructions as they can be loaded again, None where they cannot."""
+    if info.instructions is None or info.maps:
+        return None
+    try:
+        code = unblinded(info.instructions)
+        return code if is_portable(code) else None
+    except UnknownCodeError:
+        return None

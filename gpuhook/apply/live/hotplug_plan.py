@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ContainerEdits for a container that exists: what is missing, as a plan, and the plan carried out.
+
+The prestart hook, `attach` and `repair` carry it out; `inspect` shows it, for what is missing is
+what is wrong. The plan is made first and describes itself; then its operations are done in order,
+and undone in reverse when one fails.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.apply.live.bind_mounts import ATTRIBUTES, Bind, Mounts
+from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
+from gpuhook.apply.live.dry_run_root import Rehearsal
+from gpuhook.apply.live.hotplug_steps import Access, Live, Node
+from gpuhook.apply.live.injected import Made
+from gpuhook.apply.live.live_files import Files
+from gpuhook.apply.rootfs.rootfs_files import provide
+from gpuhook.apply.rootfs.safe_walk import CrossingError
+from gpuhook.apply.spec import oci_spec
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.kernel import mounts
+from gpuhook.kernel.bpf.device_filter import Rule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.apply.live.hotplug_steps import Operation
+    from gpuhook.apply.rootfs.rootfs_files import Provision
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
+    from gpuhook.containers.warm.process_handle import Process
+
+NODE_ATTRIBUTES = mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NOEXEC
+_MODE = 0o666
+
+
+class Wanted:
+    """What a container is to have: edits, and what the jobs of their hook provide.
+
+    `is_mounted` says that a mount of whatever is at a target will do: a driver that was upgraded
+    meanwhile is another file. `denied` are nodes that were taken away before: a denial does not
+    show in a v1 cgroup that allows everything else.
+    """
+
+    __slots__ = ("denied", "edits", "is_mounted", "owner", "provisions")
+
+    def __init__(self, edits: ContainerEdits, provisions: list[Provision] | None = None) -> None:
+        self.denied: list[str] = []
+        self.edits = edits
+        self.is_mounted = False
+        self.owner = (0, 0)
+        self.provisions = provisions or []
+
+
+class Plan:
+    """The operations that make true what is wanted, and what cannot be had here, in words."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.skipped: list[str] = []
+
+    def describe(self) -> list[str]:
+        """Return a line for everything that would be done."""
+        return [line for operation in self.operations for line in operation.describe()]
+
+    def execute(self, live: Live) -> None:
+        """Do all of it or nothing: what was done is undone when an operation fails."""
+        done: list[Operation] = []
+        live.signals.hold()
+        try:
+            for operation in self.operations:
+                live.signals.check()
+                live.process.require_alive()
+                operation.execute(live)
+                done.append(operation)
+            live.process.require_alive()
+        except BaseException as error:
+            _unwind(done, live, error)
+            raise
+
+
+def _unwind(done: list[Operation], live: Live, cause: BaseException) -> None:
+    left = []
+    for operation in reversed(done):
+        try:
+            operation.undo(live)
+        except (OSError, GpuhookError) as error:
+            left.append(f"{'; '.join(operation.describe()[:3])}: {error}")
+    if left:
+        raise fault("GH1751", cause=cause, left=" | ".join(left)) from cause
+
+
+def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None) -> Live:
+    """Return the container of `process`, whose root is at `place`; `spec` is its config.json.
+
+    `cgroup` is the one that its runtime wrote down, None while the runtime is at work.
+    """
+    fallback = oci_spec.device_rules(spec) if spec else None
+    rules = DeviceRules.of(process.read("cgroup"), fallback, cgroup)
+    return Live(process, place, rules, Made())
+
+
+def plan(live: Live, wanted: Wanted) -> Plan:
+    """Return what is missing for `live` to have what is `wanted`. Changes nothing.
+
+    Raises GH1302 for a device node that the host lacks, GH1752 for a file.
+    """
+    made = Plan()
+    _plan_nodes(live, wanted, made)
+    with live.as_root():
+        _plan_files(live, wanted, made)
+    _plan_rules(live, wanted, made)
+    edits = wanted.edits
+    for key, what in (
+        ("env", "the variables {} (a running process keeps its own)"),
+        ("additionalGids", "the groups {} (a running process keeps its own)"),
+    ):
+        held = [str(item) for item in edits.get(key) or ()]  # type: ignore[attr-defined]
+        if held:
+            made.skipped.append(what.format(", ".join(held)))
+    for hook in edits.get("hooks") or ():
+        made.skipped.append(f"the {hook['hookName']} hook {hook['path']}")
+    return made
+
+
+def _plan_nodes(live: Live, wanted: Wanted, made: Plan) -> None:
+    """Plan device nodes and mounts.
+
+    In a user namespace the kernel makes no node that can be opened, whoever asks: there the host's
+    node is bound.
+    """
+    binds = []
+    makes_nodes = live.process.in_initial_user_namespace()
+    for node in wanted.edits.get("deviceNodes") or ():
+        device = oci_spec.stated(node)
+        if device["type"] not in "bc" or _is_there(live, device):
+            continue
+        if makes_nodes:
+            made.operations.append(_node(device, wanted.owner))
+        else:
+            source = node.get("hostPath") or node["path"]
+            binds.append(Bind(source, node["path"], NODE_ATTRIBUTES, is_directory=False))
+    for mount in wanted.edits.get("mounts") or ():
+        bind = _bind(live, mount, made, is_mounted=wanted.is_mounted)
+        if bind is not None:
+            binds.append(bind)
+    if binds:
+        made.operations.append(Mounts(binds))
+
+
+def _is_there(live: Live, device: dict[str, Any]) -> bool:
+    found = live.root.found(device["path"])
+    return (
+        found is not None
+        and stat.S_IFMT(found.st_mode) == (stat.S_IFCHR if device["type"] == "c" else stat.S_IFBLK)
+        and found.st_rdev == os.makedev(device["major"], device["minor"])
+    )
+
+
+def _node(device: dict[str, Any], owner: tuple[int, int]) -> Node:
+    numbers = device["major"], device["minor"]
+    node = Node(device["path"], device["type"], numbers, device.get("fileMode", _MODE))
+    node.owner = device.get("uid", owner[0]), device.get("gid", owner[1])
+    return node
+
+
+def _bind(live: Live, mount: Mount, made: Plan, *, is_mounted: bool) -> Bind | None:
+    """Return the bind mount to make, None where it is there or cannot be had."""
+    source, target = mount["hostPath"], mount["containerPath"]
+    if mount.get("type", "bind") not in ("", "bind", "none"):
+        made.skipped.append(f"the {mount['type']} mount at {target}: only files are mounted here")
+        return None
+    if is_mounted and live.root.is_mounted(target):
+        return None
+    try:
+        wanted = os.stat(source)
+    except OSError as error:
+        if is_mounted:
+            made.skipped.append(f"{target}: the host has no {source}")
+            return None
+        raise fault("GH1752", path=source, reason=error.strerror) from error
+    found = live.root.found(target)
+    if found is not None and (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+        return None
+    if found is None:
+        try:
+            live.root.writer(target)
+        except CrossingError as error:
+            if ".so" in target:  # without a library the device is of no use
+                error.filename = target
+                raise
+            made.skipped.append(f"{target}: a volume lies over its directory")
+            return None
+    bind = Bind(source, target, attributes_of(mount), is_directory=stat.S_ISDIR(wanted.st_mode))
+    bind.is_mapped = maps_owners(live, mount)
+    return bind
+
+
+def maps_owners(live: Live, mount: Mount) -> bool:
+    """Return whether a mount's files are to have their owners in the container's namespace."""
+    is_asked = not oci_spec.ID_MAPPED.isdisjoint(mount.get("options") or ())
+    return is_asked and not live.process.in_initial_user_namespace()
+
+
+def attributes_of(mount: Mount) -> int:
+    """Return the options of a mount as the attributes of mount_setattr(2)."""
+    options = mount.get("options") or ()
+    return sum(bit for word, bit in ATTRIBUTES.items() if word in options)
+
+
+def _plan_files(live: Live, wanted: Wanted, made: Plan) -> None:
+    for provision in wanted.provisions:
+        rehearsal = Rehearsal(live.root)
+        failures = provide(rehearsal, provision)
+        made.skipped += [f"{failure.filename}: {failure.strerror}" for failure in failures]
+        if rehearsal.changes:
+            made.operations.append(Files(provision, rehearsal.changes, failures))
+
+
+def _plan_rules(live: Live, wanted: Wanted, made: Plan) -> None:
+    missing: list[Rule] = []
+    nodes: dict[Rule, str] = {}
+    hosts: dict[Rule, str] = {}
+    decides = live.rules.version != "none"
+    for node in wanted.edits.get("deviceNodes") or ():
+        rule = rule_of(node)
+        if rule is None:
+            continue
+        allowed = decides and live.rules.verdict(*rule.device, rule.access)[0]
+        if allowed and node["path"] not in wanted.denied:
+            continue
+        missing.append(rule)
+        nodes[rule] = node["path"]
+        hosts[rule] = node.get("hostPath") or node["path"]
+    if missing and not decides:
+        made.skipped.append(f"device rules: {live.rules.why_none}")
+    elif missing:
+        made.operations.append(Access(missing, nodes, hosts))
+
+
+def rule_of(node: DeviceNode) -> Rule | None:
+    """Return the device rule that a node needs, None for what has none (a pipe)."""
+    device = oci_spec.stated(node)
+    if device["type"] not in "bc":
+        return None
+    access = node.get("permissions") or "rwm"
+    return Rule(
+        allow=True,
+        type=device["type"],
+        major=device["major"],
+        minor=device["minor"],
+        access=access,
+    )

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was made in a container by somebody who was killed before noting it in the ledger.
+
+What is going to be given, and what stands in its place, is in the ledger beforehand; what of it is
+there was made.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.apply.live import hotplug_plan
+from gpuhook.apply.live.bind_mounts import Mounts
+from gpuhook.apply.live.dry_run_root import current
+from gpuhook.apply.live.injected import Made, noted
+from gpuhook.apply.live.live_files import Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.apply.live.hotplug_plan import Plan, Wanted
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+
+
+def intended(held: Live, wanted: Wanted, plan: Plan) -> Made:
+    """Return what has to be noted before the plan is carried out, or nobody could tell later.
+
+    Which directories and targets of mounts are not there yet, and what the links and files were.
+    """
+    promised = Made()
+    promised.directories += _directories(held, wanted)
+    for operation in plan.operations:
+        if isinstance(operation, Files):
+            promised.changes += operation.promised(held)
+        elif isinstance(operation, Mounts):
+            targets = [bind.target for bind in operation.binds]
+            promised.files += [held.root.real(t) for t in targets if held.root.found(t) is None]
+    return promised
+
+
+def made(held: Live, given: ContainerEdits, before: Made, coming: Made) -> Made:
+    """Return what of `given` and of what was `coming` is there; `before` that was made `before`."""
+    found = Made()
+    _nodes(held, given, found)
+    for mount in given.get("mounts") or ():
+        _mount(held, mount["hostPath"], mount["containerPath"], found)
+    found.directories += coming.directories
+    found.files += coming.files  # these go only where they are empty
+    known = {path for path, *_ in before.changes}
+    with held.as_root():
+        there = [one for one in coming.changes if current(held.root, one[0]).summary() == one[1]]
+    # What is neither as it was to be nor known is told from that when it is taken away.
+    found.changes += [one for one in coming.changes if one[0] not in known] + there
+    return found
+
+
+def _directories(held: Live, wanted: Wanted) -> list[str]:
+    """Return the directories that have to be made for what is wanted, outermost first."""
+    edits = wanted.edits
+    paths = [node["path"] for node in edits.get("deviceNodes") or ()]
+    paths += [mount["containerPath"] for mount in edits.get("mounts") or ()]
+    paths += [path for provision in wanted.provisions for path in provision.paths()]
+    return list(dict.fromkeys(made for path in paths for made in held.root.missing(path)))
+
+
+def _nodes(held: Live, given: ContainerEdits, found: Made) -> None:
+    for node in given.get("deviceNodes") or ():
+        rule = hotplug_plan.rule_of(node)
+        if rule is None:
+            continue
+        if held.root.is_mounted(node["path"]):
+            _mount(held, node.get("hostPath") or node["path"], node["path"], found)
+        if held.rules.verdict(*rule.device, rule.access)[0]:
+            found.rules.append(noted(rule))
+
+
+def _mount(held: Live, source: str, target: str, found: Made) -> None:
+    there = held.root.found(target)
+    try:
+        host = os.stat(source)
+    except OSError:
+        return
+    if there is not None and os.path.samestat(there, host) and held.root.is_mounted(target):
+        found.mounts.append([target, host.st_dev, host.st_ino])

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root file system of a container that exists, worked on from the host's side.
+
+A descriptor of the root directory of the container's mount namespace leads into it, so files are
+looked at and made without entering it. Its processes may be changing every path meanwhile: lookups
+stay inside the root (kernel/paths.py), and nothing is made behind a mount that is not the
+container's own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuhook.apply.live.file_change import MOST_UNDER_LINK
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.safe_walk import CrossingError, mount_id
+from gpuhook.containers.warm import process_handle as processes
+from gpuhook.errors import fault
+from gpuhook.host.hot import files
+from gpuhook.kernel import mountinfo, mounts
+from gpuhook.kernel.namespaces import mount_namespace_view, opened_in_mount_namespace
+from gpuhook.kernel.openat2 import openat2
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.containers.warm.process_handle import Process
+    from gpuhook.kernel.mountinfo import Mount
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class LiveRoot(Root):
+    """The root of a process's container; `place` is where that is in what the process calls /.
+
+    Before a runtime has pivoted (prestart), the process still has the host's tree, and the root
+    is the bundle's root file system in it; afterwards it is "/": the root directory of the mount
+    namespace. Raises GH1747 if the process has another one, GH1733 without the rights to enter.
+    """
+
+    def __init__(self, process: Process, place: str = "/") -> None:
+        with _Host():
+            # Held, as what was done is undone also when the process has ended meanwhile.
+            self.namespace, self._mountinfo, root = _opened(process, place)
+            try:
+                super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
+                self._mounts |= processes.own_mounts(self.mounts())
+            except BaseException:
+                self._close_namespace()
+                raise
+        self.is_entered = place == "/"
+        self._clone: Root | None = None
+
+    def close(self) -> None:
+        """Close every descriptor; a writable clone of the root goes with its own."""
+        super().close()
+        self._close_namespace()
+        if self._clone is not None:
+            self._clone.close()
+            self._clone = None
+
+    def _close_namespace(self) -> None:
+        os.close(self.namespace)
+        os.close(self._mountinfo)
+
+    def mounts(self) -> list[Mount]:
+        """Return what is mounted where, whatever a process of the container calls its root."""
+        os.lseek(self._mountinfo, 0, 0)
+        text = files.read_descriptor(self._mountinfo, "mountinfo", mountinfo.MAX_BYTES)
+        return mountinfo.parse(text)
+
+    def lookup(self, path: str, *, follow: bool = True) -> int | None:
+        """Return a descriptor (the caller's) of whatever `path` leads to, None if of nothing.
+
+        Mounts are gone into, whosever they are: it is for looking and for mounting over.
+        """
+        flags = os.O_PATH | (0 if follow else os.O_NOFOLLOW)
+        try:
+            return openat2(self._fd, path.lstrip("/") or ".", flags)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            error.filename = path
+            raise
+
+    def directory_names(self, path: str) -> list[str]:
+        """Return the names in a directory in any mount, sorted; [] if there is none."""
+        fd = self.lookup(path)
+        if fd is None:
+            return []
+        try:
+            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+        except NotADirectoryError:
+            return []
+        finally:
+            os.close(fd)
+
+    def found(self, path: str, *, follow: bool = True) -> os.stat_result | None:
+        """Return what `path` leads to, None if that is nothing."""
+        fd = self.lookup(path, follow=follow)
+        if fd is None:
+            return None
+        try:
+            return os.fstat(fd)
+        finally:
+            os.close(fd)
+
+    def is_mounted(self, path: str) -> bool:
+        """Return whether something is mounted on what `path` leads to."""
+        fd, parent = self.lookup(path), self.lookup(path.rstrip("/").rpartition("/")[0] or "/")
+        try:
+            if fd is None or parent is None:
+                return False
+            return mount_id(fd) != mount_id(parent)
+        finally:
+            for held in (fd, parent):
+                if held is not None:
+                    os.close(held)
+
+    def missing(self, path: str) -> list[str]:
+        """Return those of the directories on the way to `path` that are not there, outermost first.
+
+        Links are resolved, so these are the places where they would be made.
+        """
+        parts = self.real(path.rpartition("/")[0] or "/").split("/")[1:]
+        whole = ["/" + "/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+        return [directory for directory in whole if directory != "/" and not self.found(directory)]
+
+    def writer(self, path: str) -> Root:
+        """Return where a file at `path` can be made: here, or a writable clone of the root.
+
+        A container with root.readonly has its root mounted read-only; the clone is mounted
+        nowhere, so neither the container nor the host sees it. Raises CrossingError behind a
+        mount of somebody else, GH1305 where the file system itself is read-only.
+        """
+        # Of the parent: what the name is now, perhaps a link, is not gone through.
+        place = self.real(path.rpartition("/")[0] or "/")
+        while (fd := self.lookup(place)) is None:
+            place = place.rpartition("/")[0] or "/"
+        try:
+            number, read_only = mount_id(fd), bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY)
+        finally:
+            os.close(fd)
+        if number not in self._mounts:
+            raise CrossingError(errno.EXDEV, "a mount lies over it", path)
+        if not read_only:
+            return self
+        if number != mount_id(self._fd):
+            raise OSError(errno.EROFS, "the container mounts that read-only", path)
+        return self._writable_clone()
+
+    def _writable_clone(self) -> Root:
+        if self._clone is None:
+            fd = self._copied()
+            if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+                os.close(fd)
+                raise fault("GH1305", path=self.path)
+            self._clone = Root(self.path, fd)
+        return self._clone
+
+    def _copied(self) -> int:
+        """Return a writable copy of the root's mount; only its own namespace may copy one."""
+        try:
+            with _Host():
+                return opened_in_mount_namespace(
+                    self.namespace, lambda: mounts.writable_clone(self._fd)
+                )
+        except OSError as error:
+            error.filename = f"{self.path}, which is read-only"
+            raise
+
+    def loader_cache(self, program: str, first: list[bytes], last: list[bytes]) -> bytes:
+        """Return the loader cache that the host's ldconfig makes of this root; see ldconfig.py."""
+        from gpuhook.apply.live import ldconfig
+
+        with _Host():
+            return ldconfig.cache_of(self.namespace, self._fd, program, first, last)
+
+    def make_target(self, path: str, *, is_directory: bool) -> str:
+        """Make an empty file or directory to mount on; returns where it is, links resolved."""
+        place = self.real(path)
+        if is_directory:
+            self.writer(place).directory(place, create=True)
+            return place
+        fd, name = self.parent(place, create=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            os.close(os.open(name, flags, 0o644, dir_fd=fd))
+        except OSError as error:
+            error.filename = path
+            raise
+        return place
+
+    def require_unshared(self, fds: list[int]) -> None:
+        """Raise GH1754 if what is mounted on one of `fds` would appear outside the container too.
+
+        So it would on a mount that shares what is mounted below it (rshared volumes and roots).
+        """
+        propagating = processes.propagating_mounts(self.mounts())
+        for fd in fds:
+            if mount_id(fd) in propagating:
+                path = os.readlink(f"/proc/self/fd/{fd}")
+                raise fault("GH1754", path=path)
+
+    def remove_empty(self, path: str) -> bool:
+        """Remove the empty file or directory `path`; returns whether it was one, and is gone."""
+        try:
+            fd, name = self.parent(path)
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                os.rmdir(name, dir_fd=fd)
+                for root in (self, self._clone):
+                    if root is not None:
+                        root.forget()
+            elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+                os.unlink(name, dir_fd=fd)
+            else:
+                return False
+        except OSError:
+            return False  # in use by now, or gone
+        return True
+
+    def require_kept(self, path: str) -> None:
+        """Raise EEXIST where a link would take the place of a file that is too large to be kept.
+
+        Nobody could put it back. A container that is being made gets the link all the same.
+        """
+        found = self.found(path, follow=False) if self.is_entered else None
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_UNDER_LINK:
+            raise OSError(errno.EEXIST, "the image has a file of its own there", path)
+
+    def link(self, target: str, path: str) -> bool:
+        """Make a link as Root does, where it can be written and replaces nothing large."""
+        self.require_kept(path)
+        root = self.writer(path)
+        with _Named(path):
+            return super().link(target, path) if root is self else root.link(target, path)
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Put a file in place as Root does, where it can be written."""
+        root = self.writer(path)
+        with _Named(path):
+            return super().write(path, data) if root is self else root.write(path, data)
+
+    def sweep(self, path: str) -> None:
+        """Remove what killed writers of `path` left beside it; raises OSError."""
+        self._sweep(self.parent(path)[0])
+
+    def remove(self, path: str) -> None:
+        """Remove the file, link or node `path`; nothing if it is gone."""
+        with _Named(path):
+            try:
+                fd, name = self.parent(path)
+                os.unlink(name, dir_fd=fd)
+            except FileNotFoundError:
+                return
+
+    def parent(self, path: str, *, create: bool = False) -> tuple[int, str]:
+        """Return a descriptor (the Root's) of the directory in which `path` can be made, its name.
+
+        Missing directories are made if `create`.
+        """
+        parent, _, name = path.rpartition("/")
+        return self.writer(path).directory(parent or "/", create=create), name
+
+
+class _Host:
+    """Within it, this process has its own rights back, wherever it took an Identity."""
+
+    def __init__(self) -> None:
+        self._ids = os.geteuid(), os.getegid()
+        self._is_taken = self._ids[0] != 0 and os.getresuid()[2] == 0
+
+    def __enter__(self) -> None:
+        if self._is_taken:
+            os.seteuid(0)
+            os.setegid(0)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._is_taken:
+            os.setegid(self._ids[1])
+            os.seteuid(self._ids[0])
+
+
+class _Named:
+    """Within it, an OSError names the path in the container, not one component of it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = self._path, None
+
+
+def _opened(process: Process, place: str) -> tuple[int, int, int]:
+    """Return descriptors of the mount namespace, of its mountinfo and of the container's root."""
+    opened = [process.open("ns/mnt", os.O_RDONLY)]
+    try:
+        if place == "/":
+            return opened[0], *_view(process, opened[0])
+        opened.append(process.open("mountinfo", os.O_RDONLY))
+        root = _below(process.open("root", os.O_PATH | os.O_DIRECTORY), place)
+        return opened[0], opened[1], root
+    except BaseException:
+        for fd in opened:
+            os.close(fd)
+        raise
+
+
+def _view(process: Process, namespace: int) -> tuple[int, int]:
+    """Return descriptors of the mountinfo and of the root directory of a mount namespace.
+
+    Raises GH1747 where `process`, which is in it, has another root directory: then the container
+    decides what that is, such as a volume of the host that it may only read.
+    """
+    user = process.open("ns/user", os.O_RDONLY)
+    try:
+        table, root = mount_namespace_view(namespace, user)
+    except PermissionError as error:
+        path, reason = f"/proc/{process.pid}/ns/mnt", error.strerror
+        raise fault("GH1733", path=path, reason=reason) from error
+    finally:
+        os.close(user)
+    try:
+        _require_root_of(process, root)
+    except BaseException:
+        os.close(table)
+        os.close(root)
+        raise
+    return table, root
+
+
+def _require_root_of(process: Process, root: int) -> None:
+    own = process.open("root", os.O_PATH | os.O_DIRECTORY)
+    try:
+        is_same = _identity(own) == _identity(root)
+    finally:
+        os.close(own)
+    if not is_same:
+        raise fault("GH1747", pid=process.pid)
+
+
+def _identity(fd: int) -> tuple[int, int, int]:
+    found = os.fstat(fd)
+    return mount_id(fd), found.st_dev, found.st_ino
+
+
+def _below(fd: int, place: str) -> int:
+    """Return a descriptor of the directory `place` in the tree behind `fd`, which is closed."""
+    # Links are resolved here: an absolute one below `fd` would lead into our own tree.
+    path = os.path.realpath(place).lstrip("/") or "."
+    try:
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+    finally:
+        os.close(fd)

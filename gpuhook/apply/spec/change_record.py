@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of what gpuhook changed in a config.json, so that a later create can undo it.
+
+The second create of one bundle reads an env that says `void` and finds the edits of the first. The
+record restores the original config.json, which is then resolved again: nothing is in it twice, and
+nothing of an older driver remains.
+
+The record is a property of config.json itself, next to `process` and `mounts`. Runtimes must
+ignore properties that they do not know (OCI runtime-spec, config.md, "Extensibility"). Engines
+take the variables, annotations and mounts of a container from its image and its user, but no
+property at the top of config.json. So its presence proves that gpuhook-runtime edited the file.
+An annotation would not prove that: CRI-O copies all annotations of a pod, Docker and podman those
+of the command line.
+"""
+
+from __future__ import annotations
+
+from gpuhook.apply.spec import oci_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+
+KEY = "io.gpuhook.record"
+HOOK_MARK = "GPUHOOK_HOOK="
+
+
+def take_back(spec: dict[str, Any]) -> bool:
+    """Restore what an earlier create changed in `spec`; returns whether there was a record."""
+    if KEY not in spec:
+        return False
+    from gpuhook.apply.spec import spec_undo  # bundles are seldom created twice
+
+    spec_undo.take_back(spec)
+    return True
+
+
+def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:
+    """Record in `spec` what `edits` changed; `before` is what `survey` returned beforehand."""
+    rules = oci_spec.device_rules(spec)
+    spec[KEY] = {
+        "env": [
+            [entry, before["env"].get(entry.partition("=")[0])] for entry in edits.get("env") or ()
+        ],
+        "devices": [node["path"] for node in edits.get("deviceNodes") or ()],
+        "mounts": [mount["containerPath"] for mount in edits.get("mounts") or ()],
+        "rules": [rule for rule in rules if rule not in before["rules"]],
+    }
+
+
+def survey(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what `write` must know of a spec before it is changed."""
+    process = spec.get("process")
+    env = process.get("env") if isinstance(process, dict) else None
+    held = env if isinstance(env, list) else []
+    entries = [entry for entry in held if isinstance(entry, str)]
+    return {
+        "env": {e.partition("=")[0]: e for e in entries},
+        "rules": list(oci_spec.device_rules(spec)),
+    }

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ContainerEdits applied to an OCI runtime spec, in place, each item once.
+
+Everything that the spec holds besides stays as it is and where it is. The semantics are those of
+the CDI library: a device replaces the one of the same path, a mount the one of the same
+destination, a variable the one of the same name. Source: CDI SPEC.md; OCI runtime-spec config.md
+and config-linux.md.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from os.path import normpath
+
+from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Hook, Mount
+
+ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
+_HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+_BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
+
+
+# What is read and written of a config.json: per key what kind of value it has. _OBJECT is one
+# whose keys are the user's own, _ANY is not looked at. A list has objects of the keys in it; the
+# runtime judges an item that is not an object, and a number where a string is due.
+_ANY, _OBJECT, _ARRAY, _STRING = "anything", "an object", "an array", "a string or a number"
+_WANTED: dict[type, str] = {dict: _OBJECT, list: _ARRAY}
+_MAPPINGS = {"uidMappings": _ARRAY, "gidMappings": _ARRAY}
+_HOOKS = [{"path": _STRING, "args": _ARRAY, "env": _ARRAY, "timeout": _ANY}]
+_DEVICE = {"path": _STRING, "fileMode": _ANY, "uid": _ANY, "gid": _ANY}
+_NUMBERS = {"type": _STRING, "major": _ANY, "minor": _ANY}
+_KEYS: dict[str, Any] = {
+    "process": {
+        "env": _ARRAY,
+        "user": {"uid": _ANY, "gid": _ANY, "additionalGids": _ARRAY},
+        "capabilities": {"bounding": _ARRAY},
+    },
+    "root": {"path": _STRING, "readonly": _ANY},
+    "mounts": [
+        {"destination": _STRING, "source": _STRING, "type": _STRING, "options": _ARRAY, **_MAPPINGS}
+    ],
+    "hooks": {
+        "prestart": _HOOKS,
+        "createRuntime": _HOOKS,
+        "createContainer": _HOOKS,
+        "startContainer": _HOOKS,
+        "poststart": _HOOKS,
+        "poststop": _HOOKS,
+    },
+    "annotations": _OBJECT,
+    "linux": {
+        "devices": [{**_DEVICE, **_NUMBERS}],
+        "resources": {"devices": [{"allow": _ANY, "access": _STRING, **_NUMBERS}]},
+        "namespaces": [{"type": _STRING, "path": _STRING}],
+        "cgroupsPath": _STRING,
+        "intelRdt": _OBJECT,
+        "netDevices": _OBJECT,
+        **_MAPPINGS,
+    },
+}
+
+
+class Config(dict):  # type: ignore[type-arg] # Any is not imported
+    """A config.json. `repeated` are keys that one of its objects has twice."""
+
+    __slots__ = ("repeated",)
+
+    repeated: list[str]
+
+
+def parsed(path: str, raw: bytes) -> Config:
+    """Return the spec that `raw`, the content of `path`, holds; GH1301 if it holds none."""
+    repeated: list[str] = []
+    try:
+        spec = fastjson.loads(raw, exact=True, repeated=repeated)
+    except ValueError as error:
+        raise fault("GH1301", path=path, reason=error) from error
+    if not isinstance(spec, dict):
+        raise fault("GH1301", path=path, reason="it holds no JSON object")
+    found = Config(spec)
+    found.repeated = repeated
+    return found
+
+
+def require_unambiguous(spec: dict[str, Any]) -> None:
+    """Raise GH1307 for a spec that the runtime may read otherwise, GH1303 for one it cannot.
+
+    runc decodes with Go's encoding/json. Keys that differ in case alone are one to it, and of a
+    key that is there twice the values are merged; to crun they are two, and the first counts.
+    """
+    if isinstance(spec, Config) and spec.repeated:
+        raise fault("GH1307", what=f"the key {spec.repeated[0]} twice")
+    _check(spec, _KEYS)
+
+
+def _check(found: dict[str, Any], known: dict[str, Any]) -> None:
+    """Check an object and what is below the keys that are `known`; null is of every kind."""
+    unknown = found.keys() - known.keys()
+    if unknown:
+        _check_names(unknown, known)
+    for key, value in found.items():
+        kind = known.get(key, _ANY)
+        if kind is _ANY or value is None:
+            continue
+        wanted = _WANTED.get(type(kind)) or kind
+        if wanted is _STRING:
+            is_wrong = isinstance(value, (dict, list))
+        else:
+            is_wrong = not isinstance(value, list if wanted is _ARRAY else dict)
+        if is_wrong:
+            raise fault("GH1303", key=key, kind=wanted)
+        if kind is wanted:
+            continue
+        for one in value if wanted is _ARRAY else (value,):
+            if isinstance(one, dict):
+                _check(one, kind[0] if wanted is _ARRAY else kind)
+
+
+def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
+    """Raise GH1307 for one of `names` that is a known one to Go."""
+    lower = {one.lower(): one for one in known}
+    for name in names:
+        # Go folds two characters outside ASCII into it: this one, and one that lower() folds too.
+        other = lower.get(name.lower().replace("\u017f", "s"))
+        if other is not None:
+            raise fault("GH1307", what=f"the keys {name} and {other}")
+
+
+def device_paths(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of the spec's device nodes."""
+    linux = spec.get("linux")
+    devices = linux.get("devices") if isinstance(linux, dict) else None
+    held = devices if isinstance(devices, list) else []
+    return [str(device.get("path")) for device in held if isinstance(device, dict)]
+
+
+def device_rules(spec: dict[str, Any]) -> list[Any]:
+    """Return the device rules of the spec's resources."""
+    linux = spec.get("linux")
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    rules = resources.get("devices") if isinstance(resources, dict) else None
+    return rules if isinstance(rules, list) else []
+
+
+def owner(spec: dict[str, Any]) -> tuple[int, int]:
+    """Return user and group of the container's process, (0, 0) where the spec names none."""
+    process = spec.get("process")
+    user = process.get("user") if isinstance(process, dict) else None
+    ids = [user.get(key) if isinstance(user, dict) else 0 for key in ("uid", "gid")]
+    uid, gid = (value if isinstance(value, int) else 0 for value in ids)
+    return uid, gid
+
+
+def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
+    """Apply `edits` to `spec`. Raises GH1302 for a device node that the host lacks."""
+    for entry in edits.get("env") or ():
+        set_variable(spec, entry)
+    bound = _add_devices(spec, edits.get("deviceNodes") or [])
+    _add_mounts(spec, bound + (edits.get("mounts") or []))
+    for hook in edits.get("hooks") or ():
+        add_hook(spec, hook)
+    _add_gids(spec, edits.get("additionalGids") or [])
+    if edits.get("intelRdt"):
+        section(spec, "linux")["intelRdt"] = edits["intelRdt"]
+    for device in edits.get("netDevices") or ():
+        facts = dict(device)
+        section(section(spec, "linux"), "netDevices")[str(facts.pop("hostInterfaceName"))] = facts
+
+
+def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the object `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
+    value = parent.get(key)
+    if value is None:
+        value = parent[key] = {}
+    if not isinstance(value, dict):
+        raise fault("GH1303", key=key, kind="an object")
+    return value
+
+
+def items(parent: dict[str, Any], key: str) -> list[Any]:
+    """Return the array `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
+    value = parent.get(key)
+    if value is None:
+        value = parent[key] = []
+    if not isinstance(value, list):
+        raise fault("GH1303", key=key, kind="an array")
+    return value
+
+
+def set_variable(spec: dict[str, Any], entry: str) -> None:
+    """Set a variable of the process ("NAME=value"): replaced where it is, else appended."""
+    prefix = entry.partition("=")[0] + "="
+    env = items(section(spec, "process"), "env")
+    held = [i for i, old in enumerate(env) if isinstance(old, str) and old.startswith(prefix)]
+    for i in reversed(held[1:]):
+        del env[i]
+    if held:
+        env[held[0]] = entry
+    else:
+        env.append(entry)
+
+
+def user_namespace(spec: dict[str, Any]) -> bool:
+    """Return whether the container has a user namespace of its own."""
+    linux = spec.get("linux")
+    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    held = namespaces if isinstance(namespaces, list) else []
+    return any(isinstance(n, dict) and n.get("type") == "user" for n in held)
+
+
+def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
+    """Add device nodes and their cgroup rules; returns the mounts of those that must be bound."""
+    if not nodes:
+        return []
+    linux = section(spec, "linux")
+    devices = items(linux, "devices")
+    paths = {node["path"] for node in nodes}
+    devices[:] = [d for d in devices if not (isinstance(d, dict) and d.get("path") in paths)]
+    in_user_namespace = user_namespace(spec)
+    user = section(spec, "process").get("user")
+    bound: list[Mount] = []
+    added: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        path, source = node["path"], node.get("hostPath") or node["path"]
+        device = stated(node)
+        _own(device, node, user)
+        added.pop(path, None)
+        if source != path and in_user_namespace:
+            # In a user namespace no node can be made, and runtimes then bind the host's node of
+            # the *same* path: with another dev root that is another file, or none.
+            options = list(_BIND_NODE_OPTIONS)
+            bound.append({"hostPath": source, "containerPath": path, "options": options})
+        else:
+            added[path] = device
+        if device["type"] in "bc":
+            _allow(linux, device, node.get("permissions") or "rwm")
+    devices.extend(added.values())
+    return bound
+
+
+def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
+    """Set the owner of a device: the spec's, else the process's own where it is not root."""
+    owner = user if isinstance(user, dict) else {}
+    for key in ("uid", "gid"):
+        value = node.get(key, owner.get(key) or None)
+        if value is not None:
+            device[key] = value
+
+
+def stated(node: DeviceNode) -> dict[str, Any]:
+    """Return the OCI device of a node: what CDI leaves open is read from the host's node.
+
+    Raises GH1302 if the host has no such node.
+    """
+    path, source = node["path"], node.get("hostPath") or node["path"]
+    device: dict[str, Any] = {"path": path, "type": node.get("type") or ""}
+    if not device["type"] or (device["type"] != "p" and not node.get("major")):
+        try:
+            found = os.stat(source)
+        except OSError as error:
+            raise fault("GH1302", node=source, reason=error.strerror or error) from error
+        kind = {stat.S_IFCHR: "c", stat.S_IFBLK: "b", stat.S_IFIFO: "p"}.get(
+            stat.S_IFMT(found.st_mode)
+        )
+        if kind is None or device["type"] not in ("", kind):
+            raise fault("GH1302", node=source, reason="it is not a device node of that type")
+        device["type"] = kind
+        if kind != "p":
+            device["major"], device["minor"] = os.major(found.st_rdev), os.minor(found.st_rdev)
+    else:
+        device["major"], device["minor"] = node.get("major", 0), node.get("minor", 0)
+    if "fileMode" in node:
+        device["fileMode"] = node["fileMode"]
+    return device
+
+
+def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
+    rule = {
+        "allow": True,
+        "type": device["type"],
+        "major": device["major"],
+        "minor": device["minor"],
+        "access": access,
+    }
+    rules = items(section(linux, "resources"), "devices")
+    if rule not in rules:
+        rules.append(rule)
+
+
+def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
+    """Add mounts behind those of the spec, each in place of the one of the same destination."""
+    if not added:
+        return
+    mounts = items(spec, "mounts")
+    entries: dict[str, dict[str, Any]] = {}
+    for mount in added:
+        destination = mount["containerPath"]
+        entry: dict[str, Any] = {"destination": destination, "source": mount["hostPath"]}
+        entry["type"] = mount.get("type") or "bind"
+        options = mount.get("options")
+        if options:
+            entry["options"] = options
+            if not ID_MAPPED.isdisjoint(options):
+                _map_ids(spec, entry)
+        entries[normpath(destination)] = entry
+    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
+    mounts.extend(entries.values())
+
+
+def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
+    """Give a mount whose options say so the mappings of the container's user namespace.
+
+    Where it has none, the option goes: there is nothing to map to. One that joins a namespace has
+    none of them in its spec: the runtime maps by that namespace.
+    """
+    if not user_namespace(spec):
+        entry["options"] = [option for option in entry["options"] if option not in ID_MAPPED]
+        return
+    mappings = {key: spec["linux"].get(key) for key in ("uidMappings", "gidMappings")}
+    if all(mappings.values()):
+        entry.update(mappings)
+
+
+def _destination(mount: object) -> str | None:
+    destination = mount.get("destination") if isinstance(mount, dict) else None
+    return normpath(destination) if isinstance(destination, str) else None
+
+
+def add_hook(spec: dict[str, Any], hook: Hook) -> None:
+    """Add a CDI hook under its stage, unless the very same one is there.
+
+    One of createContainer without variables gets some: it runs on the host's side, and runc would
+    give it the image's, with LD_PRELOAD (CVE-2025-23266). So do specs of older tools leave it.
+    """
+    entry = {key: value for key, value in hook.items() if key != "hookName"}
+    stage = items(section(spec, "hooks"), hook["hookName"])
+    if hook["hookName"] == "createContainer" and not entry.get("env"):
+        bare, entry = entry, {**entry, "env": list(_HOOK_ENV)}
+        stage[:] = [entry if held == bare else held for held in stage]  # that of the engine
+    if entry not in stage:
+        stage.append(entry)
+
+
+def _add_gids(spec: dict[str, Any], gids: list[int]) -> None:
+    wanted = [gid for gid in gids if gid]
+    if not wanted:
+        return
+    held = items(section(section(spec, "process"), "user"), "additionalGids")
+    held.extend(gid for gid in wanted if gid not in held)

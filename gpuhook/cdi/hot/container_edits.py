@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ContainerEdits: everything that a container gets, as the CDI JSON object of that name.
+
+The shapes are plain dicts with CDI's own keys; the TypedDicts below exist for the type checker
+alone. Source: CDI SPEC.md, section "CDI JSON Specification".
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class DeviceNode(TypedDict, total=False):
+        """A device node: `path` in the container, `hostPath` on the host when it differs."""
+
+        path: str
+        hostPath: str
+        type: str
+        major: int
+        minor: int
+        fileMode: int
+        permissions: str
+        uid: int
+        gid: int
+
+    class Mount(TypedDict, total=False):
+        """A mount of `hostPath` at `containerPath`."""
+
+        hostPath: str
+        containerPath: str
+        type: str
+        options: list[str]
+
+    class Hook(TypedDict, total=False):
+        """An OCI hook of the stage `hookName`; `timeout` is in seconds."""
+
+        hookName: str
+        path: str
+        args: list[str]
+        env: list[str]
+        timeout: int
+
+    class ContainerEdits(TypedDict, total=False):
+        """The edits of one device, of one spec, or of one container."""
+
+        env: list[str]
+        deviceNodes: list[DeviceNode]
+        mounts: list[Mount]
+        hooks: list[Hook]
+        additionalGids: list[int]
+        intelRdt: dict[str, object]
+        netDevices: list[dict[str, object]]
+
+    class Device(TypedDict, total=False):
+        """A named device of a spec."""
+
+        name: str
+        annotations: dict[str, str]
+        containerEdits: ContainerEdits
+
+    class Spec(TypedDict, total=False):
+        """A CDI specification file."""
+
+        cdiVersion: str
+        kind: str
+        annotations: dict[str, str]
+        containerEdits: ContainerEdits
+        devices: list[Device]
+
+
+def merged(parts: list[ContainerEdits]) -> ContainerEdits:
+    """Return one ContainerEdits with all of `parts`, in order, identical items once.
+
+    Merging is the same as applying the parts one after another (CDI: spec-level edits first,
+    then each device's).
+    """
+    whole: dict[str, list[object]] = {}
+    for part in parts:
+        for key, items in part.items():
+            held = whole.setdefault(key, [])
+            if isinstance(items, list):
+                # What one part says twice stays; the usual first part is taken as it is.
+                held.extend([item for item in items if item not in held] if held else items)
+            elif items not in held:
+                held.append(items)
+    result: dict[str, object] = {k: v for k, v in whole.items() if v and k != "intelRdt"}
+    if whole.get("intelRdt"):
+        result["intelRdt"] = whole["intelRdt"][-1]
+    return result  # type: ignore[return-value]

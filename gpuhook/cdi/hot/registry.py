@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices that the CDI specs of this host describe.
+
+Source: CDI SPEC.md and the CDI library's cache: files *.json and *.yaml directly in the spec
+directories; a later directory wins over an earlier one; the same name twice in one directory is a
+conflict; a broken file hides only its own devices.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.cdi.hot import compiled_spec, names
+from gpuhook.errors import GpuhookError, fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+
+
+class Registry:
+    """The compiled specs of each directory, and the files that could not be read."""
+
+    def __init__(
+        self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "", way: str = ""
+    ) -> None:
+        """Take the specs found in each of `dirs`, lowest priority first.
+
+        Those of `vendor`, of all without one, are written by generate-cdi. `way` is what to do
+        about a missing device where specs are of no file, so that none can be written anew.
+        """
+        self.dirs = dirs
+        self._way = way
+        self._vendor = vendor
+        self._layers = [[spec for spec in layer if spec.error is None] for layer in layers]
+        self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
+
+    def over(self, specs: list[Compiled]) -> Registry:
+        """Return this registry with `specs`, which are of no file, below all of its own."""
+        found = Registry(self.dirs, [], self._vendor, self._way)
+        found._layers = [specs, *self._layers]
+        found.broken = self.broken
+        return found
+
+    def device(self, qualified: str) -> tuple[Compiled, ContainerEdits]:
+        """Return the spec and the edits of a device.
+
+        Raises GH1101 for a name that is no CDI name, GH1103 for one that two files describe at
+        the same priority, GH1102 for one that no file describes.
+        """
+        parts = names.split(qualified)
+        if parts is None:
+            raise fault("GH1101", name=qualified)
+        kind, device = f"{parts[0]}/{parts[1]}", parts[2]
+        for layer in reversed(self._layers):
+            hits = _hits(layer, kind, device)
+            if len(hits) > 1:
+                first, second = hits[0][0].path, hits[1][0].path
+                raise fault("GH1103", name=qualified, first=first, second=second)
+            if hits:
+                return hits[0]
+        raise self._unknown(qualified, kind)
+
+    def kind(self, kind: str) -> list[Compiled]:
+        """Return the specs of a kind, highest priority first; GH1104 if there is none."""
+        found = [spec for layer in reversed(self._layers) for spec in layer if spec.kind == kind]
+        if not found:
+            raise self._unknown(kind, kind)
+        return found
+
+    def all(self) -> list[Compiled]:
+        """Return the specs that can be read, lowest priority first."""
+        return [spec for layer in self._layers for spec in layer]
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of all devices of a kind, each once."""
+        return list(dict.fromkeys(name for spec in self.kind(kind) for name in spec.names()))
+
+    def _unknown(self, name: str, kind: str) -> GpuhookError:
+        from gpuhook.cdi.hot import unknown_device  # most names are known
+
+        return unknown_device.of(name, kind, self, self._vendor, self._way)
+
+
+def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:
+    found = []
+    for spec in layer:
+        edits = spec.device(device) if spec.kind == kind else None
+        if edits is not None:
+            found.append((spec, edits))
+    return found
+
+
+def load(dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "") -> Registry:
+    """Return the registry of `dirs`, lowest priority first, on a node of `vendor`'s GPUs.
+
+    `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
+    stale; JSON is compiled here.
+    """
+    layers = []
+    for directory in dirs:
+        found = (_compiled(path, compile_yaml) for path in files(directory))
+        layers.append([spec for spec in found if spec is not None])
+    return Registry(dirs, layers, vendor)
+
+
+def files(directory: str) -> list[str]:
+    """Return the paths of the spec files in a directory, sorted; [] if it cannot be looked at."""
+    try:
+        entries = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in entries if name.endswith((".json", ".yaml"))]
+
+
+def _compiled(  # noqa: PLR0911 # a way in which a file can be unusable each
+    path: str, compile_yaml: Callable[[str], None]
+) -> Compiled | None:
+    """Return the compiled form of a spec, None for a dangling link or a file that is gone."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
+        return compiled_spec.Compiled.of_fault(path, unreadable)
+    held = compiled_spec.load(path, found)
+    if held is not None:
+        return held
+    if path.endswith(".json"):
+        from gpuhook.cdi.hot import compile as compiler
+
+        return compiler.compile_json(path, found)
+    try:
+        compile_yaml(path)
+    except GpuhookError as error:
+        return compiled_spec.Compiled.of_fault(path, error)
+    held = compiled_spec.load(path, found)
+    if held is None:
+        unkept = fault(
+            "GH1105", path=path, directory=os.path.dirname(compiled_spec.compiled_path(path))
+        )
+        return compiled_spec.Compiled.of_fault(path, unkept)
+    return held

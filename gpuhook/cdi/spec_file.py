@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI spec files, read from and written as YAML or JSON.
+
+Reading follows CDI's own decoder: a scalar where a string is due is taken as it is written (a
+device may be called 0 or 0:1 without quotes), a key that appears twice is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import yaml
+
+from gpuhook.cdi.hot import compile as compiler
+from gpuhook.errors import fault
+from gpuhook.host import bounded_yaml, documents
+from gpuhook.host.hot import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+
+FORMATS = ("yaml", "json")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_NUMBERS_AND_FLAGS = frozenset((
+    "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
+    "enableCMT", "enableMBM", "enableMonitoring",
+))  # fmt: skip
+_MAX_VALUES = 1_000_000  # aliases counted as often as they stand for something
+_MAX_DEPTH = 50
+
+
+def read(path: str) -> Spec:
+    """Return the valid spec in the file `path`, by its name JSON or YAML.
+
+    Raises GH1106 to GH1109 for a broken spec, GH1110 for a file that cannot be read.
+    """
+    try:
+        return compiler.checked(parser(path), path)
+    except OSError as error:
+        raise fault("GH1110", path=path, reason=error.strerror or error) from error
+
+
+def parser(path: str) -> compiler.Parser:
+    """Return the parser for a spec file of this name."""
+    return compiler.parse_json if path.endswith(".json") else parse_yaml
+
+
+def document(spec: Spec, fmt: str) -> str:
+    """Return the text of `spec` in the format "yaml" or "json", its keys in their own order.
+
+    Raises GH1106 for text that is no Unicode.
+    """
+    try:
+        text = _text(spec, fmt)
+        text.encode()
+    except UnicodeEncodeError as error:
+        reason = "it has text that is not UTF-8"
+        raise fault("GH1106", path=spec.get("kind", "-"), pointer="/", reason=reason) from error
+    return text
+
+
+def _text(spec: Spec, fmt: str) -> str:
+    if fmt == "json":
+        return documents.json_text(spec)
+    return documents.yaml_text(spec, _SpecDumper, explicit_start=True, width=4096)
+
+
+def write(spec: Spec, path: str, fmt: str) -> None:
+    """Put `spec` in the file `path`, atomically, with mode 0644; missing directories are made.
+
+    Raises GH1111; the old file, if any, is untouched then.
+    """
+    try:
+        os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
+        files.replace(path, document(spec, fmt).encode(), mode=0o644)
+    except OSError as error:
+        raise fault("GH1111", path=path, reason=error.strerror or error) from error
+
+
+class _SpecDumper(_Dumper):  # type: ignore[misc,valid-type]  # chosen at run time
+    """Writes each value where it stands, without anchors; short lists of words on one line."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # PyYAML's signature
+        """Return True: a value that stands in two places is written in both."""
+        return True
+
+
+def _text_node(dumper: Any, text: str) -> yaml.Node:
+    # YAML 1.1 and 1.2 readers disagree on what looks like a number: 0:1, 1e3, 0o17.
+    head = text.lstrip("+-.")[:1]  # "" is in every string, so that is quoted too
+    style = "'" if head in "0123456789" else None
+    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return node
+
+
+def _list_node(dumper: Any, items: list[object]) -> yaml.Node:
+    flow = all(isinstance(item, str) and len(item) < 12 for item in items)
+    node: yaml.Node = dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flow)
+    return node
+
+
+_SpecDumper.add_representer(str, _text_node)
+_SpecDumper.add_representer(list, _list_node)
+
+
+def parse_yaml(data: bytes, path: str) -> Any:
+    """Return what a YAML text says, as CDI reads it; GH1109 with line and column if broken."""
+    loader = _Loader(data)
+    try:
+        bounded_yaml.require_bounded(data)
+        node = loader.get_single_node()
+        return _Reader(loader, path).value(node) if node is not None else None
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        place = f"line {line}, column {column}" if line else "YAML"
+        raise fault("GH1109", path=path, place=place, reason=reason) from error
+    finally:
+        loader.dispose()
+
+
+class _Reader:
+    """Turns the nodes of a YAML document into values; counts them, as aliases multiply."""
+
+    def __init__(self, loader: Any, path: str) -> None:
+        self._loader = loader
+        self._path = path
+        self._values = 0
+
+    def value(self, node: yaml.Node, field: str = "", depth: int = 0) -> Any:
+        """Return the value of `node`, the content of the object field `field`."""
+        self._values += 1
+        if self._values > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise self._fault(node, "too many or too deeply nested values (aliases?)")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, field, depth + 1) for item in node.value]
+        if node.tag == "tag:yaml.org,2002:null":
+            return None
+        if field in _NUMBERS_AND_FLAGS:
+            return bounded_yaml.value_of(self._loader.construct_object, node)
+        return node.value
+
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        keys = [key.value for key, _ in node.value]
+        for position, (key, _) in enumerate(node.value):
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._fault(key, "a key is not a string")
+            if key.value in keys[:position] and key.value != "<<":
+                raise self._fault(key, f"the key {key.value!r} occurs twice")
+        self._loader.flatten_mapping(node)
+        return {key.value: self.value(item, key.value, depth + 1) for key, item in node.value}
+
+    def _fault(self, node: yaml.Node, reason: str) -> Exception:
+        mark = node.start_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        return fault("GH1109", path=self._path, place=place, reason=reason)

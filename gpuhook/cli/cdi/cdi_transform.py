@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook cdi transform`: specs whose paths are below another root."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gpuhook.cdi import spec_file, validate
+from gpuhook.cdi.hot import spec_rules
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
+from gpuhook.cli.generate import spec_writer
+from gpuhook.cli.options import command_sections
+from gpuhook.host import documents, printing
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.cdi.hot.container_edits import Spec
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+_OPTIONS = Options(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)
+
+
+@click.group(cls=command_sections.Sentences)
+def transform() -> None:
+    """Move the paths of a spec to another root."""
+
+
+def _absolute(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.startswith("/"):
+        raise click.BadParameter(f"{value!r} is no absolute path", ctx, param)
+    return value
+
+
+def _root(name: str, help_text: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an option whose value is a root."""
+    return click.option(name, metavar="ROOT", callback=_absolute, help=help_text, **settings)
+
+
+def _files(command: F) -> F:
+    """Add the options that say what is read and what is written."""
+    source = click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        default="-",
+        show_default=True,
+        help="The spec; - is standard input.",
+    )
+    target = click.option(
+        "--output",
+        "target",
+        metavar="FILE",
+        default="-",
+        show_default=True,
+        help="Write FILE (*.yaml or *.json), atomically; it may be the input. - is standard "
+        "output.",
+    )
+    fmt = click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(spec_file.FORMATS),
+        help="Default: as --output is named, else yaml.",
+    )
+    return source(target(fmt(command)))
+
+
+@transform.command()
+@_root("--from", "The root that paths are below.", required=True)
+@_root("--to", "The root that they are to be below.", required=True)
+@click.option(
+    "--relative-to",
+    type=click.Choice((HOST, CONTAINER)),
+    default=HOST,
+    show_default=True,
+    help="Whose paths: those of the host (of nodes, mounted files, hooks) or in the container.",
+)
+@_files
+def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: str) -> None:
+    """Move the paths below one root to another one.
+
+    \b
+    A spec that was made in a driver container, with /host for the node's root:
+      gpuhook cdi transform root --from /host --to / \\
+          --input spec.yaml --output /etc/cdi/nvidia.yaml
+    """  # noqa: D301 # click's own mark: what follows it keeps its lines
+    _transform(source, target, fmt, (Move(roots["from"], roots["to"]),), relative_to)
+
+
+@transform.command()
+@_root("--driver-root", "The driver root that the spec was made with.", default="/")
+@_root("--target-driver-root", "Where the driver's files are for the engine.", default="/")
+@_root("--dev-root", "The dev root that the spec was made with. Default: the driver root.")
+@_root("--target-dev-root", "Where the engine finds /dev. Default: the target driver root.")
+@_files
+def driver(source: str, target: str, fmt: str | None, **roots: str | None) -> None:
+    """Move what is of the driver on the host: device nodes to one root, files to another."""
+    before = str(roots["driver_root"])
+    after = str(roots["target_driver_root"])
+    devices = os.path.join(roots["dev_root"] or before, "dev")
+    target_devices = os.path.join(roots["target_dev_root"] or after, "dev")
+    moves = (Move(devices, target_devices), Move(before, after))
+    _transform(source, target, fmt, moves, HOST)
+
+
+def _transform(
+    source: str, target: str, fmt: str | None, moves: tuple[Move, ...], relative_to: str
+) -> None:
+    fmt = spec_writer.format_of(None if target == "-" else target, fmt)
+    found = moved(_read(source), moves, relative_to, options=_OPTIONS)
+    validate.check(found, target if target != "-" else "standard output")
+    if target == "-":
+        click.echo(spec_file.document(found, fmt), nl=False)
+        return
+    spec_file.write(found, target, fmt)
+    printing.say(f"wrote {target}: {found['kind']}, {len(found['devices'])} devices")
+
+
+def _read(source: str) -> Spec:
+    """Return the valid spec of a file or of standard input; raises what spec.read raises."""
+    if source != "-":
+        return spec_file.read(source)
+    data = documents.read(source)
+    found: Spec = spec_file.parse_yaml(data, documents.STANDARD_INPUT)  # JSON is YAML too
+    spec_rules.check(found, documents.STANDARD_INPUT)
+    return found

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""generate-cdi called from another command, in the same process."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import redirect_stderr, redirect_stdout
+
+import click
+
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def run(words: Sequence[str], root: click.Context) -> None:
+    """Call generate-cdi with `words`; raises what it raises, GH1528 for words it does not know.
+
+    `root` is the context of the command `gpuhook`.
+    """
+    from gpuhook.cli.generate_cdi import generate_cdi  # who finds all fresh does without
+
+    try:
+        with generate_cdi.make_context("generate-cdi", list(words), parent=root) as ctx:
+            generate_cdi.invoke(ctx)
+    except click.ClickException as error:
+        raise fault("GH1528", words=" ".join(words), reason=error.format_message()) from error
+
+
+def text(words: Sequence[str], fmt: str, root: click.Context) -> str:
+    """Return the spec that `words` describe now, in the format `fmt`; nothing is written or said.
+
+    Raises as run() does.
+    """
+    kept = list(words)
+    while "--output" in kept:
+        place = kept.index("--output")
+        del kept[place : place + 2]
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+        run([*kept, "--output", "-", "--format", fmt], root)
+    return printed.getvalue()
+
+
+def compile_spec(path: str) -> None:
+    """Compile a spec of the node for the wrapper, and for this command."""
+    from gpuhook.cdi import spec_file
+    from gpuhook.cdi.hot import compile as compiler
+
+    compiler.compile_with(spec_file.parser(path), path, os.stat(path))

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `generate` of the settings: the options of generate-cdi, under their own names.
+
+A key is the option in camelCase, in the plural where the option is repeatable: --device-id is
+deviceIds, a list. What is said on the command line wins, then the option's variable, then the key.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gpuhook.cli.generate import toolkit_switches
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import settings
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_STRATEGIES
+from gpuhook.vendors.nvidia.warm import hook_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SECTION = "generate"
+_TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
+# Not for a node's own settings: driver.root and driver.devRoot say it for all commands, and a dump
+# is another node.
+_ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
+# What a dump of another node is described with, whatever the settings of this one say.
+_WITH_A_DUMP = {
+    "mode": mode_table.AUTO,
+    "create_device_nodes": False,
+    "files_dir": None,
+    "output": None,
+}
+# What is said of a Tegra, and what is said of the GPUs: modes that describe neither, by the
+# caller's own word, do without.
+_OF_A_TEGRA = {
+    "csv_file": (),
+    "csv_ignore_pattern": (),
+    "csv_compat_container_root": None,
+}
+_OF_GPUS = {
+    "device_class": None,
+    "device_id": (),
+    "device_name_strategy": DEFAULT_STRATEGIES,
+    "no_all_device": False,
+    "create_device_nodes": False,
+    "output": None,
+}
+_WORDS: dict[str, tuple[str, ...]] = {
+    "device_name_strategy": device_selection.STRATEGIES,
+    "capabilities": (*vocabulary.CAPABILITIES, "all"),
+    "feature_flag": toolkit_switches.FLAGS,
+    "disable_hook": (*hook_names.NAMES, hook_names.EVERY),
+    "enable_hook": hook_names.NAMES,
+}
+
+
+class Configured(click.Command):
+    """A command whose options have their defaults in the settings file.
+
+    Whatever is wrong with the file is raised when the command is run: its --help needs no file.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse `args`, with the settings as the defaults of those that there are already."""
+        if not ctx.resilient_parsing:
+            try:
+                said = of_file(self)
+            except GpuhookError as error:
+                said, ctx.meta[_TROUBLE] = {}, error
+            before = ctx.default_map or {}
+            ctx.meta[_SAID] = frozenset(said).difference(before)
+            ctx.default_map = {**said, **before}
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; raises GH1530."""
+        if _TROUBLE in ctx.meta:
+            raise ctx.meta[_TROUBLE]
+        for name, value in _pointless(ctx).items():
+            if _is_of_settings(ctx, name):
+                ctx.params[name] = value
+        names_a_file = ctx.params.get("output") not in (None, "-")
+        if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
+            ctx.params["fmt"] = None  # as the file is named that the caller has chosen
+        return super().invoke(ctx)
+
+
+def _pointless(ctx: click.Context) -> dict[str, Any]:
+    """Return what the settings may not say of this call, each with what counts instead."""
+    if ctx.params.get("inventory") is not None:
+        return _WITH_A_DUMP
+    mode = ctx.params.get("mode")
+    if _is_of_settings(ctx, "mode") or mode in (None, mode_table.AUTO, mode_table.CSV):
+        return {}
+    if mode_table.KINDS[mode] == vocabulary.VOCABULARY.default_kind:
+        return _OF_A_TEGRA
+    flags = ctx.params.get("feature_flag") or ()
+    of_others = tuple(flag for flag in flags if flag != toolkit_switches.COHERENT)
+    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": of_others}
+
+
+def _is_of_settings(ctx: click.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is ParameterSource.DEFAULT_MAP and name in ctx.meta.get(_SAID, ())
+
+
+def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
+    """Yield key and option of all that the section may say, in the order of --help."""
+    for param in command.params:
+        if isinstance(param, click.Option) and param.name not in _ELSEWHERE and not param.hidden:
+            yield key(param), param
+
+
+def key(option: click.Option) -> str:
+    """Return the key of an option: --library-search-path is librarySearchPaths."""
+    long = next(name for name in option.opts if name.startswith("--"))  # others are aliases
+    first, *rest = long.lstrip("-").split("-")
+    name = first + "".join(word.capitalize() for word in rest)
+    if not option.multiple or name.endswith("s"):
+        return name
+    return name[:-1] + "ies" if name.endswith("y") else name + "s"
+
+
+def schema(command: click.Command) -> dict[str, Any]:
+    """Return the JSON schema of the section, from what the options of the command are."""
+    return {
+        "description": "Defaults of the options of gpuhook generate-cdi.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: _schema(option) for name, option in options(command)},
+    }
+
+
+def _schema(option: click.Option) -> dict[str, Any]:
+    head = {"description": " ".join((option.help or "").split())}
+    if option.is_flag:
+        return {**head, "type": "boolean"}
+    if isinstance(option.type, click.types.IntParamType):
+        return {**head, "type": "integer"}
+    of_one: dict[str, Any] = {"type": "string"}
+    if isinstance(option.type, click.Choice):
+        of_one = {"enum": [str(choice) for choice in option.type.choices]}
+    elif option.name in _WORDS:
+        of_one = {"enum": list(_WORDS[option.name])}
+    if is_list(option):
+        return {**head, "type": "array", "uniqueItems": True, "items": of_one}
+    return {**head, **of_one}
+
+
+def is_list(option: click.Option) -> bool:
+    """Return whether the key of an option has a list."""
+    return option.multiple or option.name in _WORDS
+
+
+def listed(option: click.Option, text: str) -> list[str]:
+    """Return the entries of a variable's text, which click takes apart at colons or blanks."""
+    if option.name in _WORDS:
+        return [word for word in text.replace(",", " ").split() if word]
+    return list(option.type.split_envvar_value(text))
+
+
+def default(option: click.Option) -> Any:
+    """Return the value of a key that says nothing new: the option's default, or an empty one."""
+    said = option.default
+    if option.is_flag:
+        return said is True
+    if is_list(option):
+        return list(said) if isinstance(said, (list, tuple)) else []
+    if isinstance(option.type, click.Choice) and not isinstance(said, str):
+        return str(option.type.choices[0])
+    return said if isinstance(said, (str, int)) else ""
+
+
+def of_file(command: click.Command) -> dict[str, Any]:
+    """Return parameter -> value of what this node's settings file says; raises GH1530."""
+    if not os.path.exists(settings.path()):
+        return {}
+    from gpuhook.node import settings_file
+
+    return of_document(command, settings_file.document_of_node())
+
+
+def of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
+    """Return parameter -> value of what a settings document says, as click takes a default."""
+    section = document.get(SECTION)
+    said = section if isinstance(section, dict) else {}
+    found = {}
+    for name, option in options(command):
+        value = said.get(name)
+        # An empty text or list says nothing: the option's own default counts.
+        if value not in (None, "", []) and option.name is not None:
+            is_text = isinstance(value, list) and not option.multiple
+            found[option.name] = ",".join(value) if is_text else value
+    return found
+
+
+def of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
+    """Return key -> (variable, text) of the options that the environment sets."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, option in options(command):
+        own = option.envvar or f"GPUHOOK_GENERATE_CDI_{(option.name or '').upper()}"
+        for variable in [own] if isinstance(own, str) else own:
+            if os.environ.get(variable):
+                found.setdefault(name, (variable, os.environ[variable]))
+    return found

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A described node written: its spec, the wrapper's form of it, and what was seen of the node."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.errors import fault
+from gpuhook.host import printing
+from gpuhook.host.hot import settings
+from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import node_file
+from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, spec_records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+
+_SHOWN = 24  # eight GPUs by index and UUID, and `all`, are well in it
+
+
+def format_of(output: str | None, fmt: str | None) -> str:
+    """Return the format to write; GH1514 if engines would not read that file, or misread it.
+
+    `output` is None for standard output, `fmt` what the caller wants, if anything.
+    """
+    if output is None:
+        return fmt or "yaml"
+    extension = os.path.splitext(output)[1][1:]
+    if extension not in spec_file.FORMATS:
+        raise fault("GH1514", path=output, reason="its name ends in neither .yaml nor .json")
+    if fmt not in (None, extension):
+        raise fault("GH1514", path=output, reason=f"it is named .{extension}, not .{fmt}")
+    if os.path.isdir(output):
+        raise fault("GH1514", path=output, reason="it is a directory")
+    return extension
+
+
+def write(
+    path: str,
+    fmt: str,
+    found: Described,
+    choices: Choices,
+    words: list[str] | None = None,
+    *,
+    files_dir: str = site_rules.DIRECTORY,
+) -> None:
+    """Write the spec to `path`, atomically, and what belongs to it; raises what spec.write does.
+
+    With `words`, which make it again, it is of this machine: its node.json is written too, and
+    what `gpuhook refresh` has to know. `files_dir` has the rules that were followed.
+    """
+    spec_file.write(found.spec, path, fmt)
+    _prepare(path, found.spec)
+    stem, extension = os.path.splitext(path)
+    for infix, further in found.further:
+        beside = stem + infix + extension
+        spec_file.write(further, beside, fmt)
+        _prepare(beside, further)
+        printing.say(f"wrote {beside}: {further['kind']} {names(further)}")
+    if words is None:
+        return
+    if found.node is not None:
+        _remember(found, choices, path)
+    _note(found, choices, path, words, files_dir)
+
+
+def _note(found: Described, choices: Choices, path: str, words: list[str], files_dir: str) -> None:
+    hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
+    ours = [hook_args.of_hook(hook) for hook in hooks if hook_args.is_ours(hook)]
+    node = found.node
+    libcuda = driver_edits.libcuda_of(node) if node else ""
+    if ours:
+        libcuda = ours[0].libcuda
+    fingerprint = (
+        node.fingerprint if node else host_fingerprint.fingerprint(choices.host_root, libcuda)
+    )
+    made = spec_records.Generated(
+        path=path,
+        words=words,
+        host_root=choices.host_root,
+        libcuda=libcuda,
+        fingerprint=fingerprint,
+        has_node=node is not None,
+        identity=spec_records.identity(path),
+        files_dir=os.path.abspath(files_dir),
+        inputs=spec_records.inputs(os.path.abspath(files_dir)),
+    )
+    try:
+        spec_records.remember(made)
+    except OSError as error:
+        reason = error.strerror or error
+        told = f"warning: {spec_records.directory()} was not written: {reason}"
+        click.echo(f"{told}; gpuhook refresh will not know how {path} was made", err=True)
+
+
+def names(spec: Spec) -> str:
+    """Return the names of a spec's devices, as a list for people: the first of many."""
+    found = [device["name"] for device in spec["devices"]]
+    more = len(found) - _SHOWN
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _prepare(path: str, described: Spec) -> None:
+    """Keep the compiled form, under every name by which the wrapper may meet the file."""
+    directory, name = os.path.split(path)
+    compiled_spec.store(path, os.stat(path), described)
+    for other in settings.Settings().spec_dirs:
+        # /var/run is a link to /run nearly everywhere.
+        if other != directory and os.path.realpath(other) == os.path.realpath(directory):
+            other_path = os.path.join(other, name)
+            compiled_spec.store(other_path, os.stat(other_path), described)
+
+
+def _remember(found: Described, choices: Choices, path: str) -> None:
+    if found.node is None:
+        return
+    try:
+        node_file.write(found.node, device_selection.aliases(found.gpus, choices.strategies), path)
+    except OSError as error:
+        reason = error.strerror or error
+        click.echo(f"warning: {node_json.path()} was not written: {reason}", err=True)

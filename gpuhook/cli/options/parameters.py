@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands take, and their values, parsed."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import partial
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gpuhook.host.hot import state
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A002 # click's word
+    """Return the decorator for -o, what is printed; the first of `kinds` is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(kinds),
+        default=kinds[0],
+        show_default=True,
+        show_envvar=True,
+        help=help,
+    )
+
+
+def host_root(**settings: Any) -> Callable[[F], F]:
+    """Return the decorator for --host-root; `settings` are those of click.option().
+
+    While the command runs, GPUHOOK_HOST_ROOT has the value of the option: modules that have no
+    options read the variable.
+    """
+    return click.option(
+        "--host-root",
+        envvar=state.HOST_ROOT_ENV,
+        show_envvar=True,
+        is_eager=True,
+        callback=export_host_root,
+        **settings,
+    )
+
+
+def export_host_root(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Set GPUHOOK_HOST_ROOT until the end of the command, and return `value`.
+
+    The last one of several values applies.
+    """
+    if value and ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT:
+        before = os.environ.get(state.HOST_ROOT_ENV)
+        os.environ[state.HOST_ROOT_ENV] = value if isinstance(value, str) else value[-1]
+        # A usage error closes no context but that of the root.
+        for one in (ctx, ctx.find_root()):
+            one.call_on_close(partial(_restore_host_root, before))
+    return value
+
+
+def _restore_host_root(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(state.HOST_ROOT_ENV, None)
+    else:
+        os.environ[state.HOST_ROOT_ENV] = before
+
+
+class Seconds(click.FloatRange):
+    """A time to wait in seconds, from a tenth to a day: no nan, and no inf."""
+
+    def __init__(self) -> None:
+        """Take the bounds."""
+        super().__init__(min=0.1, max=86400)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds; a usage error for none that can be waited."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):  # it is neither below a bound nor above one
+            self.fail(f"{value!r} is no time", param, ctx)
+        return seconds
+
+
+no_headers = click.option(
+    "--no-headers", is_flag=True, help="Leave out the header line of the table."
+)
+
+
+def capabilities(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> frozenset[str] | None:
+    """Return what --driver-capabilities names, None without it; a usage error for no capability."""
+    return (
+        None if capability_list(ctx, param, value) is None else vocabulary.parse_capabilities(value)
+    )
+
+
+def capability_list(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return --driver-capabilities as it is, checked; a usage error for no capability."""
+    if value is None:
+        return None
+    known = (*vocabulary.CAPABILITIES, "all")
+    named = [word.strip() for word in value.split(",") if word.strip()]
+    unknown = [word for word in named if word not in known]
+    if unknown or not named:
+        what = f"unknown driver capability {unknown[0]}" if unknown else "it is empty"
+        raise click.BadParameter(f"{what}; known are {', '.join(known)}", ctx, param)
+    return value

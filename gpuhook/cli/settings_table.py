@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written about the settings, from their schema: the file that ships, and the docs' tables.
+
+`python -m gpuhook.cli.settings_table CHECKOUT` writes both anew, and the schema of generate-cdi's
+options before: whoever adds a setting or an option calls it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from typing import Any
+
+from gpuhook.cli.generate import generate_section
+from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.host.hot import settings, settings_environment
+from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WIDTH = 98
+_HEAD = """\
+# Settings of gpuhook: /etc/gpuhook/config.yaml, or the file that GPUHOOK_CONFIG names.
+#
+# Every key is here with its default, behind a mark (#key): as it is, this file sets nothing. Take
+# the mark away, and change the value. `gpuhook config validate` checks the file, and
+# `gpuhook config show --origin` prints what counts and why. A variable of the environment,
+# GPUHOOK_<SECTION>_<KEY> such as GPUHOOK_REQUEST_ON_REFUSAL, wins over the file.
+"""
+BEGIN, END = (
+    "<!-- The tables are written by gpuhook.cli.settings_table. -->",
+    "<!-- End of them. -->",
+)
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of the settings, with the options that generate-cdi has now."""
+    found = settings_file.schema()
+    found["properties"][generate_section.SECTION] = generate_section.schema(generate_cdi)
+    return found
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """Return section -> key -> value of a node that sets nothing."""
+    chosen = settings.Settings()
+    chosen.default_kind = vocabulary.VOCABULARY.default_kind
+    found: dict[str, dict[str, Any]] = {}
+    for (section, key), attribute in settings.KEYS.items():
+        found.setdefault(section, {})[key] = getattr(chosen, attribute)
+    found[generate_section.SECTION] = {
+        key: generate_section.default(option)
+        for key, option in generate_section.options(generate_cdi)
+    }
+    return found
+
+
+def shipped() -> str:
+    """Return the text of the settings file that ships."""
+    lines = [_HEAD.rstrip("\n")]
+    values = defaults()
+    for section, one in schema()["properties"].items():
+        lines += ["", f"# {one['description']}", f"{section}:"]
+        for key, said in one["properties"].items():
+            text = f"{said['description']} {_choices(said)}".rstrip()
+            wrapped = textwrap.wrap(text, _WIDTH - 4, break_on_hyphens=False)
+            lines += [f"  # {line}" for line in wrapped]
+            lines.append(f"  #{key}: {_yaml(values[section][key])}")
+    return "\n".join(lines) + "\n"
+
+
+def tables() -> str:
+    """Return a table of the keys of each section, in Markdown."""
+    lines = []
+    values = defaults()
+    variables = {one[0]: name for name, one in settings_environment.VARIABLES.items()}
+    options = dict(generate_section.options(generate_cdi))
+    for section, one in schema()["properties"].items():
+        is_generate = section == generate_section.SECTION
+        lines += [f"### `{section}`", "", one["description"], ""]
+        by = "option" if is_generate else "variable"
+        lines += [f"| key | default | meaning | {by} |", "|---|---|---|---|"]
+        for key, said in one["properties"].items():
+            name = (
+                next(name for name in options[key].opts if name.startswith("--"))
+                if is_generate
+                else variables[settings.KEYS[section, key]]
+            )
+            text = f"{said['description']} {_choices(said)}".strip().replace("|", "\\|")
+            value = _yaml(values[section][key])
+            lines.append(f"| `{key}` | `{value}` | {text} | `{name}` |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def page(text: str) -> str:
+    """Return the page of the docs `text` with the tables as they should be."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
+
+
+def schema_text() -> str:
+    """Return the schema as its file has it."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def _choices(said: dict[str, Any]) -> str:
+    known = said.get("enum") or said.get("items", {}).get("enum")
+    return f"Known: {', '.join(known)}." if known else ""
+
+
+def _yaml(value: Any) -> str:
+    """Return a value as YAML has it on a line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value) or '""'
+
+
+def _files(checkout: str) -> Iterator[tuple[str, str]]:
+    yield os.path.join(checkout, "gpuhook/schemas/config.json"), schema_text()
+    yield os.path.join(checkout, "gpuhook/schemas/config.yaml"), shipped()
+    path = os.path.join(checkout, "docs/configuration.md")
+    with open(path, encoding="utf-8") as file:
+        yield path, page(file.read())
+
+
+if __name__ == "__main__":
+    for _path, _text in _files(sys.argv[1]):
+        with open(_path, "w", encoding="utf-8") as _file:
+            _file.write(_text)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One running container compared: all its items, whose doing they are, and by what request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gpuhook.compare import (
+    compare_item,
+    env_items,
+    expected_injection,
+    injector,
+    loader_items,
+    node_items,
+    original_request,
+    surplus_items,
+)
+from gpuhook.compare.mount_items import Mounts
+from gpuhook.containers.hot import ledger
+from gpuhook.inspect import inspection
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected, Giving
+    from gpuhook.compare.original_request import Before
+    from gpuhook.target.running_container import Target
+
+SCHEMA = "gpuhook/compare/v1"
+
+_WHILE_IT_LIVES = ("prestart", "attach")  # routes in the ledger
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The items of a container, who gave it its GPUs (giver.GIVERS), and what it asked for."""
+
+    container: dict[str, Any]
+    given_by: str
+    expected: Expected
+    items: list[Item] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return the comparison as JSON has it."""
+        return {
+            **self.container,
+            "givenBy": self.given_by,
+            "request": {
+                "where": self.expected.where or None,
+                "names": self.expected.names,
+                "capabilities": sorted(self.expected.capabilities),
+            },
+            "counts": compare_item.counts(self.items),
+            "items": [one.document() for one in self.items],
+            "notes": self.expected.notes,
+        }
+
+
+def of(target: Target, giving: Giving) -> Comparison | None:
+    """Return the comparison of a container, None if it has no GPU and asks for none.
+
+    Nothing is changed, and nothing is run in the container. Raises OSError, and GH1732 if it ends
+    meanwhile.
+    """
+    facts = inspection.of(target.held, target.found, target.spec, target.entry)
+    paths = [node["path"] for node in facts["nodes"]]
+    targets = [mount["path"] for mount in facts["mounts"]]
+    by = injector.of(target.spec, target.entry, paths, targets)
+    before = original_request.before(target.spec)
+    is_given = bool(targets) or (
+        by != injector.NOBODY and not node_items.allows_everything(target.spec)
+    )
+    wanted = expected_injection.of(giving, before.spec, paths, is_given=is_given)
+    if by == injector.NOBODY and not (wanted.names or wanted.refusal):
+        return None
+    compared = Comparison(_container(target), by, wanted)
+    if wanted.refusal is not None:
+        compared.items = [_refused(by, wanted)]
+    else:
+        found = _items(target, facts, before, by, wanted)
+        compared.items = [_as_changed(one, target) for one in found]
+    return compared
+
+
+def _as_changed(one: Item, target: Target) -> Item:
+    """Return an item with the reason that it was changed, or given at all, while it lives."""
+    if one.verdict == compare_item.SAME or one.reason:
+        return one
+    if one.kind == compare_item.VARIABLE and target.entry.get("route") in _WHILE_IT_LIVES:
+        return replace(one, reason="what gives GPUs to a container that exists sets no variable")
+    if one.kind not in (compare_item.NODE, compare_item.ACCESS):
+        return one
+    if one.name in target.withdrawn:
+        return replace(one, reason="`gpuhook detach` took it away")
+    given = {node["path"] for node in target.given.get("deviceNodes") or ()}
+    if one.verdict == compare_item.THERE and one.name in given:
+        return replace(one, reason="`gpuhook attach` gave it")
+    return one
+
+
+def _items(
+    target: Target, facts: dict[str, Any], before: Before, by: str, wanted: Expected
+) -> list[Item]:
+    held, spec = target.held, target.spec
+    mounts = Mounts(held, spec, facts["mounts"], by)
+    env = original_request.variables(spec) if spec else held.process.environment()
+    return [
+        *node_items.items(held, spec, facts["nodes"], by, wanted),
+        *mounts.items(wanted),
+        *loader_items.items(held, by, wanted, mounts.bad, mounts.moved),
+        *surplus_items.items(held, spec, by, wanted, mounts),
+        *env_items.variables(env, before.added, by, wanted),
+        *env_items.groups(held, wanted),
+        *env_items.effects(held, by, wanted),
+    ]
+
+
+def _refused(by: str, wanted: Expected) -> Item:
+    error = wanted.refusal
+    told = "started" if by == injector.NOBODY else f"started, given GPUs by {by}"
+    ours = f"refused: {error.code}: {error.message}" if error else ""
+    return compare_item.of(
+        compare_item.REQUEST, wanted.where or vocabulary.VOCABULARY.devices_env, told, ours
+    )
+
+
+def _container(target: Target) -> dict[str, Any]:
+    found = target.found
+    pod = ledger.pod_of(target.spec.get("annotations"))
+    return {
+        "container": found.id,
+        "pod": pod.get("pod"),
+        "namespace": pod.get("namespace"),
+        "name": pod.get("container"),
+        "engine": found.engine or None,
+        "runtime": found.runtime or None,
+    }

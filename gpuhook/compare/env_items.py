@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables, groups, and what hooks leave behind: masked parameters, EGL's application profile."""
+
+from __future__ import annotations
+
+from gpuhook.compare import compare_item, known_differences
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected
+
+_KEY = b"ModifyDeviceFiles:"
+_MAX_PARAMS = 1 << 16
+
+
+def variables(
+    env: list[str], added: tuple[str, ...], by: str, expected: Expected
+) -> Iterator[Item]:
+    """Yield the variables that gpuhook would set, and those of `added` that it would not.
+
+    `env` are the container's; `added` those that came with its GPUs.
+    """
+    ours = {entry.partition("=")[0]: entry for entry in expected.edits.get("env") or ()}
+    for name, entry in ours.items():
+        values = [one.partition("=")[2] for one in env if one.startswith(name + "=")]
+        wanted = entry.partition("=")[2]
+        if values == [wanted]:
+            yield compare_item.Item(compare_item.VARIABLE, name, compare_item.SAME, wanted, wanted)
+            continue
+        told = ", then ".join(values)
+        yield compare_item.of(
+            compare_item.VARIABLE, name, told, wanted, known_differences.variable(name, values, by)
+        )
+    others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
+    for entry in dict.fromkeys((*added, *others)):
+        name, _, value = entry.partition("=")
+        if name not in ours:
+            told = value or "empty"
+            yield compare_item.of(
+                compare_item.VARIABLE, name, told, "", known_differences.added_variable(name, by)
+            )
+
+
+def groups(held: Live, expected: Expected) -> Iterator[Item]:
+    """Yield the groups without which a node cannot be opened; root's own is everybody's."""
+    wanted = [gid for gid in expected.edits.get("additionalGids") or () if gid]
+    member = _groups(held) if wanted else set()
+    for gid in wanted:
+        told = "member" if gid in member else ""
+        yield compare_item.of(compare_item.GROUP, str(gid), told, "member")
+
+
+def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
+    """Yield what hooks did besides links and the loader's files."""
+    yield from _mask(held, by, expected)
+    if not expected.edits:
+        return
+    there = "written" if held.root.found(egl_profile.PATH) is not None else ""
+    has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
+    if there or has_egl:
+        ours = "written" if has_egl else ""
+        yield compare_item.of(
+            compare_item.PROFILE,
+            egl_profile.PATH,
+            there,
+            ours,
+            known_differences.profile(by, there),
+        )
+
+
+def _mask(held: Live, by: str, expected: Expected) -> Iterator[Item]:
+    try:
+        text = held.root.read(driver_params.PATH, _MAX_PARAMS)
+    except (OSError, GpuhookError):
+        text = None
+    if text is None:
+        return  # this kernel has no such driver, or the container no /proc
+    told = "masked" if _value(text) != b"1" else ""
+    if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
+        yield compare_item.of(
+            compare_item.MASK, driver_params.PATH, told or "ModifyDeviceFiles: 1", "masked"
+        )
+    elif expected.edits and told and held.root.is_mounted(driver_params.PATH):
+        yield compare_item.of(
+            compare_item.MASK, driver_params.PATH, told, "", known_differences.mask(by)
+        )
+
+
+def _value(text: bytes) -> bytes:
+    for line in text.split(b"\n"):
+        if line.startswith(_KEY):
+            return line[len(_KEY) :].strip()
+    return b""
+
+
+def _groups(held: Live) -> set[int]:
+    """Return the groups of the container's first process (proc(5), status)."""
+    lines = [line.split() for line in held.process.read("status").split(b"\n")]
+    member = [words[1:] for words in lines if words[:1] in ([b"Gid:"], [b"Groups:"])]
+    return {int(word) for words in member for word in words}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gpuhook would have given a container, by what that asked for: found out, nothing done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.compare import original_request
+from gpuhook.compare.compare_plan import Foreign, foreign
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.entry.granting import Granting
+    from gpuhook.node.described_node import Heard
+    from gpuhook.request.resolve import Grant
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+_REFUSED = "GH1007"  # that a source does not count by the node's policy
+_EVERY = vocabulary.parse_capabilities("all")
+
+
+def _nothing() -> ContainerEdits:
+    return {}
+
+
+@dataclass(slots=True)
+class Expected:
+    """The edits and jobs of a grant; nothing where `names` is empty or there is a `refusal`.
+
+    `whole` and `whole_todo` are the grant for every capability, `others` the nodes of all of the
+    host's devices. `foreign` is what other specs of this node give. `notes` are what the wrapper
+    would have warned of.
+    """
+
+    names: list[str] = field(default_factory=list)
+    where: str = ""
+    capabilities: frozenset[str] = frozenset()
+    edits: ContainerEdits = field(default_factory=_nothing)
+    todo: list[Jobs] = field(default_factory=list)
+    whole: ContainerEdits = field(default_factory=_nothing)
+    whole_todo: list[Jobs] = field(default_factory=list)
+    foreign: Foreign = field(default_factory=Foreign)
+    others: ContainerEdits = field(default_factory=_nothing)
+    refusal: GpuhookError | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Giving:
+    """How gpuhook grants on a node; `log` is that of `grants`.
+
+    What does not depend on the container is found out once.
+    """
+
+    def __init__(self, grants: Granting, log: Heard) -> None:
+        self.grants = grants
+        self.log = log
+        self.foreign = foreign(grants.settings)
+        self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
+
+    def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
+        """Return the edits and jobs for these names and every capability; do not change them."""
+        key = tuple(names)
+        if key not in self._whole:
+            grant = self.grants.named(list(names), _EVERY)
+            self._whole[key] = grant.edits, self.grants.jobs(grant, _EVERY)
+        return self._whole[key]
+
+    def others(self) -> ContainerEdits:
+        """Return the edits for all of the host's devices, {} where they cannot be told."""
+        try:
+            return self.whole(("all",))[0]
+        except GpuhookError:  # one of the others is described twice, or not at all
+            return {}
+
+
+def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool) -> Expected:
+    """Return what gpuhook would have given for `spec`, a config.json without anybody's answer.
+
+    Where the spec asks for nothing and the container was given GPUs
+    all the same (`is_given`), the devices of its device nodes `nodes` are taken as the request.
+    """
+    grants, log = giving.grants, giving.log
+    found = Expected()
+    start = len(log.warnings)
+    try:
+        found.capabilities = grants.capabilities(spec)
+        source = grants.source(spec)
+        refused = [warning for warning in log.warnings[start:] if warning.code == _REFUSED]
+        if source is not None:
+            found.names, found.where = source.names, source.where
+            grant = grants.of(spec, source)
+        elif refused:
+            found.refusal, grant = refused[0], None
+        else:
+            found.names = original_request.by_nodes(grants, nodes) if is_given else []
+            found.where = original_request.BY_NODES if found.names else ""
+            grant = grants.named(found.names, found.capabilities) if found.names else None
+        if grant is not None:
+            _fill(found, giving, grant)
+    except GpuhookError as error:
+        found.refusal = error
+    found.notes = [error.message for error in log.warnings[start:]]
+    return found
+
+
+def _fill(found: Expected, giving: Giving, grant: Grant) -> None:
+    found.todo = giving.grants.jobs(grant, found.capabilities)
+    void = f"{vocabulary.VOCABULARY.devices_env}=void"
+    env = grant.edits.get("env") or []
+    grant.edits["env"] = env if void in env else [*env, void]
+    found.edits = grant.edits
+    found.whole, found.whole_todo = giving.whole(found.names)
+    found.others, found.foreign = giving.others(), giving.foreign

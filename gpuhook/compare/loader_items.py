@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the container's loader finds under each library's name, and where links lead.
+
+What counts is which file is found, not under which path or by whose file below /etc. A library
+that is not mounted as it should be is told of as a mount alone.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from posixpath import dirname, join, normpath
+
+from gpuhook.compare import compare_item, injector, known_differences
+from gpuhook.inspect.loader_view import LoaderView
+from gpuhook.loader import multilib
+from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+Identity = tuple[int, int]  # of a file: device and inode
+DEBIAN = "/nvidia/current/"  # where Debian's packages have libcuda, below the usual directory
+NARROW = " (32-bit)"
+_CHAIN = 40  # links that Linux follows: path_resolution(7)
+_NOT_THERE = "nothing that the loader finds"
+
+
+def items(
+    held: Live, by: str, expected: Expected, bad: Collection[str], moved: Collection[str]
+) -> Iterator[Item]:
+    """Yield libraries and links; `bad` are the mounts that are not what they should be.
+
+    Of those that are `moved`, mounted at another path, only what the loader finds counts.
+    """
+    side = Side(held, by, expected, expected.edits)
+    for job in expected.todo:
+        made, _ = rootfs_plan.of(held.root, [job])
+        links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
+        seen: set[tuple[str, bool]] = set()
+        for raw_name, raw_path in made.entries():
+            name, path = os.fsdecode(raw_name), os.fsdecode(raw_path)
+            if path in links and name.endswith(".so"):
+                continue  # a link for the linker, which is compared as a link
+            end = _end(path, links)
+            # The 32-bit library of a name is another one.
+            known = name, multilib.is_narrow(path)
+            is_unheard_of = multilib.is_narrow(path) and side.is_musl
+            if known not in seen and end not in bad and not is_unheard_of:
+                yield side.library(name, path, end)
+            seen.add(known)
+        for path, target in links.items():
+            end = _end(path, links)
+            if end not in bad and end not in moved and side.identity(end) is not None:
+                known = path.rpartition("/")[2], multilib.is_narrow(path)
+                is_versioned = known in seen
+                yield side.link(path, target, end, is_versioned=is_versioned)
+
+
+@dataclass(slots=True)
+class Made:
+    """What jobs make, by where it leads: names of the loader (32-bit or not), and links."""
+
+    names: dict[tuple[str, bool], str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+def made(held: Live, todo: Sequence[Jobs]) -> Made:
+    """Return the names and links that jobs make in a container."""
+    found = Made()
+    for job in todo:
+        provided, _ = rootfs_plan.of(held.root, [job])
+        links = {path: normpath(join(dirname(path), target)) for target, path in provided.links}
+        found.links |= {path: _end(path, links) for path in links}
+        for raw_name, raw_path in provided.entries():
+            path = os.fsdecode(raw_path)
+            key = os.fsdecode(raw_name), multilib.is_narrow(path)
+            found.names.setdefault(key, _end(path, links))
+    return found
+
+
+class Side:
+    """What is there, looked at beside the files that the mounts of `edits` would bring."""
+
+    def __init__(self, held: Live, by: str, expected: Expected, edits: ContainerEdits) -> None:
+        self._held = held
+        self._by = by
+        self._seen: dict[str, Identity | None] = {}
+        self._expected = expected
+        mounts = edits.get("mounts") or ()
+        self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
+
+    @cached_property
+    def view(self) -> LoaderView:
+        """What the container's loader finds."""
+        return LoaderView(self._held)
+
+    @property
+    def is_musl(self) -> bool:
+        """Whether the container's loader is musl's, which is given no 32-bit libraries."""
+        return self.view.is_musl
+
+    def library(self, name: str, path: str, end: str) -> Item:
+        """Return the item of a name that the loader knows: gpuhook's is `path`, that of `end`."""
+        is_32_bit = multilib.is_narrow(path)
+        there = self.view.place(name, is_32_bit=is_32_bit)
+        name += NARROW if is_32_bit else ""
+        if there and self.found(there) == self.identity(end):
+            return compare_item.Item(compare_item.LIBRARY, name, compare_item.SAME, there, path)
+        trouble = self.view.trouble
+        told = there or (f"no cache that can be read: {trouble}" if trouble else _NOT_THERE)
+        reason = known_differences.missing(path, self._by, self._expected)
+        if not there and self.is_musl and self.found(path) == self.identity(end):
+            reason = reason or known_differences.name_on_musl(self._by)
+        return compare_item.Item(
+            compare_item.LIBRARY, name, compare_item.DIFFERS, told, path, reason
+        )
+
+    def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:
+        """Return the item of a link, whatever its text is: what counts is where it leads."""
+        found = self.found(path)
+        if found is not None and found == self.identity(end):
+            return compare_item.Item(compare_item.LINK, path, compare_item.SAME, target, target)
+        reason = known_differences.link(path, self._by, is_versioned=is_versioned)
+        directory = self._directory()
+        is_debian = directory.endswith(DEBIAN[:-1]) and not path.startswith(directory + "/")
+        if self._by == injector.CDI and is_debian and self.found(end) is not None:
+            reason = known_differences.plugin_link(path)
+        return compare_item.of(
+            compare_item.LINK, path, "another file" if found else "", target, reason
+        )
+
+    def _directory(self) -> str:
+        """Return the directory of libcuda, "" if none is mounted."""
+        libcuda = (path for path in self._files if "/libcuda.so." in path)
+        return dirname(next(libcuda, ""))
+
+    def identity(self, path: str) -> Identity | None:
+        """Return the file that gpuhook would have at `path`: the host's, or the image's own."""
+        if path not in self._files:
+            return self.found(path)
+        try:
+            found = os.stat(self._files[path])
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def found(self, path: str) -> Identity | None:
+        """Return the file that is at `path` in the container, None for nothing."""
+        if path not in self._seen:
+            found = self._held.root.found(path)
+            self._seen[path] = None if found is None else (found.st_dev, found.st_ino)
+        return self._seen[path]
+
+
+def _end(path: str, links: dict[str, str]) -> str:
+    for _ in range(_CHAIN):
+        if path not in links:
+            break
+        path = links[path]
+    return path

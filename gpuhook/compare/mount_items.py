@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's files that are mounted: which file of the host, where, and with which options."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.compare import compare_item, known_differences
+from gpuhook.inspect import inspection
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params
+from gpuhook.vendors.nvidia.spec import injection_traces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.cdi.hot.container_edits import Mount
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.kernel.mountinfo import Mount as Mounted
+
+_OPTIONS = ("ro", "nosuid", "nodev")
+_NO_FILES = ("/dev/", "/proc/", "/sys/")
+
+
+class Mounts:
+    """The comparison of mounts.
+
+    Afterwards `bad` has the paths whose file is not the one meant, and is not anywhere else, and
+    `moved` those whose file is mounted elsewhere; `unexpected` has the paths that only the
+    container has, without a known reason. `there` are those with the names of the driver's files.
+    """
+
+    def __init__(
+        self, held: Live, spec: dict[str, Any], there: list[dict[str, Any]], by: str
+    ) -> None:
+        self._held = held
+        self._spec = spec
+        self._by = by
+        # What is mounted over another hides it.
+        self._there = {
+            mount["path"]: mount for mount in there if mount["path"] != driver_params.PATH
+        }
+        self._all = {mount.target: mount.options for mount in held.root.mounts()}
+        self._matched: set[str] = set()
+        self.bad: set[str] = set()
+        self.moved: set[str] = set()
+        self.unexpected: set[str] = set()
+        self.expected: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """The paths at which something of the driver is mounted."""
+        return list(self._there)
+
+    def items(self, expected: Expected) -> list[Item]:
+        """Return the items: those of gpuhook's mounts, then those that are only there."""
+        wanted = expected.edits.get("mounts") or []
+        self.expected = tuple(mount["containerPath"] for mount in wanted)
+        self._there |= self._others(expected)
+        real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in wanted}
+        places = set(real.values())
+        found = [self._one(m, real[m["containerPath"]], places, expected) for m in wanted]
+        rest = [path for path in self._there if path not in places | self._matched]
+        whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
+        for path in sorted(rest):
+            is_whole = path in whole and self._shows(path, whole[path]["hostPath"])
+            reason = known_differences.of_extra(
+                path, self._by, expected, is_whole=is_whole, is_privileged=False
+            )
+            found.append(
+                compare_item.of(compare_item.MOUNT, path, _worded(self._there[path]), "", reason)
+            )
+            self.unexpected |= {path} if not reason else set()
+        return found
+
+    def _others(self, expected: Expected) -> dict[str, dict[str, Any]]:
+        """Return the mounts that are of the driver by their source, or by a spec of NVIDIA's."""
+        hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
+        known = {one for one in map(_identity, hosts) if one is not None}
+        mounts = self._spec.get("mounts")
+        named = {
+            mount.get("destination")
+            for mount in (mounts if isinstance(mounts, list) else ())
+            if isinstance(mount, dict)
+            and (mount.get("source"), mount.get("destination")) in expected.foreign.mounts
+        }
+        found = {}
+        mounts_there = self._held.root.mounts()
+        remote = _remote(mounts_there, known)
+        for mount in mounts_there:
+            place = mount.target
+            if place in self._there or place == driver_params.PATH or place.startswith(_NO_FILES):
+                continue
+            is_asked = bool(known) and not any(one.is_over(place) for one in remote)
+            is_drivers = is_asked and self._identity(place) in known
+            if is_drivers or place in named or injection_traces.driver_version(mount.root):
+                found[place] = inspection.mount_facts(mount)
+        return found
+
+    def _identity(self, place: str) -> tuple[int, int] | None:
+        found = self._held.root.found(place)
+        return None if found is None else (found.st_dev, found.st_ino)
+
+    def _one(self, mount: Mount, place: str, places: Iterable[str], expected: Expected) -> Item:
+        """Return the item of one mount that gpuhook would make, which is at `place` then."""
+        target, source = mount["containerPath"], mount["hostPath"]
+        ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()
+        try:
+            host = os.stat(source)
+        except OSError as error:
+            self.bad.add(target)
+            told = _worded(self._there[place]) if place in self._there else ""
+            return compare_item.of(
+                compare_item.MOUNT, target, told, f"refused: {source}: {error.strerror}"
+            )
+        if self._is(place, host):
+            there = f"{source} {','.join(_of(self._options(place).split(',')))}".rstrip()
+            return compare_item.of(compare_item.MOUNT, target, there, ours)
+        if place in self._there:
+            self.bad.add(target)
+            return compare_item.of(compare_item.MOUNT, target, _worded(self._there[place]), ours)
+        elsewhere = self._elsewhere(host, places)
+        if elsewhere:
+            self._matched.add(elsewhere)
+            self.moved.add(target)
+            reason = known_differences.moved(target.rpartition("/")[2], self._by)
+            return compare_item.of(compare_item.MOUNT, target, f"at {elsewhere}", ours, reason)
+        self.bad.add(target)
+        reason = known_differences.missing(target, self._by, expected)
+        return compare_item.of(compare_item.MOUNT, target, "", ours, reason)
+
+    def _shows(self, place: str, source: str) -> bool:
+        try:
+            return self._is(place, os.stat(source))
+        except OSError:
+            return False
+
+    def _is(self, place: str, host: os.stat_result) -> bool:
+        found = self._held.root.found(place)
+        return found is not None and os.path.samestat(found, host)
+
+    def _elsewhere(self, host: os.stat_result, places: Iterable[str]) -> str:
+        """Return where else the host's file is mounted, "" if nowhere."""
+        for path in map(str, self._there):
+            if path not in places and path not in self._matched and self._is(path, host):
+                return path
+        return ""
+
+    def _options(self, place: str) -> str:
+        """Return the options of the mount through which a file is seen."""
+        while place not in self._all and place != "/":
+            place = place.rpartition("/")[0] or "/"
+        return self._all.get(place, "")
+
+
+def _remote(mounts: Iterable[Mounted], known: Iterable[tuple[int, int]]) -> list[Mounted]:
+    """Return the FUSE and NFS mounts that have no file of the driver: they may never answer.
+
+    `known` are the driver's files on this host, by device and inode.
+    """
+    devices = {f"{os.major(device)}:{os.minor(device)}" for device, _ in known}
+    return [
+        one for one in mounts if one.is_remote and one.target != "/" and one.device not in devices
+    ]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _of(options: Iterable[str]) -> list[str]:
+    held = set(options)
+    return [word for word in _OPTIONS if word in held]
+
+
+def _worded(mount: dict[str, Any]) -> str:
+    """Return what is mounted; the name in its file system is all that the kernel tells."""
+    gone: str = " (removed on the host)" if mount["removed"] else ""
+    version = injection_traces.driver_version(mount["source"]) or injection_traces.driver_version(
+        mount["path"]
+    )
+    of = f" of driver {version}" if version else ""
+    name = str(mount["source"])
+    return f"{name}{of} {','.join(_of(mount['options'].split(',')))}".rstrip() + gone

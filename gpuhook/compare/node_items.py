@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device nodes, and what the device cgroup lets the container do with them.
+
+The right to make nodes (m) is left out: runtimes give it for all devices to every container.
+"""
+
+from __future__ import annotations
+
+from gpuhook.apply.spec import oci_spec
+from gpuhook.compare import compare_item, known_differences
+from gpuhook.errors import GpuhookError
+from gpuhook.kernel.bpf import device_filter
+from gpuhook.kernel.bpf.device_filter import Rule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.cdi.hot.container_edits import DeviceNode
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected
+
+_ACCESS = "rw"
+_ANY = (4095, 1048575)  # the last of the kernel's device numbers, which no rule names by chance
+
+
+def items(
+    held: Live, spec: dict[str, Any], there: list[dict[str, Any]], by: str, expected: Expected
+) -> Iterator[Item]:
+    """Yield the device nodes and their access; `there` are those of an inspection.
+
+    `spec` is config.json: what its engine allows in general (to privileged containers) counts for
+    both sides.
+    """
+    general = [rule for rule in _rules(spec) if rule.major is None or rule.minor is None]
+    is_privileged = allows_everything(spec)
+    wanted = {node["path"]: node for node in expected.edits.get("deviceNodes") or ()}
+    whole = {node["path"]: node for node in expected.whole.get("deviceNodes") or ()}
+    found = {node["path"]: node for node in there}
+    for path in sorted(wanted.keys() | found.keys()):
+        have, want = found.get(path), wanted.get(path)
+        if want is None and have is not None:
+            is_whole = path in whole and _is_alike(have, whole[path])
+            reason = known_differences.of_extra(
+                path, by, expected, is_whole=is_whole, is_privileged=is_privileged
+            )
+            verdict = "allowed" if have["allowed"] else "denied"
+            yield compare_item.of(compare_item.NODE, path, f"{_there(have)}, {verdict}", "", reason)
+        elif want is not None:
+            yield from _pair(held, path, have, want)
+    yield from _foreign(held, general, found, wanted, expected)
+
+
+def allows_everything(spec: dict[str, Any]) -> bool:
+    """Return whether a config.json lets its container use every device: one that is privileged."""
+    return _allows(_rules(spec), _ANY)
+
+
+def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) -> Iterator[Item]:
+    try:
+        device = oci_spec.stated(want)
+    except GpuhookError as error:
+        yield compare_item.of(
+            compare_item.NODE, path, _there(have) if have else "", f"refused: {error.message}"
+        )
+        return
+    mode = device.get("fileMode", 0o666)
+    ours = f"c {device['major']}:{device['minor']} {mode:04o}"
+    if have is None:
+        yield compare_item.of(compare_item.NODE, path, "", ours)
+        return
+    yield compare_item.of(compare_item.NODE, path, _there(have), ours)
+    if _is_alike(have, want) and held.rules.version != "none":
+        told = "allowed" if have["allowed"] else f"denied ({have['reason']})"
+        yield compare_item.of(compare_item.ACCESS, path, told, "allowed")
+
+
+def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
+    """Return whether a node is the device that gpuhook would give; GH1302 is no such device."""
+    try:
+        device = oci_spec.stated(want)
+    except GpuhookError:
+        return False
+    return bool((have["major"], have["minor"]) == (device["major"], device["minor"]))
+
+
+def _foreign(
+    held: Live,
+    general: list[Rule],
+    found: dict[str, dict[str, Any]],
+    wanted: dict[str, DeviceNode],
+    expected: Expected,
+) -> Iterator[Item]:
+    """Yield the devices of the host that have no node in the container, and are allowed there.
+
+    Whoever may make nodes in the container could open them.
+    """
+    if held.rules.version == "none":
+        return
+    numbers = {(node["major"], node["minor"]) for node in found.values()}
+    for node in expected.others.get("deviceNodes") or ():
+        path = node["path"]
+        if path in found or path in wanted:
+            continue
+        try:
+            device = oci_spec.stated(node)
+        except GpuhookError:
+            continue  # the host has it no more
+        number = (device["major"], device["minor"])
+        if number in numbers or _allows(general, number):
+            continue
+        allowed, _ = held.rules.verdict(device["type"], *number, _ACCESS)
+        if allowed:
+            told = f"allowed (c {number[0]}:{number[1]}), without a node"
+            yield compare_item.of(compare_item.ACCESS, path, told, "")
+
+
+def _there(node: dict[str, Any]) -> str:
+    return f"c {node['major']}:{node['minor']} {node['mode']}"
+
+
+def _rules(spec: dict[str, Any]) -> list[Rule]:
+    return [Rule.of_oci(rule) for rule in oci_spec.device_rules(spec) if isinstance(rule, dict)]
+
+
+def _allows(rules: list[Rule], number: tuple[int, int]) -> bool:
+    return device_filter.evaluate(rules, "c", _ACCESS, *number, default=False)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and links that lead to the driver's files in a container, and would not under gpuhook.
+
+loader.py starts from the names that gpuhook makes. This module starts from those of the container:
+the entries of its loader cache, the links that its hooks name, and the links in the directories of
+the driver's files. A link that is older than the container is the image's own: gpuhook keeps it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from posixpath import basename, dirname
+
+from gpuhook.compare import compare_item, injector, known_differences, loader_items
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.compare.compare_item import Item
+    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.mount_items import Mounts
+
+_LINK = "--link"  # of the hook create-symlinks: TARGET::PATH
+_MARGIN = 0.01  # seconds: the kernel stamps files by a clock that it updates at each tick
+
+
+def items(
+    held: Live, spec: dict[str, Any], by: str, expected: Expected, mounts: Mounts
+) -> Iterator[Item]:
+    """Yield the links, then the names of the loader, that the container alone has."""
+    if not expected.edits:
+        return
+    surplus = _Surplus(held, by, expected, mounts)
+    links = list(surplus.links(named(spec)))
+    yield from links
+    linked = {basename(one.name) for one in links}
+    yield from (one for one in surplus.libraries() if one.name not in linked)
+
+
+def named(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of the links that the hooks of a config.json make."""
+    found = []
+    for hook in injector.hooks(spec, "createContainer"):
+        args = hook.get("args")
+        words = [word for word in args if isinstance(word, str)] if isinstance(args, list) else []
+        values = [after for word, after in zip(words, words[1:], strict=False) if word == _LINK]
+        values += [word[len(_LINK) + 1 :] for word in words if word.startswith(_LINK + "=")]
+        found += [value.partition("::")[2] for value in values]
+    return [path for path in found if path.startswith("/")]
+
+
+class _Surplus:
+    """What the container has, beside what gpuhook makes for its request and for every capability.
+
+    The sides know files by device and inode.
+    """
+
+    def __init__(self, held: Live, by: str, expected: Expected, mounts: Mounts) -> None:
+        self._held = held
+        self._by = by
+        self._expected = expected
+        self._side = loader_items.Side(held, by, expected, expected.edits)
+        self._every = loader_items.Side(held, by, expected, expected.whole)
+        self._ours = loader_items.made(held, expected.todo)
+        self._whole = loader_items.made(held, expected.whole_todo)
+        self._mounts = mounts
+        self._since = _started(held) - _MARGIN
+        self._files = {self._side.found(path): path for path in mounts.files}
+        self._files.pop(None, None)
+        self._directories = dict.fromkeys(map(dirname, self._files.values()))
+
+    def libraries(self) -> Iterator[Item]:
+        """Yield the names under which the loader finds a file of the driver.
+
+        A file that is not mounted as it should be is reported as a mount alone.
+        """
+        for name, is_32_bit, place in self._side.view.names():
+            end = self._side.found(place)
+            file = self._files.get(end)
+            key = name, is_32_bit
+            if file in (None, place) or file in self._mounts.unexpected or key in self._ours.names:
+                continue
+            if self._is_older(place):
+                continue
+            wanted = self._whole.names.get(key)
+            is_whole = wanted is not None and self._every.identity(wanted) == end
+            name += loader_items.NARROW if is_32_bit else ""
+            yield self._item(compare_item.LIBRARY, name, place, place, is_whole=is_whole)
+
+    def links(self, named: list[str]) -> Iterator[Item]:
+        """Yield the links that were made for the container; `named` are those that hooks name."""
+        ours = {self._real(path): end for path, end in self._ours.links.items()}
+        whole = {self._real(path): end for path, end in self._whole.links.items()}
+        expected = {self._real(path) for path in self._mounts.expected}
+        known = dict.fromkeys(map(self._real, named))
+        for path in sorted({**known, **dict.fromkeys(self._new())}):
+            target, end = self._target(path), self._side.found(path)
+            file = self._files.get(end)
+            if not target or end is None or path in ours or path in expected:
+                continue
+            if file in self._mounts.unexpected or not (file or path in known):
+                continue
+            if self._by == injector.LEGACY and self._is_moved(path, end):
+                continue
+            plain = path.replace(loader_items.DEBIAN, "/")
+            is_whole = self._leads(whole, path, end)
+            if self._by == injector.CDI and not is_whole and self._leads(whole, plain, end):
+                yield compare_item.of(
+                    compare_item.LINK, path, target, "", known_differences.plugin_link(plain)
+                )
+            else:
+                yield self._item(compare_item.LINK, path, target, path, is_whole=is_whole)
+
+    def _leads(self, links: dict[str, str], path: str, end: loader_items.Identity) -> bool:
+        """Return whether a link of gpuhook's, for every capability, leads to the file `end`."""
+        return path in links and self._every.identity(links[path]) == end
+
+    def _is_moved(self, path: str, end: loader_items.Identity) -> bool:
+        """Return whether gpuhook makes the link in another directory, to the same file."""
+        name = basename(path)
+        return any(
+            basename(one) == name and self._side.identity(leads_to) == end
+            for one, leads_to in self._ours.links.items()
+        )
+
+    def _item(self, kind: str, name: str, there: str, path: str, *, is_whole: bool) -> Item:
+        reason = known_differences.of_extra(
+            path, self._by, self._expected, is_whole=is_whole, is_privileged=False
+        )
+        return compare_item.of(kind, name, there, "", reason)
+
+    def _new(self) -> Iterator[str]:
+        """Yield the links that were made since the container started, beside the driver's files."""
+        for directory in self._directories:
+            for name in self._held.root.directory_names(directory):
+                path = f"{directory}/{name}"
+                if self._target(path) and not self._is_older(path):
+                    yield self._real(path)
+
+    def _is_older(self, path: str) -> bool:
+        """Return whether a link is older than the container."""
+        found = self._held.root.found(path, follow=False)
+        return found is not None and stat.S_ISLNK(found.st_mode) and found.st_ctime < self._since
+
+    def _real(self, path: str) -> str:
+        """Return a path whose directory has no link in it."""
+        return f"{self._held.root.real(dirname(path)).rstrip('/')}/{basename(path)}"
+
+    def _target(self, path: str) -> str:
+        """Return what a link says, "" for what is not a link."""
+        fd = self._held.root.lookup(path, follow=False)
+        if fd is None:
+            return ""
+        try:
+            return os.readlink("", dir_fd=fd)
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+
+
+def _started(held: Live) -> float:
+    """Return when the container's first process started, in seconds of the epoch."""
+    ticks = (held.process.started or 0) / os.sysconf("SC_CLK_TCK")
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks

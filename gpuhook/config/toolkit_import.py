@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's config.toml turned into settings of ours, and a word on all that cannot be.
+
+Source of the keys, their types and defaults: NVIDIA Container Toolkit 1.20, `nvidia-ctk config
+default`. Values that are the toolkit's defaults are ours too, and left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from gpuhook.config.toolkit_keys import without_counterpart
+from gpuhook.device_plugin.config.grammar.value_kinds import shown
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.engines.read import toml_document
+from gpuhook.errors import fault, printable
+from gpuhook.host.hot import settings
+from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+_CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
+# What has the same form in both files: key of the toolkit -> section and key of ours.
+_SAME = {
+    "disable-require": ("request", "disableRequirements"),
+    "accept-nvidia-visible-devices-envvar-when-unprivileged": (
+        "request",
+        "acceptEnvWhenUnprivileged",
+    ),
+    "accept-nvidia-visible-devices-as-volume-mounts": ("request", "acceptVolumeMounts"),
+    f"{_CLI}.root": ("driver", "root"),
+    f"{_RUNTIME}.runtimes": ("runtime", "lowLevelRuntimes"),
+    f"{_RUNTIME}.modes.cdi.spec-dirs": ("cdi", "specDirs"),
+    f"{_RUNTIME}.modes.cdi.default-kind": ("cdi", "defaultKind"),
+    f"{_RUNTIME}.modes.cdi.annotation-prefixes": ("cdi", "annotationPrefixes"),
+    f"{_RUNTIME}.modes.csv.compat-container-root": ("generate", "csvCompatContainerRoot"),
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-feature-flags": ("generate", "featureFlags"),
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-disable-hooks": ("generate", "disableHooks"),
+    "features.ignore-imex-channel-requests": ("request", "ignoreImexChannels"),
+}
+_LISTS = {
+    "swarm-resource": ("request", "swarmResources"),
+    "supported-driver-capabilities": ("request", "driverCapabilities"),
+}
+# Key and value that stand for an entry of a list of ours.
+_ENTRIES = {
+    ("features.no-additional-gids-for-device-nodes", True): (
+        "generate",
+        "featureFlags",
+        "no-additional-gids-for-device-nodes",
+    ),
+    ("features.disable-cuda-compat-lib-hook", True): (
+        "generate",
+        "disableHooks",
+        "enable-cuda-compat",
+    ),
+    (f"{_RUNTIME}.modes.legacy.cuda-compat-mode", "disabled"): (
+        "generate",
+        "disableHooks",
+        "enable-cuda-compat",
+    ),
+}
+
+
+_MAX_SIZE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A document of ours, and sentences on the keys that are not in it, by line."""
+
+    document: dict[str, dict[str, Any]]
+    remarks: tuple[str, ...]
+
+
+def of_file(path: str) -> Imported:
+    """Return what the toolkit's file at `path` comes to; GH1534 if it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_MAX_SIZE + 1)
+        if len(content) > _MAX_SIZE:
+            raise fault("GH1534", path=path, reason="it is larger than 1 MiB")
+        document = toml_document.parsed(content)
+    except OSError as error:
+        raise fault("GH1534", path=path, reason=error.strerror or error) from error
+    except toml_document.UnreadableError as error:
+        line = f"line {error.line}: " if error.line else ""
+        raise fault("GH1534", path=path, reason=line + error.reason) from error
+    return imported(toolkit_settings.Settings(path, document, content))
+
+
+def imported(found: toolkit_settings.Settings) -> Imported:
+    """Return what the toolkit's settings come to."""
+    work = _Import(found)
+    for key, value in toolkit_settings.leaves(found.document):
+        work.take(key, value)
+    work.drop_what_is_wrong()
+    return Imported(work.document, tuple(said for _, said in sorted(work.remarks)))
+
+
+def text(found: Imported, path: str) -> str:
+    """Return the settings file, with the remarks as comments."""
+    lines = [f"# Settings of gpuhook, by `gpuhook config import {printable(path, 200)}`."]
+    if found.remarks:
+        lines.append("# What was not taken over:")
+        lines += [f"#   {printable(remark, 1000)}" for remark in found.remarks]
+    if not found.document:
+        lines.append("# Nothing else is other than gpuhook's defaults.")
+        return "\n".join(lines) + "\n"
+    # Only ASCII: what other readers take for a break of the line (U+0085) is written as an escape.
+    body: str = yaml.safe_dump(found.document, sort_keys=False, width=100)
+    return "\n".join(lines) + "\n" + body
+
+
+class _Import:
+    """The document in the making, where each of its keys is from, and the remarks."""
+
+    def __init__(self, found: toolkit_settings.Settings) -> None:
+        self._found = found
+        self._sources: dict[tuple[str, str], str] = {}
+        self._wrong = dict(found.wrong())
+        self._unknown = dict(found.unknown())
+        self._properties = settings_file.schema()["properties"]
+        self.document: dict[str, dict[str, Any]] = {}
+        self.remarks: list[tuple[int, str]] = []
+
+    def take(self, key: str, value: Any) -> None:
+        """Take one key over, or say why not."""
+        if key in self._unknown:
+            near = self._unknown[key]
+            meant = f"; {near} was meant" if near else ""
+            self._remark(
+                key, f"the toolkit has no such key, and passes it over{meant}: correct or remove it"
+            )
+        elif key in self._wrong:
+            self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
+        elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
+            section, own, entry = _ENTRIES[key, value]
+            self._add(key, section, own, entry)
+        elif key in _SAME:
+            self._set(key, *_SAME[key], value)
+        elif key in _LISTS:
+            self._set(key, *_LISTS[key], _listed(key, value))
+        elif key == f"{_RUNTIME}.mode" and value == "csv":
+            self._set(key, "generate", "mode", value)
+        else:
+            why = without_counterpart(key, value)
+            if why:
+                self._remark(key, why)
+
+    def drop_what_is_wrong(self) -> None:
+        """Leave out what our settings cannot have, with a remark."""
+        for path, said in settings_file.faults_of(self.document):
+            section, key = str(path[0]), str(path[1])
+            source = self._sources.get((section, key))
+            if source is not None and key in self.document.get(section, {}):
+                self._remark(source, f"{section}.{key} cannot be that: {said}")
+                del self.document[section][key]
+        self.document = {name: keys for name, keys in self.document.items() if keys}
+
+    def _set(self, key: str, section: str, own: str, value: Any) -> None:
+        if value in ("", []) or value == _default(section, own):
+            return
+        known = self._properties.get(section, {}).get("properties", {}).get(own)
+        if known is None or ("enum" in known and value not in known["enum"]):
+            what = f"no {own} {value}" if known else f"no option for it ({section}.{own})"
+            self._remark(key, f"gpuhook generate-cdi has {what}: leave it out")
+            return
+        self._sources[section, own] = key
+        if isinstance(value, list):
+            value = list(dict.fromkeys(value)) if _are_texts(value) else value
+        self.document.setdefault(section, {})[own] = value
+
+    def _add(self, key: str, section: str, own: str, entry: str) -> None:
+        held = self.document.get(section, {}).get(own, [])
+        if entry not in held:
+            self._set(key, section, own, [*held, entry])
+
+    def _remark(self, key: str, said: str) -> None:
+        line = toml_document.line_of(self._found.content, key.split("."))
+        place = f"line {line}: " if line else ""
+        self.remarks.append((line, f"{place}{printable(key, 100)}: {said}"))
+
+
+def _default(section: str, own: str) -> object:
+    attribute = settings.KEYS.get((section, own))
+    if attribute == "default_kind":
+        return vocabulary.VOCABULARY.default_kind
+    return getattr(settings.Settings(), attribute) if attribute else None
+
+
+def _listed(key: str, value: str) -> list[str]:
+    """Return the words of a list in a text; [] for all capabilities, as they are our default."""
+    found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
+    is_all = "all" in found or set(found) == set(vocabulary.CAPABILITIES)
+    return [] if key == "supported-driver-capabilities" and is_all else found
+
+
+def _are_texts(value: list[Any]) -> bool:
+    return all(isinstance(one, str) for one in value)

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds what: one small JSON file per container below /run/gpuhook/containers.
+
+The wrapper is replaced by the runtime, so it knows neither the container's pid nor its end: an
+entry names the runtime's state root. Until the runtime has made its state, the process that creates
+the container stands for it; an entry of the hook names the container's process. Ids are unique per
+state root only.
+
+A container has ended if its state root exists and does not have it. Only writers remove the entries
+of such containers: a reader can be in a pod that has the ledger mounted and no state root.
+
+Where memory is limited, `memory` is a list, an object for each device:
+
+    device     as the grant names it: a UUID
+    hard, soft bytes: the grant, narrowed by the container's env; or what was set since
+    asked      whether the pod itself asked
+    by         "driver": set, and read back so; "": only the device plugin's guard may watch it
+    trouble    why the driver does not hold it, as a sentence; "" where it does; of a grant that it
+               holds, why not the limit that the container has set itself
+    cgroups    the directories that the driver was told, where it was told
+    granted    where `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null
+               for none. A record without it is the grant; a lifted one has no limit to it
+    guarantee  where the grant's soft limit was left out: why; `soft` is 0 then, `granted` has it
+
+`warnings` is a list of {"code", "message"}: what gpuhook reported when the container started. An
+entry whose `route` is "" has nothing else: its container requested a GPU and started without one.
+
+What was done to a running container stands beside what its config.json gave it:
+
+    init       [pid, started] of the container's first process, whose life ends what follows
+    live       what was given, by the prestart hook or `attach`: {"edits", the ContainerEdits;
+               "jobs", the arguments of `gpuhook-hook apply` for its links; "made", what was not
+               there before; "coming", what somebody has begun to make}
+    whole      the devices that `attach` gave as such, not by a replica
+    withdrawn  the nodes that were taken away
+
+A restart under the same id is another first process: these are then dropped while reading.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from binascii import crc32
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson, files, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SCHEMA = "gpuhook/ledger/v1"
+_SWEEP_ABOVE = 512
+_MAX_BYTES = 1 << 20  # of an entry: what is larger is not read
+_LIVE = ("init", "live", "whole", "withdrawn")
+_MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
+
+# Where engines say which pod and container this is: containerd's CRI, then CRI-O and podman.
+_POD_KEYS = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
+_NAMESPACE_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
+_CONTAINER_KEYS = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+_CRIO = "io.kubernetes.cri-o.Annotations"  # CRI-O writes it over any annotation of the pod
+
+
+def directory() -> str:
+    """Return the directory of the entries."""
+    return os.path.join(state.directory(), "containers")
+
+
+def is_id(text: str) -> bool:
+    """Return whether `text` is a container id as runc and crun take it."""
+    return (
+        bool(text)
+        and text not in (".", "..")
+        and len(text) <= 255
+        and (_ID_CHARACTERS.issuperset(text))
+    )
+
+
+def pod_of(annotations: object) -> dict[str, str]:
+    """Return {"pod", "namespace", "container"} as far as an engine's annotations tell.
+
+    CRI-O copies all annotations of the pod, containerd's keys among them. Its own it writes last.
+    """
+    if not isinstance(annotations, dict):
+        return {}
+    told = {}
+    first = 1 if _CRIO in annotations else 0
+    for name, keys in (
+        ("pod", _POD_KEYS),
+        ("namespace", _NAMESPACE_KEYS),
+        ("container", _CONTAINER_KEYS),
+    ):
+        for key in keys[first:]:
+            if isinstance(annotations.get(key), str):
+                told[name] = annotations[key]
+                break
+    return told
+
+
+def record(root: str, identity: str, entry: dict[str, Any]) -> None:
+    """Write the entry of container `identity` of the runtime state root `root` ("": unknown).
+
+    `entry` says at least `pid` and `started` of the process that stands for the container until
+    the runtime has its state. Raises OSError where the directory cannot be written, or the
+    entry is too large to be read again.
+    """
+    held = directory()
+    if not os.path.isdir(held):
+        os.makedirs(held, 0o755, exist_ok=True)
+    root = os.path.abspath(root) if root else ""
+    whole = {"schema": SCHEMA, "id": identity, "root": root, "since": time.time(), **entry}
+    path = path_of(root, identity)
+    text = fastjson.dumps(whole) + b"\n"
+    if len(text) > _MAX_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    files.replace(path, text, mode=0o644)
+    if len(os.listdir(held)) > _SWEEP_ABOVE:
+        living(is_swept=True)
+
+
+def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | None:
+    """Record as `record` does; returns GH1410, for a warning, where that could not be done."""
+    try:
+        record(root, identity, entry)
+    except OSError as error:
+        where, reason = error.filename or directory(), error.strerror or str(error)
+        return fault("GH1410", container=identity, path=where, reason=reason)
+    return None
+
+
+def is_holder(entry: dict[str, Any]) -> bool:
+    """Return whether an entry has more than warnings: its container was given something."""
+    return entry.get("route") != "" or "live" in entry
+
+
+def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
+    """Return the entries of containers that have not ended as far as is known, oldest first.
+
+    With `is_swept`, for writers, the entries of containers that have ended are removed.
+    """
+    held = directory()
+    entries = []
+    try:
+        names = os.listdir(held)
+    except OSError:
+        return []
+    for name in names:
+        path = os.path.join(held, name)
+        is_entry = name.endswith(".json") and not files.is_temporary(name)
+        entry = entry_at(path) if is_entry else None
+        if entry is None:
+            continue
+        alive = is_alive(entry)
+        if is_swept and _is_over(entry, alive):
+            remove(path)
+        elif alive is not False:
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry["since"], entry["id"]))
+
+
+def is_alive(entry: dict[str, Any]) -> bool | None:
+    """Return whether the container of an entry exists, or is being made by a living process.
+
+    None if the state of its runtime cannot be seen from here. An entry that `attach` made says
+    nothing of a container that was started again since.
+    """
+    if entry.get("route") == "attach" and "init" not in entry:
+        return False
+    is_hidden = False
+    if entry["root"]:
+        try:
+            os.stat(os.path.join(entry["root"], entry["id"]))
+        except OSError as error:
+            is_hidden = error.errno == errno.EACCES
+        else:
+            return True
+    pid, started = entry.get("pid"), entry.get("started")
+    if isinstance(pid, int) and started is not None and start_time(pid) == started:
+        return True
+    root = entry["root"]
+    if not root:
+        return None if _is_mounted() else False
+    return None if is_hidden or not os.path.isdir(root) else False
+
+
+def _is_mounted() -> bool:
+    """Return whether the ledger was mounted here from elsewhere, as in the device plugin's pod.
+
+    The directories and processes around it are not those of its host then.
+    """
+    try:
+        around = os.stat(os.path.dirname(os.path.abspath(state.directory())))
+        return os.stat(directory()).st_dev != around.st_dev
+    except OSError:
+        return True
+
+
+def _is_over(entry: dict[str, Any], alive: bool | None) -> bool:
+    """Return whether a writer can remove an entry. Its whole state root may have gone with it."""
+    if alive is not None:
+        return not alive
+    return _is_absent(entry["root"]) and not _is_mounted()
+
+
+def _is_absent(path: str) -> bool:
+    """Return whether nothing exists at a path; a directory without permission hides what exists."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def start_time(pid: int) -> int | None:
+    """Return when process `pid` started, in clock ticks since boot; None if there is none."""
+    try:
+        return started(files.read(f"/proc/{int(pid)}/stat", 65536))
+    except OSError:
+        return None
+
+
+def started(content: bytes) -> int | None:
+    """Return the start time in the content of a /proc/PID/stat.
+
+    None for one that has ended and that nobody has waited for. Source: proc(5), fields 3 and 22.
+    """
+    fields = stat_fields(content)
+    return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
+
+
+def stat_fields(content: bytes) -> list[bytes]:
+    """Return the fields of a /proc/PID/stat from the third, the state, on.
+
+    They are counted after the command's closing parenthesis: a command may hold anything.
+    """
+    return content.rpartition(b")")[2].split()
+
+
+def path_of(root: str, identity: str) -> str:
+    """Return the file of a container's entry. No id has a `~`: a cut one is like no other."""
+    if len(identity) > _MAX_NAME:
+        identity = f"{identity[: _MAX_NAME - 9]}~{crc32(os.fsencode(identity)):08x}"
+    return os.path.join(directory(), f"{crc32(os.fsencode(root)):08x}-{identity}.json")
+
+
+def entry_at(path: str) -> dict[str, Any] | None:
+    """Return the entry in a file that can be trusted and understood, else None."""
+    try:
+        if not state.usable(os.lstat(path)):
+            return None
+        entry = fastjson.loads(files.read(path, _MAX_BYTES))
+    except (OSError, ValueError, GpuhookError):
+        return None
+    if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:
+        return None
+    if not (isinstance(entry.get("id"), str) and isinstance(entry.get("root"), str)):
+        return None
+    is_timed = isinstance(entry.get("since"), (int, float))
+    if not (is_timed and files.is_path(os.path.join(entry["root"], entry["id"]))):
+        return None
+    return entry if _is_of_this_life(entry) else {k: entry[k] for k in entry if k not in _LIVE}
+
+
+def _is_of_this_life(entry: dict[str, Any]) -> bool:
+    """Return whether the process lives that the live part of an entry was done to, if any was."""
+    init = entry.get("init")
+    if not isinstance(init, list) or len(init) != 2 or not isinstance(init[0], int):
+        return False
+    return init[1] is not None and start_time(init[0]) == init[1]
+
+
+def remove(path: str) -> None:
+    """Remove an entry's file, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return

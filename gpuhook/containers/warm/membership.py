@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which container a process belongs to, and which processes a container has.
+
+A runtime writes down its container's init only; that another process is in the same container shows
+in what they share. Source: namespaces(7), pid_namespaces(7), ioctl_ns(2).
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import runtime_state
+from gpuhook.containers.warm.process_handle import Process
+from gpuhook.containers.warm.runtime_state import Found
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NS_GET_PARENT = 0xB702  # linux/nsfs.h
+_MAX_DEPTH = 64  # pid_namespaces(7): they nest 32 deep; a chain of parents inside is short
+
+
+def of_pid(pid: int, known: list[Found]) -> Found:
+    """Return the container of process `pid`: one of `known`, else one that only the pid names.
+
+    Raises GH1730 if there is no such process, GH1737 if it sees the mounts of the host.
+    """
+    for found in known:
+        if found.pid == pid:
+            return found
+    with Process(pid) as process:
+        mounts = process.namespace("mnt")
+        if mounts in host_namespaces("mnt"):
+            raise fault("GH1737", pid=pid)
+        for found in known:
+            if _namespace(found, "mnt") == mounts:
+                return found
+        by_pid = {found.pid: found for found in known}
+        for parent in parents(pid):
+            if parent in by_pid:
+                return by_pid[parent]
+        pids = process.namespace("pid")
+        sharing = [found for found in known if _namespace(found, "pid") == pids]
+        if len(sharing) == 1 and pids not in host_namespaces("pid"):
+            return sharing[0]
+        alone = Found(f"pid-{pid}", pid, process.started)
+        alone.status = runtime_state.status(process)
+        return alone
+
+
+def host_namespaces(kind: str) -> set[tuple[int, int]]:
+    """Return the namespaces that are the host's: ours, and those of its first process."""
+    host = set()
+    for pid in (os.getpid(), 1):
+        try:
+            with Process(pid) as process:
+                host.add(process.namespace(kind))
+        except GpuhookError:
+            continue  # a user may not look at process 1, nor at the containers of others
+    return host
+
+
+def _namespace(found: Found, kind: str) -> tuple[int, int] | None:
+    try:
+        with found.process() as process:
+            return process.namespace(kind)
+    except GpuhookError:
+        return None  # it ended meanwhile, or is somebody else's
+
+
+def parents(pid: int) -> Iterator[int]:
+    """Yield the parent of a process, that one's parent, and so on."""
+    for _ in range(_MAX_DEPTH):
+        try:
+            pid = int(ledger.stat_fields(files.read(f"/proc/{pid}/stat", 65536))[1])
+        except OSError:
+            return
+        if pid <= 1:
+            return
+        yield pid
+
+
+def members(init: Process) -> Iterator[Process]:
+    """Yield the processes of a container, `init` being its first; each is closed after its turn.
+
+    Those that see its mounts, that are in its pid namespace or one below it, and that are in its
+    cgroup or one below it: a process may leave any of these, and hardly all of them. What sees
+    the host's mounts is no member, though: without cgroups of its own a container is in its
+    user's.
+    """
+    container = _Container(init)
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            process = Process(int(name))
+        except GpuhookError:
+            continue  # it has ended meanwhile
+        with process:
+            if container.has(process):
+                yield process
+
+
+def has_own_cgroup(init: Process) -> bool:
+    """Return whether nobody else's processes are in the cgroups of a container's first process."""
+    container = _Container(init)
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            with Process(int(name)) as process:
+                if _cgroups(process) == _cgroups(init) and not container.sees(process):
+                    return False
+        except (GpuhookError, OSError):
+            continue  # it has ended meanwhile, or is of a kind that nobody may look at
+    return True
+
+
+class _Container:
+    """What the processes of a container share."""
+
+    def __init__(self, init: Process) -> None:
+        self._mounts = init.namespace("mnt")
+        self._host_mounts = host_namespaces("mnt")
+        self._pids = init.namespace("pid")
+        self._shares_pids = self._pids in host_namespaces("pid")
+        self._cgroups = _cgroups(init)
+
+    def sees(self, process: Process) -> bool:
+        """Return whether a process has the container's mounts, or is in its pid namespace."""
+        mounts = process.namespace("mnt")
+        if mounts == self._mounts:
+            return True
+        if mounts in self._host_mounts:
+            return False
+        return not self._shares_pids and _is_inside(process, self._pids)
+
+    def has(self, process: Process) -> bool:
+        """Return whether a process is in the container; those we may not look at by cgroup."""
+        try:
+            if self.sees(process):
+                return True
+            if process.namespace("mnt") in self._host_mounts:
+                return False
+            return _is_below(process, self._cgroups)
+        except GpuhookError as error:
+            return error.code == "GH1733" and _is_below(process, self._cgroups)
+        except OSError:
+            return False  # it is ending
+
+
+def _is_inside(process: Process, pids: tuple[int, int]) -> bool:
+    """Return whether a process is in the pid namespace `pids` or in one below it."""
+    import fcntl
+
+    fd = process.open("ns/pid", os.O_RDONLY)
+    try:
+        for _ in range(_MAX_DEPTH):
+            found = os.fstat(fd)
+            if (found.st_dev, found.st_ino) == pids:
+                return True
+            parent = fcntl.ioctl(fd, _NS_GET_PARENT)
+            os.close(fd)
+            fd = parent
+    except OSError:
+        return False  # EPERM: the next one up is not below ours
+    finally:
+        os.close(fd)
+    return False
+
+
+def _cgroups(process: Process) -> list[tuple[bytes, bytes]]:
+    """Return (hierarchy, path) of each cgroup of a process, but for roots of hierarchies."""
+    lines = (line.rpartition(b":") for line in process.read("cgroup").split(b"\n"))
+    return [(hierarchy, path) for hierarchy, _, path in lines if path not in (b"", b"/")]
+
+
+def _is_below(process: Process, cgroups: list[tuple[bytes, bytes]]) -> bool:
+    """Return whether a process is in one of these cgroups or below it."""
+    try:
+        held = _cgroups(process)
+    except GpuhookError:
+        return False  # it has ended meanwhile
+    return any(
+        hierarchy == of and (path + b"/").startswith(above + b"/")
+        for hierarchy, path in held
+        for of, above in cgroups
+    )

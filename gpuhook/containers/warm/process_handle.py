@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process of a container, held so that no other process can be taken for it.
+
+A descriptor of /proc/PID stays bound to the process that it was opened for: once that has ended,
+every lookup through it fails (ESRCH, ENOENT), also when the pid is in use again. What is told here
+is read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from gpuhook.containers.hot import ledger
+from gpuhook.errors import fault
+from gpuhook.host.hot import files, state
+from gpuhook.kernel import mountinfo
+from gpuhook.kernel.namespaces import is_initial_user_namespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.kernel.mountinfo import Mount
+
+_NOBODY = 0xFFFFFFFF  # user_namespaces(7): what a map shows for an id that the reader has not
+_MAX_ENVIRONMENT = 8 << 20
+_GONE = (errno.ESRCH, errno.ENOENT)
+_LEFT = (*_GONE, errno.EINVAL)  # mountinfo without a mount namespace: fs/proc_namespace.c
+_ALWAYS_THERE = ("ns/", "root", "fd", "mountinfo")
+
+
+class Process:
+    """A living process. Lookups raise GH1732 once it has ended, GH1733 without the rights."""
+
+    __slots__ = ("fd", "pid", "started")
+
+    def __init__(self, pid: int, started: int | None = None) -> None:
+        """Hold process `pid`, which started at `started` if that is given (clock ticks).
+
+        Raises GH1730 if there is no such process, GH1731 if it is another one of the same pid.
+        """
+        self.pid = pid
+        try:
+            self.fd = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in _GONE:
+                raise fault("GH1730", pid=pid) from None
+            raise
+        try:
+            self.started = self._checked(started)
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def _checked(self, started: int | None) -> int:
+        found = self._started()
+        if found is None:
+            raise fault("GH1730", pid=self.pid)
+        if started not in (None, found):
+            raise fault("GH1731", pid=self.pid)
+        return found
+
+    def __enter__(self) -> Process:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the process."""
+        os.close(self.fd)
+
+    def open(self, name: str, flags: int) -> int:
+        """Return a descriptor of /proc/PID/`name`: "root", "ns/mnt"; raises OSError."""
+        try:
+            return os.open(name, flags | os.O_CLOEXEC, dir_fd=self.fd)
+        except OSError as error:
+            raise self._worded(error, name) from error
+
+    def read(self, name: str, limit: int = mountinfo.MAX_BYTES) -> bytes:
+        """Return the content of /proc/PID/`name`; raises OSError, or GH1310 past `limit`."""
+        fd = self.open(name, os.O_RDONLY)
+        try:
+            return files.read_descriptor(fd, f"/proc/{self.pid}/{name}", limit)
+        except OSError as error:
+            raise self._worded(error, name) from error
+        finally:
+            os.close(fd)
+
+    def namespace(self, kind: str) -> tuple[int, int]:
+        """Return the device and inode that identify a namespace of the process: "mnt", "user"."""
+        name = f"ns/{kind}"
+        try:
+            found = os.stat(name, dir_fd=self.fd)
+        except OSError as error:
+            raise self._worded(error, name) from error
+        return found.st_dev, found.st_ino
+
+    def in_initial_user_namespace(self) -> bool:
+        """Return whether root in the process's user namespace is the host's root."""
+        return is_initial_user_namespace(self.namespace("user")[1])
+
+    def mapped_root(self) -> tuple[int, int]:
+        """Return the user and group here that the container's root is; GH1734 if there are none.
+
+        A process of our own user namespace has our ids: its map would show them as the namespace
+        around sees them.
+        """
+        ours = os.stat("/proc/self/ns/user")
+        if self.namespace("user") == (ours.st_dev, ours.st_ino):
+            return 0, 0
+        return self._mapped("uid_map"), self._mapped("gid_map")
+
+    def _mapped(self, name: str) -> int:
+        for line in self.read(name).splitlines():
+            inside, outside = (int(word) for word in line.split()[:2])
+            if inside == 0 and outside != _NOBODY:
+                return outside
+        raise fault("GH1734", pid=self.pid, map=name)
+
+    def environment(self) -> list[str]:
+        """Return the variables that the process was started with, as NAME=value."""
+        raw = self.read("environ", _MAX_ENVIRONMENT)
+        return [os.fsdecode(entry) for entry in raw.split(b"\0") if entry]
+
+    def require_alive(self) -> None:
+        """Raise GH1732 if the process has ended."""
+        if self._started() is None:
+            raise fault("GH1732", pid=self.pid)
+
+    def mounts(self) -> list[Mount]:
+        """Return what is mounted where below its root directory, which it may have changed."""
+        return mountinfo.parse(self.read("mountinfo"))
+
+    def _started(self) -> int | None:
+        """Return when the process started, None if it has ended; a zombie has."""
+        try:
+            fd = os.open("stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise self._worded(error, "stat") from error
+        try:
+            return ledger.started(os.read(fd, 65536))
+        except ProcessLookupError:
+            return None
+        finally:
+            os.close(fd)
+
+    def _worded(self, error: OSError, name: str) -> Exception:
+        """Return what a failed lookup means: GH1732, GH1733, or the error with its file's name."""
+        # A process that is ending has left its namespaces before it is a zombie.
+        has_left = error.errno in _LEFT and name.startswith(_ALWAYS_THERE)
+        if has_left or self._started() is None:
+            return fault("GH1732", pid=self.pid)
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return fault("GH1733", path=f"/proc/{self.pid}/{name}", reason=error.strerror)
+        error.filename = f"/proc/{self.pid}/{name}"
+        return error
+
+
+def own_mounts(mounts: list[Mount]) -> set[int]:
+    """Return the ids of a container's mounts whose file systems are mounted nowhere where we are.
+
+    Those are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the
+    host's, whatever it shows, is of a file system that the host has mounted as well: where we
+    are, or where the host's first process is.
+    """
+    host = {mount.device for mount in _host_mounts()}
+    return {mount.id for mount in mounts if mount.device not in host}
+
+
+def propagating_mounts(mounts: list[Mount]) -> set[int]:
+    """Return the ids of a container's mounts below which nothing can be mounted for it alone.
+
+    They share a peer group with a mount of the host's, or one of the host's follows them.
+    """
+    host = {group for mount in _host_mounts() for group in (mount.shared, mount.master)}
+    return {mount.id for mount in mounts if mount.shared and mount.shared in host}
+
+
+def _host_mounts() -> list[Mount]:
+    """Return what is mounted where we are, and where the host's first process is.
+
+    Without rights over the host, where we are is all that there is.
+    """
+    found: list[Mount] = []
+    for path in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
+        try:
+            found += mountinfo.parse(files.read(path))
+        except OSError:
+            continue
+    return found
+
+
+def is_hosts_root() -> bool:
+    """Return whether we are the host's root: that of a user namespace is not.
+
+    A hook may have been given no variable by which it could know that it is rootless.
+    """
+    inode = os.stat("/proc/self/ns/user").st_ino
+    return not state.is_rootless() and is_initial_user_namespace(inode)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of other users, as their runtimes' state in /run/user describes them.
+
+A user decides what is there: files of any size, links, and file systems that never answer (FUSE
+with allow_other). So a child process reads it, with bounds in bytes and time. It follows no link,
+and what the kernel lists as FUSE or NFS is not entered.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import runtime_state, state_roots
+from gpuhook.containers.warm.runtime_state import Bounds, UnreadableError
+from gpuhook.host.hot import files
+from gpuhook.kernel import mountinfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.host.worker import Worker
+    from gpuhook.kernel.mountinfo import Mount
+
+_SECONDS = 2.0  # for all users
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SILENT_FOR = 60.0  # seconds in which a user whose state did not answer is not asked again
+_silent: dict[int, float] = {}  # such users, and until when
+
+
+class Containers:
+    """The containers of other users.
+
+    `states` has what was read by (state root, id), or why it could not be, `looked` the state roots
+    that were read, and `trouble` a reason for each path that was not.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, str], Found | UnreadableError] = {}
+        self.looked: list[str] = []
+        self.trouble: dict[str, str] = {}
+
+    def add(self, other: Containers) -> None:
+        """Add what was read of another user."""
+        self.states.update(other.states)
+        self.looked += other.looked
+        self.trouble.update(other.trouble)
+
+
+def look(roots: Iterable[str] = ()) -> Containers:
+    """Return the containers of all other users; also looks into these roots of theirs."""
+    found = Containers()
+    places = {user: state_roots.of_user(user) for user in state_roots.other_users()}
+    for root in roots:
+        user = state_roots.user_of(root)
+        path = os.path.abspath(root)
+        if path.startswith("/var/run/"):  # a link, and none is followed
+            path = path[len("/var") :]
+        patterns = places.setdefault(user, state_roots.of_user(user))
+        if path not in patterns:
+            patterns.append(path)
+    if places:
+        readable = dict(_without_remote(places, found))
+        _read_all(readable, found)
+    return found
+
+
+def _without_remote(
+    places: dict[int, list[str]], found: Containers
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the users none of whose state roots is on FUSE or NFS, or has some in it."""
+    mounts = mountinfo.parse(files.read("/proc/self/mountinfo", mountinfo.MAX_BYTES))
+    remote = [mount for mount in mounts if mount.is_remote]
+    for user, patterns in places.items():
+        inside = [mount for mount in remote if any(_touches(mount, path) for path in patterns)]
+        if not inside:
+            yield user, patterns
+        for mount in inside:
+            found.trouble[mount.target] = f"{mount.fstype}, which may never answer"
+
+
+def _touches(mount: Mount, pattern: str) -> bool:
+    """Return whether a walk to a state root, or into it, can enter a mount."""
+    fixed = pattern.partition("*")[0].rstrip("/")
+    return mount.is_over(fixed) or mount.target.startswith(fixed)
+
+
+def _read_all(places: dict[int, list[str]], found: Containers) -> None:
+    """Read one user's state after another's; one that does not answer leaves time to the rest."""
+    from gpuhook.host.worker import NoAnswerError
+
+    end = time.monotonic() + _SECONDS
+    worker: Worker | None = None
+    for user, patterns in places.items():
+        now = time.monotonic()
+        if now < _silent.get(user, now):
+            reason = "it did not answer a moment ago"
+        elif now >= end:
+            reason = f"other users' took all of the {_SECONDS:g} seconds for it"
+        else:
+            try:
+                worker = worker or _started()
+                worker.ask("read", patterns)
+                found.add(worker.answer((end - now) / 2))
+                continue
+            except NoAnswerError as error:
+                reason = error.reason
+                _silent[user] = now + _SILENT_FOR
+                _end(worker)
+                worker = None
+        found.trouble[state_roots.directory(user)] = reason
+    _end(worker)
+
+
+def _started() -> Worker:
+    from gpuhook.host.worker import Worker  # few nodes have users with containers
+
+    return Worker(_Reader, _SECONDS)
+
+
+def _end(worker: Worker | None) -> None:
+    if worker is not None:
+        worker.kill()
+        worker.close()
+
+
+class _Reader:
+    """What reads the state of users, in the child."""
+
+    def read(self, patterns: Sequence[str]) -> Containers:
+        """Return what is in the state roots of a user."""
+        found = Containers()
+        bounds = Bounds()
+        for pattern in patterns:
+            for root, fd in _opened(pattern, found):
+                try:
+                    _read_root(root, fd, bounds, found)
+                finally:
+                    os.close(fd)
+        return found
+
+
+def _opened(pattern: str, found: Containers) -> list[tuple[str, int]]:
+    """Return the directories that a pattern means, with a descriptor (the caller's) of each."""
+    places = [("", os.open("/", _DIRECTORY))]
+    for part in pattern.split("/")[1:]:
+        entered = []
+        for path, fd in places:
+            for name in _begun(fd, part[:-1]) if part.endswith("*") else [part]:
+                try:
+                    entered.append((f"{path}/{name}", os.open(name, _DIRECTORY, dir_fd=fd)))
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    found.trouble[f"{path}/{name}"] = error.strerror or str(error)
+            os.close(fd)
+        places = entered
+    return places
+
+
+def _begun(fd: int, start: str) -> list[str]:
+    return [name for name in sorted(os.listdir(fd)) if name.startswith(start)]
+
+
+def _read_root(root: str, fd: int, bounds: Bounds, found: Containers) -> None:
+    found.looked.append(root)
+    for name in sorted(os.listdir(fd)):
+        if not ledger.is_id(name):
+            continue
+        try:
+            found.states[root, name] = runtime_state.read(root, name, fd, bounds)
+        except UnreadableError as error:
+            found.states[root, name] = error

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runc and crun have written down about their containers.
+
+runc keeps ROOT/ID/state.json and crun ROOT/ID/status; both are the runtime's private form, read
+here so that no runtime has to be run (and known) to find a container. Whether it lives is asked of
+the kernel, not of the file. Seen with runc 1.1 and crun 1.8.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gpuhook.apply.spec import oci_spec
+from gpuhook.containers.warm import state_roots
+from gpuhook.containers.warm.process_handle import Process
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson, files, state
+from gpuhook.kernel import freezer
+from gpuhook.kernel.cgroup import MOUNT_POINT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RUNNING, PAUSED, CREATED, STOPPED = "running", "paused", "created", "stopped"
+UNREADABLE = "unreadable"
+_FILES = (("state.json", "runc"), ("status", "crun"))
+_MAX_STATE = 16 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NS_GET_OWNER_UID = 0xB704  # linux/nsfs.h
+
+
+class UnreadableError(Exception):
+    """The state of a container cannot be used; says why."""
+
+
+class NoStateError(UnreadableError):
+    """There is no container, or not yet: a directory without a state, or none."""
+
+
+class Bounds:
+    """How many bytes are read of another user's states: of one file, and of all together."""
+
+    __slots__ = ("left",)
+
+    MOST = 256 << 10
+    SUM = 4 << 20
+
+    def __init__(self) -> None:
+        self.left = self.SUM
+
+    def take(self, size: int) -> None:
+        """Note that so many bytes are read; raises UnreadableError where those are too many."""
+        if size > self.left:
+            raise UnreadableError(f"the states of this user have more than {self.SUM} bytes in all")
+        self.left -= size
+
+
+class Found:
+    """A container, as its runtime knows it.
+
+    `pid` and `started` (clock ticks since boot) are of its init, 0 and None if it is stopped.
+    `bundle`, `root_path` (its root file system on the host) and `state_root` are "" where nobody
+    tells them, as are `runtime` (runc, crun) and `engine` (containerd, docker, podman, cri-o).
+    `owner` is the user who wrote its state, `cgroup` the name that the runtime's state has for its
+    cgroup: "" where it has none, None where no runtime's state is known.
+    """
+
+    __slots__ = (
+        "bundle",
+        "cgroup",
+        "engine",
+        "id",
+        "owner",
+        "pid",
+        "root_path",
+        "runtime",
+        "started",
+        "state_root",
+        "status",
+    )
+
+    def __init__(self, identity: str, pid: int = 0, started: int | None = None) -> None:
+        self.id = identity
+        self.owner = os.geteuid()
+        self.cgroup: str | None = None
+        self.pid = pid
+        self.started = started
+        self.status = STOPPED
+        self.bundle = ""
+        self.root_path = ""
+        self.state_root = ""
+        self.runtime = ""
+        self.engine = ""
+
+    def process(self) -> Process:
+        """Return its init, held; GH1738 if it is stopped, GH1731 if the pid is another's by now."""
+        if not self.pid:
+            raise fault("GH1738", id=self.id, status=self.status)
+        return Process(self.pid, self.started)
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether root, or this user, wrote its state."""
+        return self.owner in (0, os.geteuid())
+
+    def config(self) -> dict[str, Any]:
+        """Return its config.json, {} where no bundle is known; raises OSError, or GH1772.
+
+        crun keeps a copy with its state, which counts where the bundle is gone. GH1755 if another
+        user than root, or ourselves, wrote it or could have: it says what the container was given.
+        Root opens nothing of what another user's state names.
+        """
+        if not self.bundle:
+            return {}
+        path = os.path.join(self.bundle, "config.json")
+        if not self.is_ours and not state.is_rootless():
+            raise fault("GH1755", path=path, user=self.owner)
+        copy = os.path.join(self.state_root, self.id, "config.json")
+        if self.runtime == "crun" and not os.path.exists(path):
+            path = copy
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.fstat(fd)
+            if not state.usable(found):
+                raise fault("GH1755", path=path, user=found.st_uid)
+            raw = files.read_descriptor(fd, path, _MAX_STATE)
+        finally:
+            os.close(fd)
+        try:
+            return oci_spec.parsed(path, raw)
+        except GpuhookError as error:
+            raise fault("GH1772", reason=error.message) from error
+
+
+def read(root: str, identity: str, fd: int | None = None, bounds: Bounds | None = None) -> Found:
+    """Return container `identity` of the state root `root`; raises UnreadableError.
+
+    No link is followed: a user's state directory could lead to another container's. `fd` is a
+    descriptor of the root, and `bounds` are those of another user's.
+    """
+    try:
+        path = os.path.join(root, identity) if fd is None else identity
+        directory = os.open(path, _DIRECTORY, dir_fd=fd)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoStateError(error.strerror) from error
+    except OSError as error:
+        raise UnreadableError(error.strerror or str(error)) from error
+    try:
+        for name, runtime in _FILES:
+            read_ = _read(directory, name, bounds)
+            if read_ is None:
+                continue
+            document, owner = read_
+            found = (_of_runc if runtime == "runc" else _of_crun)(identity, document)
+            found.state_root, found.runtime = root, runtime
+            found.owner = _user_of(root) or owner
+            return _observed(found, directory)
+    finally:
+        os.close(directory)
+    raise NoStateError("it has neither runc's state.json nor crun's status")
+
+
+def is_path_ours(path: str) -> bool:
+    """Return whether a container's state directory is root's, or our own, and no other user's."""
+    try:
+        owner = _user_of(path) or os.lstat(path).st_uid
+    except OSError:
+        return False
+    return owner in (0, os.geteuid())
+
+
+def _user_of(root: str) -> int:
+    """Return whose runtime directory a state root is in, 0 where in none."""
+    return state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
+
+
+def _read(directory: int, name: str, bounds: Bounds | None) -> tuple[dict[str, Any], int] | None:
+    """Return what a state file holds and whose it is, None if there is none."""
+    try:
+        fd = os.open(name, _FILE, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableError(f"{name}: {error.strerror or error}") from error
+    try:
+        owner = os.fstat(fd).st_uid
+        if owner != os.fstat(directory).st_uid:
+            raise UnreadableError(f"{name} is not of the user whose directory it is in")
+        return _document(fd, name, bounds), owner
+    finally:
+        os.close(fd)
+
+
+def _document(fd: int, name: str, bounds: Bounds | None) -> dict[str, Any]:
+    try:
+        text = files.read_descriptor(fd, name, bounds.MOST if bounds else _MAX_STATE)
+        if bounds is not None:
+            bounds.take(len(text))
+        document = fastjson.loads(text)
+    except GpuhookError as error:
+        raise UnreadableError(error.message) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{name}: {error}") from error
+    if not isinstance(document, dict):
+        raise UnreadableError(f"{name} holds no JSON object")
+    return document
+
+
+def _of_runc(identity: str, document: dict[str, Any]) -> Found:
+    """Return what libcontainer's state says; the bundle is one of its labels."""
+    found = Found(identity, _pid(document, "init_process_pid"))
+    found.started = _ticks(document, "init_process_start")
+    found.cgroup = _cgroup(document.get("cgroup_paths"))
+    config = document.get("config")
+    if isinstance(config, dict):
+        found.root_path = _text(config, "rootfs")
+        labels = config.get("labels")
+        for label in labels if isinstance(labels, list) else ():
+            if isinstance(label, str) and label.startswith("bundle="):
+                found.bundle = _text({"bundle": label[len("bundle=") :]}, "bundle")
+    return found
+
+
+def _of_crun(identity: str, document: dict[str, Any]) -> Found:
+    found = Found(identity, _pid(document, "pid"))
+    found.started = _ticks(document, "process-start-time")
+    found.root_path = _text(document, "rootfs")
+    found.bundle = _text(document, "bundle")
+    found.cgroup = _text(document, "cgroup-path")
+    return found
+
+
+def _cgroup(paths: object) -> str:
+    """Return the name of the cgroup whose directories runc lists, by controller; v2's has none."""
+    if not isinstance(paths, dict):
+        return ""
+    for controller in ("devices", ""):
+        mount, path = os.path.join(MOUNT_POINT, controller).rstrip("/"), paths.get(controller)
+        if isinstance(path, str) and path.startswith(mount + "/"):
+            return path[len(mount) :]
+    return ""
+
+
+def _pid(document: dict[str, Any], key: str) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
+        raise UnreadableError(f"{key} is no pid")
+    return value
+
+
+def _ticks(document: dict[str, Any], key: str) -> int | None:
+    """Return a start time; None for 0, as where a runtime did not write one down."""
+    value = document.get(key) or None
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise UnreadableError(f"{key} is no number")
+    return value
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    """Return a path; raises UnreadableError for what can be none."""
+    value = document.get(key)
+    if not isinstance(value, str):
+        return ""
+    try:
+        os.fsencode(value)
+    except ValueError:
+        raise UnreadableError(f"{key} is no path") from None
+    if "\0" in value:
+        raise UnreadableError(f"{key} is no path")
+    return value
+
+
+def _observed(found: Found, directory: int) -> Found:
+    """Fill in the status, as the kernel has it, and what is right for a container that ended."""
+    owner = found.owner
+    try:
+        with found.process() as process:
+            if not found.is_ours and owner != _owner_of_user_namespace(process):
+                raise UnreadableError(
+                    f"user {owner} wrote it, but has not started process {found.pid}"
+                )
+            found.started = process.started
+            found.status = status(process)
+    except GpuhookError as error:
+        if error.code == "GH1733":
+            raise UnreadableError(error.message) from error
+        found.pid, found.started, found.status = 0, None, STOPPED
+    if found.status == RUNNING and _has(directory, "exec.fifo"):
+        found.status = CREATED
+    return found
+
+
+def status(process: Process) -> str:
+    """Return RUNNING or PAUSED."""
+    return PAUSED if freezer.is_frozen(process.read("cgroup")) else RUNNING
+
+
+def _has(directory: int, name: str) -> bool:
+    """Return whether the state directory has a file: exec.fifo is there until the start."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _owner_of_user_namespace(process: Process) -> int:
+    """Return who made the process's user namespace (ioctl_ns(2)).
+
+    A user's state directory names pids as it likes; those of user namespaces that the user has
+    made are the user's own affair, all others are not.
+    """
+    import fcntl
+
+    fd = process.open("ns/user", os.O_RDONLY)
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
+    finally:
+        os.close(fd)

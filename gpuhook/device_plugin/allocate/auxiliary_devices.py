@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that containers get with their GPUs: GPUDirect, RDMA and the IMEX channels.
+
+Only what is there: a variable that promises a device that no runtime will find is worse than none.
+Nodes and files are those of NVIDIA's CDI library, its modes gds, gdrcopy, mofed and imex.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.device_plugin.allocation.host_paths import Places
+    from gpuhook.device_plugin.config.configuration import Configuration
+
+IMEX = "imex-channel"
+_CHANNELS = "/dev/nvidia-caps-imex-channels"
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Devices of one CDI class, by their names in it; `env` tells NVIDIA's runtime to give them.
+
+    `mounts` are files that go with them.
+    """
+
+    device_class: str
+    devices: dict[str, tuple[DeviceSpec, ...]]
+    env: str = ""
+    mounts: tuple[Mount, ...] = field(default=())
+
+
+def find(configuration: Configuration, places: Places) -> tuple[Extra, ...]:
+    """Return the extras that are configured and on this node.
+
+    Raises GH1856 for an IMEX channel that is required and not there.
+    """
+    flags = configuration.flags
+    found = []
+    if flags.gdrcopy_enabled:
+        found.append(_extra("gdrcopy", places, _present(places, "/dev", ("gdrdrv",))))
+    if flags.gds_enabled:
+        nodes = _present(places, "/dev", _names(places, "/dev", "nvidia-fs"))
+        files = ("/run/udev", "/etc/cufile.json")
+        found.append(_extra("gds", places, nodes, files))
+    if flags.mofed_enabled:
+        directory = "/dev/infiniband"
+        names = [*_names(places, directory, "uverbs"), "rdma_cm"]
+        found.append(_extra("mofed", places, _present(places, directory, names)))
+    found.append(_imex(configuration, places))
+    return tuple(extra for extra in found if extra.devices)
+
+
+def _extra(
+    device_class: str, places: Places, nodes: tuple[DeviceSpec, ...], files: tuple[str, ...] = ()
+) -> Extra:
+    seen = [(path, places.driver.rstrip("/") + path) for path in files]
+    mounts = tuple(Mount(p, places.on_host(at)) for p, at in seen if os.path.exists(at))
+    devices = {"all": nodes} if nodes else {}
+    return Extra(device_class, devices, f"NVIDIA_{device_class.upper()}", mounts)
+
+
+def _imex(configuration: Configuration, places: Places) -> Extra:
+    devices = {}
+    for channel in configuration.imex.channel_ids:
+        nodes = _present(places, _CHANNELS, (f"channel{channel}",))
+        if nodes:
+            devices[str(channel)] = nodes
+        elif configuration.imex.required:
+            path = f"{places.host_dev.rstrip('/')}{_CHANNELS}/channel{channel}"
+            raise fault("GH1856", channel=channel, path=path)
+    return Extra(IMEX, devices)
+
+
+def _names(places: Places, directory: str, start: str) -> list[str]:
+    try:
+        names = os.listdir(places.dev.rstrip("/") + directory)
+    except OSError:
+        return []
+    found = [name for name in names if name.startswith(start) and name[len(start) :].isdigit()]
+    return sorted(found, key=lambda name: int(name[len(start) :]))
+
+
+def _present(places: Places, directory: str, names: Iterable[str]) -> tuple[DeviceSpec, ...]:
+    paths = [f"{directory}/{name}" for name in names]
+    seen = [(path, places.dev.rstrip("/") + path) for path in paths]
+    return tuple(DeviceSpec(p, places.on_host(at)) for p, at in seen if os.path.exists(at))

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's CDI specs: written by gpuhook's own generator, and anew whenever they would differ.
+
+One file for each class, <vendor>-<class>.json, in the host's CDI directory: `gpu`, and those of the
+extras that are there. No file is ever removed, not at an orderly end and not when the driver is in
+pieces: the kubelet keeps its answers, and a container that restarts needs the names they have. A
+running container needs no spec.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import spec_rules
+from gpuhook.device_plugin.allocate.allocation_context import Specs
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files, state
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
+from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, DeviceNode, Spec
+    from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
+    from gpuhook.device_plugin.config.configuration import Flags
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
+_INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook install`
+_SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Which hook the specs name: gpuhook's at `path` of the host, or none. `warning` says why."""
+
+    choice: str
+    path: str
+    warning: str = ""
+
+
+def hook(flags: Flags) -> Hook:
+    """Return the hook for specs of this host: gpuhook-hook if it is there, else none.
+
+    It is looked for at the configured path, and without one in the usual places. The host's file
+    system is only seen if the driver root is "/": with another one a configured path is taken as
+    it is, and without one the specs have no hook. Nor have they if a program is configured that is
+    not gpuhook's (the reference's nvidia-ctk).
+    """
+    gpuhooks, none = HOOKS
+    configured = flags.plugin.cdi_hook_path
+    path = configured or DEFAULT_HOOK_PATH
+    if os.path.basename(path) != hook_args.HOOK_NAME:
+        return Hook(none, path, f"{path} is not {hook_args.HOOK_NAME}: CDI specs name no hook")
+    mounted = os.path.isdir(flags.plugin.container_driver_root)
+    root = Root(flags.plugin.container_driver_root if mounted else "/")
+    if mounted and os.path.normpath(flags.driver_root) != "/":
+        if configured:
+            return Hook(gpuhooks, path)
+        return Hook(none, path, f"the host's {path} cannot be seen: CDI specs name no hook")
+    places = [path]
+    if not configured:
+        directories = (*state.PROGRAM_DIRS, _INSTALLED)
+        places += [os.path.join(directory, hook_args.HOOK_NAME) for directory in directories]
+    for place in places:
+        real = root.real(place)
+        if real is not None and os.access(root.host(real), os.X_OK):
+            return Hook(gpuhooks, place)
+    return Hook(none, path, f"the host has no {path}: CDI specs name no hook")
+
+
+def update(
+    node: Node,
+    extras: tuple[Extra, ...],
+    chosen: Hook,
+    *,
+    directory: str | None,
+    vendor: str = PLUGIN_VENDOR,
+    host_root: str = "/",
+) -> Specs:
+    """Write the specs of a node as the host sees it (host_paths.at_host), where they differ.
+
+    Each file is replaced atomically; without a directory none is. What cannot be described or
+    written is told as `trouble`, never raised: other strategies may serve. An extra that cannot be
+    is a warning.
+    """
+    if node.files_trouble:
+        return Specs(vendor, trouble=node.files_trouble)
+    choices = Choices(
+        vendor=vendor,
+        strategies=("uuid",),
+        with_all=False,
+        hooks=chosen.choice,
+        hook_path=chosen.path,
+        host_root=host_root,
+    )
+    try:
+        described = describe(node, choices)
+        written = _keep(described.spec, directory)
+    except GpuhookError as trouble:
+        return Specs(vendor, trouble=trouble.message)
+    names = _names(described.spec)
+    warnings = [chosen.warning] if chosen.warning else []
+    warnings += described.warnings
+    for extra in extras:
+        document = _of_extra(extra, vendor)
+        try:
+            written += _keep(document, directory)
+        except GpuhookError as trouble:
+            warnings.append(trouble.message)
+            continue
+        names += _names(document)
+    return Specs(vendor, frozenset(names), "", tuple(written), tuple(warnings))
+
+
+def _keep(document: Spec, directory: str | None) -> list[str]:
+    """Write the spec unless its file says just that; returns [path] if it was written."""
+    path = os.path.join(directory or "", document["kind"].replace("/", "-") + ".json")
+    spec_rules.check(document, path)
+    if directory is None:
+        return []
+    try:
+        if files.read(path) == spec_file.document(document, "json").encode():
+            return []
+    except (OSError, GpuhookError):
+        pass  # not there, or not what we write: it is replaced
+    spec_file.write(document, path, "json")
+    return [path]
+
+
+def _of_extra(extra: Extra, vendor: str) -> Spec:
+    devices: list[Device] = []
+    for name, specs in extra.devices.items():
+        nodes: list[DeviceNode] = []
+        for device in specs:
+            node: DeviceNode = {"path": device.container_path}
+            if device.host_path != device.container_path:
+                node["hostPath"] = device.host_path
+            node["permissions"] = device.permissions
+            nodes.append(node)
+        edits: ContainerEdits = {"deviceNodes": nodes}
+        if extra.mounts:
+            edits["mounts"] = [
+                {
+                    "hostPath": mount.host_path,
+                    "containerPath": mount.container_path,
+                    "options": ["ro", *_SOCKET_OPTIONS],
+                }
+                for mount in extra.mounts
+            ]
+        devices.append({"name": name, "containerEdits": edits})
+    return {"cdiVersion": _VERSION, "kind": f"{vendor}/{extra.device_class}", "devices": devices}
+
+
+def _names(document: Spec) -> list[str]:
+    return [f"{document['kind']}={device['name']}" for device in document["devices"]]

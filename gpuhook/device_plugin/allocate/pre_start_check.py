@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check before a container starts: its devices are healthy and have memory left.
+
+The kubelet asks Allocate once for the life of a container, and this before each of its starts. So
+an id may be one of a configuration with other replicas: what counts is its device.
+"""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin.allocation.allocate import chosen
+from gpuhook.errors import fault
+from gpuhook.request.replicas import device_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+
+_MEBIBYTE = 1 << 20
+
+
+def check(
+    resource: Resource,
+    ids: Sequence[str],
+    unhealthy: Mapping[str, str],
+    min_free_memory: int = 0,
+    free_memory: Callable[[str], int | None] | None = None,
+) -> None:
+    """Return if a container may start on the units `ids`; else GH1857 or GH1858 say why not.
+
+    `unhealthy` has reasons by unit id or device UUID. `free_memory` returns the bytes that the
+    device of a UUID has free, None where the driver cannot tell: that refuses nothing. It may
+    block. An id of which the device is no longer there raises GH1850.
+    """
+    uuids = _devices(resource, ids)
+    for name, uuid in uuids.items():
+        reason = unhealthy.get(name) or unhealthy.get(uuid)
+        if reason:
+            raise fault("GH1857", id=name, reason=reason)
+    if min_free_memory <= 0 or free_memory is None:
+        return
+    for uuid in dict.fromkeys(uuids.values()):
+        free = free_memory(uuid)
+        if free is not None and free < min_free_memory:
+            needed = min_free_memory // _MEBIBYTE
+            raise fault("GH1858", uuid=uuid, free=free // _MEBIBYTE, needed=needed)
+
+
+def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:
+    """Return the UUID of the device that each id is of; GH1850 where the resource has it not."""
+    known = {device.uuid for device in resource.devices}
+    found = {name: device_of(name) or name for name in ids}
+    chosen(resource, [name for name, uuid in found.items() if uuid not in known])
+    return found

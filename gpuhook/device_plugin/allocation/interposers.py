@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container gets beside a shared device that has an interposer: variables, mounts, nodes.
+
+An interposer is a library between a container's programs and the driver, such as nvshare's or
+HAMi's; gpuhook ships none, and knows only what the configuration says of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TypeVar
+
+from gpuhook.device_plugin.allocate import memory_grants
+from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.errors import fault
+from gpuhook.request.memory_request import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.device_plugin.allocation.host_paths import Places
+    from gpuhook.device_plugin.config.configuration import Interposer
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+
+T = TypeVar("T")
+_LIMITS = ("{limitMiB}", "{limitBytes}")
+
+
+def of(
+    resource: Resource, counts: Mapping[str, int], interposers: tuple[Interposer, ...]
+) -> Allocation:
+    """Return what a container gets of the interposers of its devices.
+
+    `counts` are its units, by the device's UUID. Raises GH1836 for an interposer that the
+    configuration has not got, GH1838 where two devices of the container would give one variable or
+    mount two values, GH1839 where a limit is to be told and there is none.
+    """
+    known = {interposer.name: interposer for interposer in interposers}
+    envs: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    nodes: dict[str, DeviceSpec] = {}
+    for uuid, name in _named(resource, counts).items():
+        if name not in known:
+            raise fault("GH1836", name=name, resource=resource.name)
+        filling = _Filling(name, resource, counts, uuid)
+        for variable, value in known[name].env:
+            filling.enter(envs, variable, filling.fill(value))
+        for one in known[name].mounts:
+            host_path = filling.fill(one.host_path)
+            made = Mount(one.container_path, host_path, one.read_only)
+            filling.enter(mounts, one.container_path, made)
+        nodes |= {path: DeviceSpec(path, path) for path in known[name].device_nodes}
+    return Allocation(envs=envs, mounts=tuple(mounts.values()), devices=tuple(nodes.values()))
+
+
+def require(resource: Resource, uuids: Iterable[str], missing: Mapping[str, str]) -> None:
+    """Raise GH1837 if an interposer of these devices is in `missing`, names and paths."""
+    for name in _named(resource, uuids).values():
+        if name in missing:
+            raise fault("GH1837", name=name, resource=resource.name, path=missing[name])
+
+
+def missing(
+    resources: Iterable[Resource], interposers: tuple[Interposer, ...], places: Places
+) -> dict[str, str]:
+    """Return the first path of each interposer in use that the host has not got, by name.
+
+    Only what this process can see of the host is looked at. A path with placeholders is of a
+    container: the directory before the first of them is looked for.
+    """
+    used = {name for one in resources for name in _named(one, one.entries).values()}
+    found: dict[str, str] = {}
+    for interposer in interposers:
+        if interposer.name not in used:
+            continue
+        paths = (*(mount.host_path for mount in interposer.mounts), *interposer.device_nodes)
+        for path in paths:
+            here = places.here(_without_placeholders(path))
+            if here is not None and not os.path.exists(here):
+                found.setdefault(interposer.name, path)
+    return found
+
+
+def _without_placeholders(path: str) -> str:
+    before, brace, _ = path.partition("{")
+    return os.path.dirname(before) if brace else path
+
+
+def _named(resource: Resource, uuids: Iterable[str]) -> dict[str, str]:
+    """Return the interposers of devices by UUID."""
+    entries = {uuid: resource.entries.get(uuid) for uuid in uuids}
+    return {uuid: entry.interposer for uuid, entry in entries.items() if entry and entry.interposer}
+
+
+class _Filling:
+    """One device's values for the placeholders of its interposer."""
+
+    def __init__(self, name: str, resource: Resource, counts: Mapping[str, int], uuid: str) -> None:
+        self._name = name
+        self._resource = resource
+        self._uuid = uuid
+        self._count = len(counts)
+        device = next(device for device in resource.devices if device.uuid == uuid)
+        replicas = Counter(unit.device.uuid for unit in resource.units)[uuid]
+        self._values = {"{uuid}": uuid, "{index}": device.index, "{replicas}": str(replicas)}
+        for limit in memory_grants.limits(resource, counts):
+            if limit.device == uuid:
+                self._values["{limitMiB}"] = str(limit.hard // MIB)
+                self._values["{limitBytes}"] = str(limit.hard)
+
+    def fill(self, text: str) -> str:
+        """Return `text` with the values in the place of the placeholders. Raises GH1839."""
+        for placeholder in _LIMITS:
+            if placeholder in text and placeholder not in self._values:
+                facts = {"name": self._name, "resource": self._resource.name, "uuid": self._uuid}
+                raise fault("GH1839", placeholder=placeholder, **facts)
+        for placeholder, value in self._values.items():
+            text = text.replace(placeholder, value)
+        return text
+
+    def enter(self, into: dict[str, T], key: str, value: T) -> None:
+        """Enter what one device asks for, unless another one asks for something else: GH1838."""
+        if into.setdefault(key, value) != value:
+            name = self._resource.name
+            raise fault("GH1838", name=self._name, resource=name, key=key, count=self._count)

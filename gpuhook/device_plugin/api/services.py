@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's services as gRPC has them: method paths, and what turns messages into bytes.
+
+Servers get the bytes of a request and parse them themselves, so that bytes which are no message
+are answered in our words. Sources: deviceplugin.proto, podresources.proto.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+import grpc
+from google.protobuf.message import Message
+from grpc import aio
+
+from gpuhook.device_plugin.api import deviceplugin_pb2 as plugin
+from gpuhook.device_plugin.api import podresources_pb2 as pods
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+API_VERSION = "v1beta1"
+DEVICE_PLUGIN = "v1beta1.DevicePlugin"
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+# struct sockaddr_un has 108 bytes for a path and its final zero: unix(7).
+SOCKET_PATH_LIMIT = 107
+
+# Each call is to the socket that is there now: no connection is kept, none is shared, and a proxy
+# in the environment is not asked.
+CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+class Method(Generic[Request, Response]):
+    """One method of a service: `path` as gRPC calls it, and the classes of its messages."""
+
+    __slots__ = ("path", "request", "response")
+
+    def __init__(self, path: str, request: type[Request], response: type[Response]) -> None:
+        self.path = path
+        self.request = request
+        self.response = response
+
+    @property
+    def name(self) -> str:
+        """The last word of the path: "Allocate"."""
+        return self.path.rpartition("/")[2]
+
+    def unary(self, channel: aio.Channel) -> aio.UnaryUnaryMultiCallable[Request, Response]:
+        """Return the call of the method on `channel`."""
+        return channel.unary_unary(
+            self.path,
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=self.response.FromString,
+        )
+
+
+REGISTER = Method("/v1beta1.Registration/Register", plugin.RegisterRequest, plugin.Empty)
+OPTIONS = Method(
+    f"/{DEVICE_PLUGIN}/GetDevicePluginOptions", plugin.Empty, plugin.DevicePluginOptions
+)
+LIST_AND_WATCH = Method(f"/{DEVICE_PLUGIN}/ListAndWatch", plugin.Empty, plugin.ListAndWatchResponse)
+PREFERRED = Method(
+    f"/{DEVICE_PLUGIN}/GetPreferredAllocation",
+    plugin.PreferredAllocationRequest,
+    plugin.PreferredAllocationResponse,
+)
+ALLOCATE = Method(f"/{DEVICE_PLUGIN}/Allocate", plugin.AllocateRequest, plugin.AllocateResponse)
+PRE_START = Method(
+    f"/{DEVICE_PLUGIN}/PreStartContainer",
+    plugin.PreStartContainerRequest,
+    plugin.PreStartContainerResponse,
+)
+LIST_PODS = Method(
+    "/v1.PodResourcesLister/List", pods.ListPodResourcesRequest, pods.ListPodResourcesResponse
+)
+
+Context = aio.ServicerContext[bytes, bytes]
+
+
+class DevicePlugin(Protocol):
+    """What serves the DevicePlugin service: each method gets the bytes of a request."""
+
+    async def get_device_plugin_options(self, request: bytes, context: Context) -> bytes:
+        """Answer GetDevicePluginOptions."""
+
+    async def list_and_watch(self, request: bytes, context: Context) -> None:
+        """Write lists to the context until there is nothing more to tell."""
+
+    async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
+        """Answer GetPreferredAllocation."""
+
+    async def allocate(self, request: bytes, context: Context) -> bytes:
+        """Answer Allocate."""
+
+    async def pre_start_container(self, request: bytes, context: Context) -> bytes:
+        """Answer PreStartContainer."""
+
+
+def device_plugin(served: DevicePlugin) -> grpc.GenericRpcHandler:
+    """Return what a grpc.aio server needs to let `served` answer."""
+    unary = {
+        OPTIONS.name: served.get_device_plugin_options,
+        PREFERRED.name: served.get_preferred_allocation,
+        ALLOCATE.name: served.allocate,
+        PRE_START.name: served.pre_start_container,
+    }
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]]
+    methods = {name: grpc.unary_unary_rpc_method_handler(call) for name, call in unary.items()}
+    methods[LIST_AND_WATCH.name] = grpc.unary_stream_rpc_method_handler(served.list_and_watch)
+    return grpc.method_handlers_generic_handler(DEVICE_PLUGIN, methods)
+
+
+def target(path: str) -> str:
+    """Return how gRPC writes the unix socket at `path`: a URI, so that any path can be in it."""
+    return "unix:" + quote(path)

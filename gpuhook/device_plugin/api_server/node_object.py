@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's own object in the API server: its labels, and the pods that run on it."""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin.api_server.client import METADATA_ONLY, Purpose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from gpuhook.device_plugin.api_server.client import ApiServer, Changes
+
+_READ = Purpose("get", "nodes", "the node's label that chooses a configuration")
+_WATCH = Purpose("watch", "nodes", "the node's label that chooses a configuration")
+_LABEL = Purpose("patch", "nodes", "feature labels without node feature discovery")
+
+
+def path(node: str) -> str:
+    """Return the path of a node's object."""
+    from urllib.parse import quote
+
+    return f"/api/v1/nodes/{quote(node, safe='')}"
+
+
+def labels(server: ApiServer, node: str) -> tuple[dict[str, str], str]:
+    """Return the labels of a node and their resourceVersion. Raises GH1862 to GH1864."""
+    found = server.get(path(node), _READ, accept=METADATA_ONLY)
+    return labels_of(found), version_of(found)
+
+
+def watch(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
+    """Return the changes of a node since `version`. Raises GoneError, GH1862 to GH1864."""
+    query = {
+        "fieldSelector": f"metadata.name={node}",
+        "resourceVersion": version,
+        "allowWatchBookmarks": "true",
+    }
+    return server.watch("/api/v1/nodes", _WATCH, query, seconds)
+
+
+def set_labels(server: ApiServer, node: str, wanted: Mapping[str, str | None]) -> None:
+    """Give a node these labels; None takes one away. Raises GH1862 to GH1864."""
+    server.patch(path(node), {"metadata": {"labels": dict(wanted)}}, _LABEL)
+
+
+def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels of any object; what is no text is none."""
+    known = _metadata(found).get("labels")
+    if not isinstance(known, dict):
+        return {}
+    return {name: value for name, value in known.items() if isinstance(value, str)}
+
+
+def version_of(found: Mapping[str, Any]) -> str:
+    """Return the resourceVersion of any object, "" where it has none."""
+    return str(_metadata(found).get("resourceVersion") or "")
+
+
+def _metadata(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = found.get("metadata")
+    return known if isinstance(known, dict) else {}

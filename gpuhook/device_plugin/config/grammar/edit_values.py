@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of values that an interposer's container edits have: variables and paths."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpuhook.device_plugin.config.configuration import PLACEHOLDERS
+from gpuhook.device_plugin.config.grammar.value_kinds import Choices, Kind, Text, UnfitError, shown
+from gpuhook.errors import printable
+from gpuhook.host.suggestion import nearest
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME = Text(r"[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?", "a name of lower-case letters and digits")
+LISTED = "{" + "}, {".join(PLACEHOLDERS) + "}"
+# The kubelet's mounts are private binds; it has no way to say nosuid or noexec.
+_MOUNT_OPTIONS = ("ro", "rw", "bind", "rbind", "private", "rprivate")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = re.compile(r"\{(\w*)\}")
+_OWN = "GPUHOOK_"
+_WORDS = vocabulary.VOCABULARY
+# What says which devices a container has, and how much of them: the answer's own business.
+_OF_THE_ANSWER = (
+    _WORDS.devices_env,
+    _WORDS.memory_request_env,
+    _WORDS.memory_limit_env,
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
+    "NVIDIA_GDS",
+    "NVIDIA_GDRCOPY",
+    "NVIDIA_MOFED",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_LOG_DIRECTORY",
+)
+# A mount there is a grant; /var/run is a link to /run in most images.
+_GRANTS = tuple(
+    path
+    for prefix in (_WORDS.memory_prefix, _WORDS.mount_prefix)
+    for path in (prefix, prefix.removeprefix("/var"))
+)
+
+
+def placeholders(text: str) -> list[str]:
+    """Return what stands in braces in a text, known or not.
+
+    >>> placeholders("/run/{uuid}/{a b}")
+    ['uuid']
+    """
+    return _PLACEHOLDER.findall(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment(Kind):
+    """Variables as CDI lists them, "NAME=value", and as (name, value) in Configuration."""
+
+    def of(self, value: object) -> tuple[tuple[str, str], ...]:
+        if not isinstance(value, list):
+            hint = "write each as an entry: - NAME=value"
+            raise UnfitError(f"must be a list of NAME=value, found {shown(value)}", hint)
+        found: dict[str, str] = {}
+        for index, item in enumerate(value):
+            name, variable = _variable(item, index)
+            if name in found:
+                raise UnfitError(f"{name} is there twice", index=index)
+            found[name] = variable
+        return tuple(found.items())
+
+    def plain(self, value: Any) -> object:
+        return [f"{name}={variable}" for name, variable in value]
+
+    def schema(self) -> dict[str, object]:
+        item = {"type": "string", "pattern": rf"^{_VARIABLE.pattern}=[^\x00-\x1f\x7f]*$"}
+        return {"type": "array", "items": item}
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath(Kind):
+    """An absolute path of the host, with placeholders."""
+
+    def of(self, value: object) -> str:
+        path = _absolute(value)
+        _check_placeholders(path)
+        return path
+
+    def schema(self) -> dict[str, object]:
+        return dict(_PATH_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPath(Kind):
+    """An absolute path in containers, below which nothing is granted."""
+
+    def of(self, value: object) -> str:
+        path = _absolute(value)
+        if placeholders(path):
+            raise UnfitError(
+                f"has a placeholder, found {shown(path)}",
+                "placeholders stand in the values of `env` and in `hostPath` only",
+            )
+        for prefix in _GRANTS:
+            if path == prefix or path.startswith(prefix + "/"):
+                raise UnfitError(
+                    f"is below {prefix}, where mounts say what a container is granted",
+                    "mount it elsewhere",
+                )
+        return path
+
+    def schema(self) -> dict[str, object]:
+        return dict(_PATH_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions(Kind):
+    """What a mount may do, as the options of mount(8) that the kubelet can carry."""
+
+    def of(self, value: object) -> tuple[str, ...]:
+        options: tuple[str, ...] = _OPTIONS.of(value)
+        if {"ro", "rw"} <= set(options):
+            raise UnfitError("has ro and rw", "keep one of them")
+        return options
+
+    def schema(self) -> dict[str, object]:
+        return _OPTIONS.schema()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode(Kind):
+    """The path of a device node that is none of NVIDIA's: those are what the plugin hands out."""
+
+    def of(self, value: object) -> str:
+        path = _absolute(value)
+        if not path.startswith("/dev/"):
+            raise UnfitError(f"must be a path below /dev, found {shown(path)}")
+        if vocabulary.is_node(path):
+            raise UnfitError(
+                f"is a device of NVIDIA's driver, found {shown(path)}",
+                "containers get those with the resource they ask for",
+            )
+        _check_placeholders(path, ())
+        return path
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "string", "pattern": r"^/dev/[^\x00-\x1f\x7f]+$"}
+
+
+_OPTIONS = Choices(_MOUNT_OPTIONS, may_be_empty=True)
+_PATH_SCHEMA: dict[str, object] = {"type": "string", "pattern": r"^/[^\x00-\x1f\x7f]+$"}
+
+
+def _absolute(value: object) -> str:
+    """Return a path that is absolute, not the root, and leads nowhere but down."""
+    if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
+        raise UnfitError(f"must be an absolute path, found {shown(value)}")
+    if ".." in value.split("/"):
+        raise UnfitError(f"must have no .. in it, found {shown(value)}")
+    path = "/" + "/".join(part for part in value.split("/") if part not in ("", "."))
+    if path == "/":
+        raise UnfitError("must be more than the root directory")
+    return path
+
+
+def _variable(item: object, index: int) -> tuple[str, str]:
+    name, equals, value = item.partition("=") if isinstance(item, str) else ("", "", "")
+    if not equals or not _VARIABLE.fullmatch(name):
+        raise UnfitError(f"must be NAME=value, found {shown(item)}", index=index)
+    if not value.isprintable():
+        raise UnfitError(f"the value of {name} must be on one line, and printable", index=index)
+    if name.startswith(_OWN) or name in _OF_THE_ANSWER:
+        raise UnfitError(
+            f"{name} cannot be set by an interposer: it says what a container is granted",
+            "leave it away: the plugin sets it where it is needed",
+            index,
+        )
+    _check_placeholders(value, index=index)
+    return name, value
+
+
+def _check_placeholders(
+    text: str, known: tuple[str, ...] = PLACEHOLDERS, index: int | None = None
+) -> None:
+    for word in placeholders(text):
+        if word not in known:
+            near = nearest(word, known)
+            hint = f"did you mean {{{near}}}?" if near else f"there are {LISTED}"
+            if not known:
+                hint = "placeholders stand in the values of `env` and in `hostPath` only"
+            raise UnfitError(f"{{{printable(word, 40)}}} is no placeholder here", hint, index)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether there is anybody to watch, told without what that takes: most nodes never load it."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.device_plugin.guard import FILE, ledger_limits
+from gpuhook.host.hot import state
+
+
+def is_needed() -> bool:
+    """Return whether the ledger has a limit that no driver holds, or there are marks of before."""
+    return os.path.exists(os.path.join(state.directory(), FILE)) or any(
+        hard is not None for entry in ledger_limits.read() for hard in entry.limits.values()
+    )

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One resource as the kubelet sees it: its list of devices, and the answers to its calls.
+
+No call ends the process, whatever its bytes are: what is wrong with a request is a gRPC status
+with one sentence, what is wrong with us is INTERNAL and a log line. Source: deviceplugin.proto.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import NamedTuple, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api import services
+from gpuhook.device_plugin.serving import messages
+from gpuhook.errors import GpuhookError, RequestError, fault, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
+    from gpuhook.device_plugin.api.services import Context, Method, Request, Response
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.device_plugin.serving.observer import Observer
+
+_STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
+
+
+class Answers(Protocol):
+    """Who decides. Each may raise GpuhookError: the kubelet is told its sentence and hint.
+
+    They are called in the event loop, so they answer from what is known, in milliseconds; but for
+    pre_start, which has a thread for each call and may ask a driver that hangs.
+    """
+
+    def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
+        """Return what each container gets; a request is the ids for one container."""
+
+    def preferred(
+        self, resource: Resource, available: list[str], must_include: list[str], size: int
+    ) -> list[str]:
+        """Return the `size` ids that a container should get."""
+
+    def pre_start(self, resource: Resource, ids: list[str]) -> None:
+        """Return if a container that was allocated `ids` can start."""
+
+
+class _Listing(NamedTuple):
+    """A list, ready to be sent."""
+
+    devices: int
+    data: bytes
+
+
+_NOTHING = _Listing(0, b"")
+
+
+class ResourceServer:
+    """Answers for one resource, to any number of callers at once. It has no socket of its own.
+
+    `unwatched`, if set, is called when the last ListAndWatch stream has ended by itself.
+    """
+
+    def __init__(
+        self, resource: Resource, answers: Answers, observer: Observer, *, pre_start: bool
+    ) -> None:
+        self.resource = resource
+        self.pre_start = pre_start
+        self.unwatched: Callable[[], None] = _nobody
+        self.streams = 0
+        self._answers = answers
+        self._observer = observer
+        self._listing = _NOTHING
+        self._ending = False
+        self._changed = asyncio.Event()
+        self.publish(resource, {})
+
+    @property
+    def name(self) -> str:
+        """The name of the resource."""
+        return self.resource.name
+
+    def publish(self, resource: Resource, unhealthy: Mapping[str, str]) -> None:
+        """Offer `resource` from now on; `unhealthy` are reasons by the UUID of a device.
+
+        Every stream gets the new list if it differs from what it got last, and of lists that come
+        faster than a stream takes them it gets the last one.
+        """
+        self.resource = resource
+        data = messages.listing(resource, unhealthy).SerializeToString()
+        self._show(_Listing(len(resource.units), data))
+
+    def end(self) -> None:
+        """Send an empty list to every stream, and then end it."""
+        self._ending = True
+        self._show(_NOTHING)
+
+    def options(self) -> api.DevicePluginOptions:
+        """Return what the kubelet is told when it is registered with."""
+        return api.DevicePluginOptions(
+            pre_start_required=self.pre_start, get_preferred_allocation_available=True
+        )
+
+    def _show(self, listing: _Listing) -> None:
+        if listing == self._listing and not self._ending:
+            return
+        self._listing = listing
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def list_and_watch(self, _request: bytes, context: Context) -> None:
+        """Write the list at once, and again whenever it has changed."""
+        self._count(1)
+        try:
+            await self._watch(context)
+        finally:
+            self._count(-1)
+
+    async def _watch(self, context: Context) -> None:
+        sent = None
+        while True:
+            listing, changed, ending = self._listing, self._changed, self._ending
+            if listing != sent:
+                await context.write(listing.data)
+                sent = listing
+                self._observer.list_sent(self.name, listing.devices, len(listing.data))
+            elif ending:
+                return
+            else:
+                await changed.wait()
+
+    def _count(self, more: int) -> None:
+        self.streams += more
+        self._observer.streams(self.name, self.streams)
+        if self.streams == 0 and not self._ending:
+            self.unwatched()
+
+    async def get_device_plugin_options(self, _request: bytes, _context: Context) -> bytes:
+        """Return what can be asked of us."""
+        return self.options().SerializeToString()
+
+    async def allocate(self, request: bytes, context: Context) -> bytes:
+        """Hand out devices to containers."""
+        return await self._answer(services.ALLOCATE, self._allocate, request, context)
+
+    async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
+        """Choose devices for containers."""
+        return await self._answer(services.PREFERRED, self._preferred, request, context)
+
+    async def pre_start_container(self, request: bytes, context: Context) -> bytes:
+        """Look at the devices of a container that is about to start, if that was asked for."""
+        return await self._answer(services.PRE_START, self._pre_start, request, context)
+
+    async def _answer(
+        self,
+        method: Method[Request, Response],
+        answer: Callable[[Request, float], Awaitable[Response]],
+        data: bytes,
+        context: Context,
+    ) -> bytes:
+        """Return the bytes of an answer, or end the call with a status."""
+        begun = time.perf_counter()
+        try:
+            return (await answer(_parsed(method, data), begun)).SerializeToString()
+        except GpuhookError as error:
+            code, reason = _code(error), _sentence(error)
+        except Exception as error:  # one call's fault is not the process's
+            code, reason = grpc.StatusCode.INTERNAL, f"gpuhook failed: {printable(repr(error))}"
+            self._observer.broken(self.name, method.name, error)
+        self._observer.refused(self.name, method.name, reason, time.perf_counter() - begun)
+        return await context.abort(code, reason)
+
+    async def _allocate(self, request: api.AllocateRequest, begun: float) -> api.AllocateResponse:
+        requests = [list(one.devices_ids) for one in request.container_requests]
+        response = messages.allocate_response(self._answers.allocate(self.resource, requests))
+        self._observer.allocated(self.name, requests, time.perf_counter() - begun)
+        return response
+
+    async def _preferred(
+        self, request: api.PreferredAllocationRequest, begun: float
+    ) -> api.PreferredAllocationResponse:
+        chosen: list[Sequence[str]] = [
+            self._answers.preferred(
+                self.resource,
+                list(one.available_deviceIDs),
+                list(one.must_include_deviceIDs),
+                one.allocation_size,
+            )
+            for one in request.container_requests
+        ]
+        self._observer.preferred(self.name, time.perf_counter() - begun)
+        return api.PreferredAllocationResponse(
+            container_responses=[
+                api.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in chosen
+            ]
+        )
+
+    async def _pre_start(
+        self, request: api.PreStartContainerRequest, begun: float
+    ) -> api.PreStartContainerResponse:
+        ids = list(request.devices_ids)
+        if self.pre_start:
+            resource = self.resource
+            await daemon_thread.begin(
+                lambda: self._answers.pre_start(resource, ids), "gpuhook-pre-start"
+            )
+            self._observer.pre_started(self.name, ids, time.perf_counter() - begun)
+        return api.PreStartContainerResponse()
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
+def _parsed(method: Method[Request, Response], data: bytes) -> Request:
+    try:
+        return method.request.FromString(data)
+    except (DecodeError, ValueError) as error:  # which one is up to protobuf's implementation
+        raise fault(
+            "GH1820", method=method.name, size=len(data), message=method.request.__name__
+        ) from error
+
+
+def _code(error: GpuhookError) -> grpc.StatusCode:
+    wrong_request = isinstance(error, RequestError)
+    return (
+        grpc.StatusCode.INVALID_ARGUMENT if wrong_request else grpc.StatusCode.FAILED_PRECONDITION
+    )
+
+
+def _sentence(error: GpuhookError) -> str:
+    """Return an error as one line. The kubelet shows it in the pod's status."""
+    return printable(f"{error.code}: {error.message} ({error.hint})", _STATUS_LENGTH)

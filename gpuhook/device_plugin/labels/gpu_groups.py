@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of a node as labels tell of them: those of one model, or of one MIG profile, together.
+
+Pure. What is offered comes from the resources, so that a label never promises what no container
+can get; GPUs in MIG mode that nobody can have as a whole are told with 0 replicas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from gpuhook.device_plugin.config.configuration import NOT_SHARED
+from gpuhook.device_plugin.labels import label_text
+from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.device_plugin.offer.offered_devices import capability
+from gpuhook.device_plugin.offer.resource_devices import included
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
+from gpuhook.vendors.nvidia.spec.device_selection import is_divided
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+
+GPU, MIG = "gpu", "mig"  # subjects: labels gpu.<name>, mig-<profile>.<name>
+_MEBIBYTE = 1 << 20
+_MAX_MODEL = 42  # of a model in a key: gpu-<model>.sharing-strategy stays within 63
+_UNNAMED = "unknown"
+
+# Names of the attributes of MIG instances, and the fields of ours.
+_ATTRIBUTES = {
+    "multiprocessors": "multiprocessors",
+    "slices.gi": "gpu_slices",
+    "slices.ci": "compute_slices",
+    "engines.copy": "copy_engines",
+    "engines.decoder": "decoders",
+    "engines.encoder": "encoders",
+    "engines.jpeg": "jpegs",
+    "engines.ofa": "ofas",
+}
+
+# The first and last compute capability of each family; what lies between has no name here.
+_FAMILIES = (
+    ((1, 0), (1, 9), "tesla"),
+    ((2, 0), (2, 9), "fermi"),
+    ((3, 0), (3, 9), "kepler"),
+    ((5, 0), (5, 9), "maxwell"),
+    ((6, 0), (6, 9), "pascal"),
+    ((7, 0), (7, 4), "volta"),
+    ((7, 5), (7, 9), "turing"),
+    ((8, 0), (8, 8), "ampere"),
+    ((8, 9), (8, 9), "ada-lovelace"),
+    ((9, 0), (9, 9), "hopper"),
+    ((10, 0), (10, 9), "blackwell"),
+    ((12, 0), (12, 9), "blackwell"),
+    ((13, 0), (13, 9), "rubin"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """GPUs, or MIG instances, that labels tell of together."""
+
+    subject: str  # GPU or MIG
+    key: str  # in names of labels: the model, or the profile
+    model: str
+    count: int
+    replicas: int  # per GPU or instance; 0: nobody can have one
+    is_shared: bool = False  # also of one replica, where that is all that the memory holds
+    memory_bytes: int | None = None
+    limit_bytes: int | None = None  # what one replica may have of it; None: no limit
+    memory_by: str = BY_NOBODY  # who holds a replica to its limit
+    compute_capability: str | None = None
+    sharing: str = NOT_SHARED
+    is_renamed: bool = False  # its resource has a name that tells of the sharing
+    profile: str | None = None
+    instance: MigInstance | None = None  # one of them, for what they have in common
+
+    def labels(self) -> dict[str, str]:
+        """Return the values by name, the name without prefix and subject."""
+        told = {
+            "product": self._product(is_shared=self.is_shared and not self.is_renamed),
+            "count": str(self.count),
+            "replicas": str(self.replicas),
+            "sharing-strategy": self.sharing if self.is_shared else NOT_SHARED,
+        }
+        if self.memory_bytes:
+            told["memory"] = str(self.memory_bytes // _MEBIBYTE)
+            if self.replicas:
+                share = self.limit_bytes or self.memory_bytes // self.replicas
+                told["replica-memory"] = str(share // _MEBIBYTE)
+        if self.is_shared or self.limit_bytes:
+            told["memory-limit-by"] = self.memory_by
+        if self.subject == GPU:
+            told |= _architecture(self.compute_capability)
+        return told | _attributes(self.instance)
+
+    def _product(self, *, is_shared: bool) -> str:
+        suffix = f"-MIG-{label_text.profile(self.profile)}" if self.profile else ""
+        return label_text.value(self.model, suffix + ("-SHARED" if is_shared else ""))
+
+
+def groups(
+    node: Node,
+    resources: tuple[Resource, ...],
+    configuration: Configuration,
+    *,
+    driver_limits: bool = False,
+) -> tuple[Group, ...]:
+    """Return the groups of a node, GPUs before MIG profiles, each in the order of the resources.
+
+    GPUs that are lost, and instances with trouble, are offered as unhealthy; nobody is to be sent
+    to a node for them, so they are in no group. `driver_limits`: the node's driver can hold
+    containers to limits of memory.
+    """
+    held = _Held(node, resources, configuration, driver_limits=driver_limits)
+    whole = [device for device in held.devices if device.instance is None]
+    slices = [device for device in held.devices if device.instance is not None]
+    instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
+    named = [held.group(GPU, key, devices) for key, devices in _by_model(whole)]
+    if configuration.flags.mig_strategy == "single":
+        return (*named, *(held.of_profile(GPU, d, instances) for _, d in _by_profile(slices)))
+    known = {group.key for group in named}
+    named += [group for group in _in_mig_mode(node, configuration) if group.key not in known]
+    return (*named, *(held.of_profile(MIG, d, instances) for _, d in _by_profile(slices)))
+
+
+def invalid_single(
+    node: Node, resources: tuple[Resource, ...], configuration: Configuration
+) -> dict[str, str]:
+    """Return the values of gpu.* for MIG instances that the strategy single cannot offer, else {}.
+
+    It wants all GPUs in MIG mode and all instances alike.
+    """
+    in_mig_mode = _mig_gpus(node, configuration)
+    if configuration.flags.mig_strategy != "single" or not in_mig_mode:
+        return {}
+    devices = [device for resource in resources for device in resource.devices]
+    if devices and all(device.instance is not None for device in devices):
+        return {}
+    product = label_text.value(in_mig_mode[0].name or _UNNAMED, "-MIG-INVALID")
+    nothing = dict.fromkeys(("count", "replicas", "memory"), "0")
+    return {"product": product, "sharing-strategy": "", **nothing}
+
+
+class _Held:
+    """The devices that are offered, but for those that cannot be used, and how."""
+
+    def __init__(
+        self,
+        node: Node,
+        resources: tuple[Resource, ...],
+        configuration: Configuration,
+        *,
+        driver_limits: bool,
+    ) -> None:
+        self._driver_limits = driver_limits
+        self._guard = configuration.own.guard.ends_processes
+        self._of: dict[str, Resource] = {}
+        self._replicas: Counter[str] = Counter()
+        self._renamed = _renamed(configuration)
+        found: dict[str, Device] = {}
+        lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
+        troubled = {one.uuid for gpu in node.gpus for one in gpu.instances if one.trouble}
+        for resource in resources:
+            for unit in resource.units:
+                uuid = unit.device.uuid
+                if unit.device.gpu_index in lost or uuid in troubled:
+                    continue
+                if self._of.setdefault(uuid, resource) is resource:
+                    self._replicas[uuid] += 1
+                    found[uuid] = unit.device
+        self.devices = tuple(found.values())
+
+    def group(self, subject: str, key: str, devices: list[Device]) -> Group:
+        """Return the group of `devices`; where they are not offered alike, as most of them are."""
+        replicas = Counter(self._replicas[device.uuid] for device in devices).most_common(1)[0][0]
+        first = next(d for d in devices if self._replicas[d.uuid] == replicas)
+        resource = self._of[first.uuid]
+        limit, own = resource.memory.get(first.uuid), resource.index.ids[first.uuid][0]
+        by = memory_bounds.bound(resource, first, driver=self._driver_limits, guard=self._guard)
+        return Group(
+            subject=subject,
+            key=key,
+            model=first.model or _UNNAMED,
+            count=len(devices),
+            replicas=replicas,
+            is_shared=resource.units[resource.index.positions[own]].replica is not None,
+            memory_bytes=first.memory_bytes,
+            limit_bytes=limit.hard if limit else None,
+            memory_by=by,
+            compute_capability=first.compute_capability,
+            sharing=resource.sharing,
+            is_renamed=resource.name in self._renamed,
+            profile=first.profile,
+        )
+
+    def of_profile(
+        self, subject: str, devices: list[Device], instances: dict[str, MigInstance]
+    ) -> Group:
+        """Return the group of MIG instances of one profile."""
+        key = label_text.profile(devices[0].profile or _UNNAMED)
+        return replace(self.group(subject, key, devices), instance=instances.get(devices[0].uuid))
+
+
+def _renamed(configuration: Configuration) -> set[str]:
+    """Return the names of resources that the configuration gives to shared ones alone."""
+    sharing = configuration.sharing
+    names = (
+        (entry.name, entry.offered_name(by_default=sharing.rename_by_default))
+        for entry in sharing.resources
+    )
+    return {after for before, after in names if after != before}
+
+
+def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
+    found: dict[str, list[Device]] = {}
+    for device in devices:
+        found.setdefault(_model_key(device.model), []).append(device)
+    return list(found.items())
+
+
+def _by_profile(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
+    found: dict[str, list[Device]] = {}
+    for device in devices:
+        found.setdefault(device.profile or _UNNAMED, []).append(device)
+    return list(found.items())
+
+
+def _model_key(model: str | None) -> str:
+    return label_text.value(model or _UNNAMED, limit=_MAX_MODEL) or _UNNAMED
+
+
+def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
+    """Return a group for each model of the GPUs in MIG mode: nobody can have them as a whole."""
+    found: dict[str, list[Gpu]] = {}
+    for gpu in _mig_gpus(node, configuration):
+        found.setdefault(_model_key(gpu.name), []).append(gpu)
+    return [
+        Group(
+            subject=GPU,
+            key=key,
+            model=gpus[0].name or _UNNAMED,
+            count=len(gpus),
+            replicas=0,
+            memory_bytes=gpus[0].memory_bytes,
+            compute_capability=gpus[0].compute_capability,
+        )
+        for key, gpus in found.items()
+    ]
+
+
+def _mig_gpus(node: Node, configuration: Configuration) -> list[Gpu]:
+    gpus, _ = included(node.gpus, configuration.own.exclude_devices)
+    return [gpu for gpu in gpus if is_divided(gpu) and gpu.lost is None]
+
+
+def _architecture(compute_capability: str | None) -> dict[str, str]:
+    pair = capability(compute_capability)
+    if pair is None:
+        return {}
+    family = next((name for low, high, name in _FAMILIES if low <= pair <= high), "undefined")
+    return {"family": family, "compute.major": str(pair[0]), "compute.minor": str(pair[1])}
+
+
+def _attributes(instance: MigInstance | None) -> dict[str, str]:
+    if instance is None:
+        return {}
+    values = {name: getattr(instance, field) for name, field in _ATTRIBUTES.items()}
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What labels tell of a node that its inventory has not, asked of the kernel and of NVML."""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin import driver_limits
+from gpuhook.device_plugin.labels.node_labels import Facts
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.gpu import features
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+
+
+def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> Facts:
+    """Return the facts of this machine's `node`; what does not answer is not told."""
+    gpus = [gpu for gpu in node.gpus if gpu.lost is None]
+    virtual = [found for gpu in gpus if (found := features.vgpu(host_root, gpu.pci_bus_id))]
+    host = virtual[0] if virtual else None
+    return Facts(
+        machine=features.machine(host_root, machine_file),
+        clique=_clique(node, gpus),
+        modes=tuple(features.mode(host_root, gpu.pci_bus_id) for gpu in gpus),
+        is_vgpu=host is not None,
+        vgpu_host_driver_version=host.host_driver if host else None,
+        vgpu_host_driver_branch=host.host_branch if host else None,
+        driver_limits=driver_limits.held(node.driver.nvml),
+    )
+
+
+def _clique(node: Node, gpus: list[Gpu]) -> str | None:
+    """Return the clique of the NVLink fabric that all GPUs are in, None if they do not agree."""
+    from gpuhook.vendors.nvidia.gpu.fabric import fabric
+    from gpuhook.vendors.nvidia.nvml import nvml_inventory
+
+    if node.driver.nvml is None or not gpus:
+        return None
+    try:
+        with nvml_inventory.opened(node.driver.nvml, node.driver.module_version):
+            found = {fabric(gpu.uuid) if gpu.uuid else None for gpu in gpus}
+    except GpuhookError:
+        return None
+    one = found.pop()
+    return None if found or one is None else f"{one.cluster}.{one.clique}"

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a GPU's memory each container uses, against its limit and its fair share.
+
+Pure. Three witnesses are put together, each of which may be missing: the driver says which
+process uses how much, the process's cgroup says which container it is in, and the ledger and the
+kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
+limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
+says was set or granted; of a container that the ledger does not know, that of the units that the
+kubelet says are held. One that the ledger knows without a limit is older than that of its units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Protocol
+
+    from gpuhook.device_plugin.metrics.cgroup_names import Membership
+    from gpuhook.device_plugin.metrics.unit_holders import Holder
+    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
+
+    class ProcessUse(Protocol):
+        """A process that uses a GPU, and how much memory; None: the driver cannot tell."""
+
+        @property
+        def pid(self) -> int: ...
+        @property
+        def memory_bytes(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one unit is of its device, in bytes. `hard` None: it has no limit.
+
+    `by` is who bounds a container that has such units and no record of a limit in the ledger: not
+    the driver, for nobody knows of that.
+    """
+
+    device: str
+    fair: int | None = None
+    hard: int | None = None
+    soft: int | None = None
+    by: str = BY_NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the ledger says of a container's memory of one device, in bytes."""
+
+    device: str
+    hard: int
+    soft: int
+    is_held: bool = False  # the driver was told, and read back so
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the ledger says of a container: its id, its names in Kubernetes, its units."""
+
+    id: str
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    units: tuple[str, ...] = ()  # replica ids, or UUIDs of whole devices
+    memory: tuple[Limit, ...] = ()
+
+    @property
+    def names(self) -> Names:
+        """Return how the container is called: outside of Kubernetes by its id."""
+        return (self.namespace, self.pod, self.container) if self.pod else ("", "", self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What the driver says of one device, a GPU or a MIG instance. None: it cannot tell."""
+
+    uuid: str
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    processes: Sequence[ProcessUse] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerMemory:
+    """One container on one device. `used_bytes` None: not known, or not which container it is."""
+
+    gpu: str
+    namespace: str
+    pod: str
+    container: str
+    used_bytes: int | None
+    fair_share_bytes: int | None
+    limit_bytes: int | None = None  # None: it has none
+    guaranteed_bytes: int | None = None
+    limited_by: str = BY_NOBODY  # who holds it to its limit: isolation.BY_DRIVER and so on
+
+
+Names = tuple[str, str, str]  # namespace, pod, container
+
+
+def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, Share]:
+    """Return the share of each unit; `guards`: the plugin ends who is above a limit."""
+    found: dict[str, Share] = {}
+    for resource in resources:
+        for device in resource.devices:
+            ids = resource.index.ids[device.uuid]
+            share = _share(resource, device, len(ids), guards=guards)
+            found |= dict.fromkeys(ids, share)
+    return found
+
+
+def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> Share:
+    fair = None if device.memory_bytes is None else device.memory_bytes // count
+    memory = resource.memory.get(device.uuid)
+    if memory is None:
+        return Share(device.uuid, fair)
+    by = memory_bounds.bound(resource, device, driver=False, guard=guards)
+    return Share(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
+
+
+def told(
+    uses: Collection[DeviceUse],
+    members: Mapping[int, Membership],
+    entries: Mapping[str, Entry],
+    holders: Mapping[str, Holder],
+    units: Mapping[str, Share],
+) -> tuple[ContainerMemory, ...]:
+    """Return each container that holds a unit or uses memory of a device, by device and name.
+
+    `units` comes from shares(). A container of a pod that the ledger does not know is taken for
+    the only holder of a device where the device has but one.
+    """
+    held = _held(holders, entries, units)
+    by_device = {share.device: share.by for share in units.values()}
+    known = {entry.names for entry in entries.values()}
+    for key, share in held.items():
+        if key[1] in known and share.by != BY_MPS:
+            held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
+    for key, limit in _recorded(entries).items():
+        held[key] = _as_recorded(held.get(key, Share(limit.device)), limit, by_device)
+    found: dict[tuple[str, Names], ContainerMemory] = {}
+    for use in uses:
+        on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
+        sole = _sole(use.uuid, holders, units)
+        used = _used(use, members, entries, sole)
+        for names in dict.fromkeys((*on_device, *used)):
+            amount = used.get(names)
+            if names not in used and use.processes is not None:
+                amount = 0 if names in known or names == sole else None
+            if amount is not None or names in on_device:
+                share = on_device.get(names, Share(use.uuid))
+                found[use.uuid, names] = ContainerMemory(
+                    use.uuid, *names, amount, share.fair, share.hard, share.soft, share.by
+                )
+    return tuple(found[key] for key in sorted(found))
+
+
+def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int | None:
+    """Return how much of a device's used memory is no container's: contexts, the host's processes.
+
+    None where the driver does not say what is used, or by whom.
+    """
+    if use.used_bytes is None or use.processes is None:
+        return None
+    theirs = sum(one.used_bytes or 0 for one in containers if one.gpu == use.uuid)
+    return max(0, use.used_bytes - theirs)
+
+
+def _held(
+    holders: Mapping[str, Holder], entries: Mapping[str, Entry], units: Mapping[str, Share]
+) -> dict[tuple[str, Names], Share]:
+    """Return the share of each container on each device of which it holds units.
+
+    The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
+    """
+    by_names: dict[Names, set[str]] = {}
+    for unit, holder in holders.items():
+        names = holder.namespace, holder.pod, holder.container
+        by_names.setdefault(names, set()).add(unit)
+    if not holders:
+        for entry in entries.values():
+            by_names.setdefault(entry.names, set()).update(entry.units)
+    found: dict[tuple[str, Names], Share] = {}
+    for names, ids in by_names.items():
+        held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
+        counts = Counter(share.device for share in held)
+        one = {share.device: share for share in held}
+        found |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
+    return found
+
+
+def _times(share: Share, count: int) -> Share:
+    """Return what `count` units are together."""
+    fair, hard, soft = (
+        None if one is None else one * count for one in (share.fair, share.hard, share.soft)
+    )
+    return replace(share, fair=fair, hard=hard, soft=soft)
+
+
+def _recorded(entries: Mapping[str, Entry]) -> dict[tuple[str, Names], Limit]:
+    """Return the limits that the ledger knows; of several containers of one name the youngest's."""
+    return {
+        (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
+    }
+
+
+def _as_recorded(share: Share, limit: Limit, by_device: Mapping[str, str]) -> Share:
+    hard = None if limit.hard == NO_LIMIT else limit.hard
+    by = BY_DRIVER if limit.is_held else by_device.get(limit.device, BY_NOBODY)
+    return replace(share, hard=hard, soft=limit.soft, by=by)
+
+
+def _sole(uuid: str, holders: Mapping[str, Holder], units: Mapping[str, Share]) -> Names | None:
+    """Return the only container of a pod that holds units of a device, if there is but one."""
+    found = {
+        (holder.namespace, holder.pod, holder.container)
+        for unit, holder in holders.items()
+        if unit in units and units[unit].device == uuid
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _used(
+    use: DeviceUse,
+    members: Mapping[int, Membership],
+    entries: Mapping[str, Entry],
+    sole: Names | None,
+) -> dict[Names, int | None]:
+    """Return what the processes in each container use of a device, None where none could be told.
+
+    Processes of the host are in no container.
+    """
+    found: dict[Names, int | None] = {}
+    for pid, memory in _by_pid(use.processes or ()).items():
+        member = members.get(pid)
+        identity = member.container(entries) if member else None
+        if member is None or identity is None:
+            continue
+        if identity in entries:
+            names = entries[identity].names
+        else:
+            names = sole if sole and member.in_pod else ("", "", identity)
+        if memory is not None:
+            found[names] = (found.get(names) or 0) + memory
+        else:
+            found.setdefault(names, None)
+    return found
+
+
+def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
+    """Return the memory of each process: one that computes and draws is told twice, with all."""
+    found: dict[int, int | None] = {}
+    for process in processes:
+        before, now = found.get(process.pid), process.memory_bytes
+        found[process.pid] = now if before is None else max(before, now or 0)
+    return found

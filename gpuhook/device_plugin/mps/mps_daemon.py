@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MPS control daemon of a resource: started, told its limits, asked whether it answers.
+
+Everything here blocks for a moment: the plugin calls it in a thread. A daemon outlives the plugin,
+as its clients would lose their GPU with it; the next plugin finds and keeps it. It is only stopped
+when its resource is no longer shared by MPS.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+
+from gpuhook.device_plugin.mps import orphan_daemons
+from gpuhook.errors import fault
+from gpuhook.kernel import mountinfo
+from gpuhook.vendors.nvidia.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.device_plugin.mps.mps_plan import MpsPlan
+
+PROGRAM = "nvidia-cuda-mps-control"
+_SECONDS = 10.0
+_MAX_OUTPUT = 1 << 16
+_TMPFS_TYPE = "tmpfs"
+_ANYBODY = 0o1777  # as /tmp: clients of any user make their own files, and remove only those
+
+
+class MpsDaemon:
+    """The daemon of one plan. `set_compute_mode` sets the mode of the GPU with this UUID."""
+
+    def __init__(
+        self, plan: MpsPlan, program: str, set_compute_mode: Callable[[str, str], None]
+    ) -> None:
+        self.plan = plan
+        self._program = program
+        self._set_compute_mode = set_compute_mode
+        self._is_told = False  # its limits
+
+    def ensure(self) -> bool:
+        """Make the daemon run with the limits of the plan; returns whether it had to be started.
+
+        Raises GH1873 to GH1875 and GH1878, and what `set_compute_mode` raises.
+        """
+        with self._writing():
+            self._make_directories()
+        started = not self.answers()
+        if started:
+            self._is_told = False
+            with self._writing():
+                orphan_daemons.keep(self.plan)
+            for uuid in self.plan.uuids:
+                self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
+            self._call(["-d"], "")
+        if not self._is_told:
+            for command in self.plan.commands():
+                self.tell(command)
+            self._is_told = True
+        return started
+
+    def answers(self) -> bool:
+        """Return whether a daemon listens at the plan's pipes."""
+        try:
+            return bool(self.tell("get_default_active_thread_percentage"))
+        except Exception:  # whatever keeps it from answering, it does not
+            return False
+
+    def tell(self, command: str) -> str:
+        """Send the daemon one command and return what it answers; raises GH1873 and GH1874."""
+        return self._call([], command + "\n").strip()
+
+    def quit(self) -> None:
+        """Stop the daemon, if it runs, and give the GPUs back to everyone."""
+        if self.answers():
+            self.tell("quit")
+        for uuid in self.plan.uuids:
+            self._set_compute_mode(uuid, DEFAULT)
+        orphan_daemons.forget(self.plan)
+
+    def _call(self, arguments: list[str], text: str) -> str:
+        env = {
+            **os.environ,
+            "CUDA_MPS_PIPE_DIRECTORY": self.plan.pipe,
+            "CUDA_MPS_LOG_DIRECTORY": self.plan.log,
+            "CUDA_VISIBLE_DEVICES": ",".join(self.plan.uuids),
+        }
+        try:
+            # Into a file: a daemon that keeps the end of a pipe would be waited for.
+            with tempfile.TemporaryFile("w+", errors="replace") as output:
+                done = subprocess.run(
+                    [self._program, *arguments],
+                    input=text,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=env,
+                    timeout=_SECONDS,
+                    check=False,
+                )
+                output.seek(0)
+                said = output.read(_MAX_OUTPUT)
+        except FileNotFoundError as error:
+            raise fault("GH1873", resource=self.plan.resource, program=self._program) from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._failed(arguments, text, str(error)) from error
+        if done.returncode != 0:
+            reason = said.strip() or f"exit status {done.returncode}"
+            raise self._failed(arguments, text, reason)
+        return said
+
+    def _failed(self, arguments: list[str], text: str, reason: str) -> Exception:
+        return fault(
+            "GH1874",
+            resource=self.plan.resource,
+            command=text.strip() or " ".join(arguments),
+            reason=reason,
+            log=self.plan.log,
+        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise GH1878 for an OSError: the container has no directory of the host's there."""
+        try:
+            yield
+        except OSError as error:
+            path, reason = error.filename or self.plan.root, error.strerror or error
+            raise fault("GH1878", resource=self.plan.resource, path=path, reason=reason) from error
+
+    def _make_directories(self) -> None:
+        for directory in (self.plan.pipe, self.plan.log):
+            os.makedirs(directory, 0o755, exist_ok=True)
+        os.chmod(self.plan.pipe, _ANYBODY)
+        _make_shared_memory(self.plan.shm)
+
+
+def _make_shared_memory(directory: str) -> None:
+    """Make `directory` a place in memory: it is one already, or a tmpfs is mounted on it."""
+    os.makedirs(directory, exist_ok=True)
+    os.chmod(directory, _ANYBODY)
+    if _is_in_memory(directory):
+        return
+    size = f"size={_half_of_memory()}k,mode=1777,nosuid,nodev"
+    command = ["mount", "-t", _TMPFS_TYPE, "-o", size, "gpuhook-mps", directory]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise fault("GH1875", path=directory, reason=done.stderr.strip())
+
+
+def _is_in_memory(directory: str) -> bool:
+    """Return whether `directory` lies in a tmpfs."""
+    real = os.path.realpath(directory)
+    with open("/proc/self/mountinfo", "rb") as stream:
+        mounts = mountinfo.parse(stream.read())
+    below = [mount for mount in mounts if _contains(mount.target, real)]
+    _, nearest = max(enumerate(below), key=lambda pair: (len(pair[1].target), pair[0]))
+    return nearest.fstype == _TMPFS_TYPE
+
+
+def _contains(target: str, path: str) -> bool:
+    return path == target or path.startswith(target.rstrip("/") + "/")
+
+
+def _half_of_memory() -> int:
+    """Return half of this machine's memory in KiB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2048

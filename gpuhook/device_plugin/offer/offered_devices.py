@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet is offered: resources, made of units: a device each, or a slice of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.device_plugin.config.configuration import MOST_CLIENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpuhook.device_plugin.config.configuration import SharedResource
+
+# Clients of MPS that one device can serve, by the first compute capability that can.
+_CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something that a container is given as a whole: a GPU, or a MIG instance of one.
+
+    `paths` are its device nodes as containers see them, the parent's first; `host_paths` are the
+    same nodes on the host, in the same order.
+    """
+
+    uuid: str  # "GPU-..." or "MIG-..."
+    index: str  # "0", or "0:1" for the second instance of GPU 0
+    gpu: str  # UUID of the physical GPU: its own, or its parent's
+    gpu_index: int
+    paths: tuple[str, ...]
+    host_paths: tuple[str, ...]
+    model: str | None = None  # "Tesla T4"
+    memory_bytes: int | None = None
+    numa_node: int | None = None
+    compute_capability: str | None = None  # "7.5"
+    profile: str | None = None  # "1g.5gb" of an instance
+    instance: tuple[int, int] | None = None  # (GPU instance, compute instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One countable thing: `id` is what the kubelet sees, a UUID or `<uuid>::<replica>`."""
+
+    id: str
+    device: Device
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitMemory:
+    """What one unit may have of its device's memory, in bytes: whole MiB.
+
+    `soft` of it is guaranteed. `is_asked`: who asks for the unit asks for memory, not for a slice.
+    """
+
+    hard: int
+    soft: int
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What is looked up of units again and again: there may be tens of thousands."""
+
+    positions: Mapping[str, int]  # in Resource.units, by id, in their order
+    devices: tuple[Device, ...]  # the distinct ones, in their order
+    ids: Mapping[str, Sequence[str]]  # of the units of each device, by its UUID, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An extended resource of the node and all of its units, in their order.
+
+    `memory` is what a unit of each device is limited to, by device UUID; a device that is not in it
+    has no limit. `entries` are the configuration's, by device UUID.
+    """
+
+    name: str  # "nvidia.com/gpu"
+    units: tuple[Unit, ...]
+    sharing: str = "none"  # "none", "time-slicing", "mps" or "memory-units"
+    refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
+    is_mig: bool = False
+    memory: Mapping[str, UnitMemory] = field(default_factory=dict)
+    entries: Mapping[str, SharedResource] = field(default_factory=dict)
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", _indexed(self.units))
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The distinct devices of the units, in their order."""
+        return self.index.devices
+
+
+def _indexed(units: Sequence[Unit]) -> Index:
+    positions = {unit.id: position for position, unit in enumerate(units)}
+    devices: dict[str, Device] = {}
+    ids: dict[str, list[str]] = {}
+    for unit in units:
+        uuid = unit.device.uuid
+        if uuid not in devices:
+            devices[uuid] = unit.device
+            ids[uuid] = []
+        ids[uuid].append(unit.id)
+    return Index(positions, tuple(devices.values()), ids)
+
+
+def capability(text: str | None) -> tuple[int, int] | None:
+    """Return a compute capability as numbers, None for what is none.
+
+    >>> capability("7.5")
+    (7, 5)
+    """
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def most_clients(compute_capability: str | None) -> int | None:
+    """Return how many clients a device serves, 0 if it knows no MPS, None if nobody can tell."""
+    found = capability(compute_capability)
+    if found is None:
+        return None
+    return next((most for first, most in _CLIENTS if found >= first), 0)

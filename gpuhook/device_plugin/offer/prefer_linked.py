@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The best whole GPUs for one container, by the links between them.
+
+What is best, in this order:
+1. the highest sum of the scores of all pairs that are given away together;
+2. the highest sum of the scores of all pairs that stay available: later containers, whose sizes
+   nobody knows, find the best links that can be left to them;
+3. the lowest indices.
+A score is that of the link; where links are equal, two GPUs of one NUMA node score higher than two
+of different ones. So with equal links everywhere the GPUs come from one NUMA node, from the one
+that has the fewest others, if they fit.
+
+Up to 16 GPUs the answer is exact, by a table of the score of every subset, which depends on the
+links only and is kept. It takes the same time for any links: no search, so no bad case. Of more
+than 16, the choice grows from each GPU in turn by the one that adds the most, and the best of
+these is taken.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import lru_cache
+from operator import add
+from typing import Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gpuhook.device_plugin.offer.offered_devices import Device
+
+EXACT = 16  # GPUs: a table of 65,536 sums, half a MiB
+_Weights = tuple[tuple[int, ...], ...]
+
+
+class Scores(Protocol):
+    """How well two GPUs are linked."""
+
+    def score(self, first: str, second: str, /) -> int:
+        """Return the score of the link of two GPUs by UUID, 0 where none is known."""
+
+
+def choose(
+    devices: Sequence[Device],
+    available: Collection[str],
+    required: Collection[str],
+    size: int,
+    links: Scores,
+) -> set[str]:
+    """Return the UUIDs of the best `size` of `devices`, the required ones among them.
+
+    `devices` are in the order of their indices, `required` are available, and there are enough.
+    """
+    if len(devices) > EXACT:
+        devices = [device for device in devices if device.uuid in available]
+    weights = _weights(devices, links)
+    free = [number for number, device in enumerate(devices) if device.uuid in available]
+    fixed = [number for number, device in enumerate(devices) if device.uuid in required]
+    best = _exact if len(devices) <= EXACT else _grown
+    return {devices[number].uuid for number in best(weights, free, fixed, size)}
+
+
+def prepare(devices: Sequence[Device], links: Scores) -> None:
+    """Compute the tables for `devices` now rather than at the first choice."""
+    if len(devices) <= EXACT:
+        _sums(_weights(devices, links))
+        _masks(len(devices))
+
+
+def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
+    """Return for each device the weight of the pairs that it makes with those before it."""
+    step = len(devices) ** 2  # of a link: it counts more than the NUMA nodes of all pairs
+    return tuple(
+        tuple(
+            links.score(first.uuid, second.uuid) * step
+            + (first.numa_node is not None and first.numa_node == second.numa_node)
+            for second in devices[:number]
+        )
+        for number, first in enumerate(devices)
+    )
+
+
+def _exact(weights: _Weights, free: list[int], fixed: list[int], size: int) -> list[int]:
+    """Return the best set.
+
+    The bit of the first device is the highest, so that of two sets of one size the one with the
+    lower numbers is the greater mask.
+    """
+    count = len(weights)
+    sums = _sums(weights)
+    may, must = _mask(free, count), _mask(fixed, count)
+    masks: Sequence[int] = _masks(count)[size]  # from the greatest down
+    if len(free) < count or must:
+        masks = [mask for mask in masks if mask & may == mask and mask & must == must]
+    values = [sums[mask] for mask in masks]
+    highest = max(values)
+    equal = [mask for mask, value in zip(masks, values, strict=True) if value == highest]
+    left = [sums[may ^ mask] for mask in equal]
+    chosen = equal[left.index(max(left))]
+    return [number for number in free if chosen >> (count - 1 - number) & 1]
+
+
+def _mask(numbers: list[int], count: int) -> int:
+    return sum(1 << (count - 1 - number) for number in numbers)
+
+
+@lru_cache(maxsize=4)
+def _sums(weights: _Weights) -> array[int]:
+    """Return the sum of the weights of all pairs in each subset, by mask.
+
+    Each round puts one device before those that are in already, from the last to the first: the
+    subsets with it are the subsets without it plus its own pairs.
+    """
+    count = len(weights)
+    sums = array("q", [0])  # not a list: that has 5 MB of numbers on the way, and keeps the room
+    for number in reversed(range(count)):
+        pairs = array("q", [0])
+        for other in reversed(range(number + 1, count)):
+            weight = weights[other][number]
+            pairs += array("q", (pair + weight for pair in pairs))
+        sums += array("q", map(add, sums, pairs))
+    return sums
+
+
+@lru_cache(maxsize=4)
+def _masks(count: int) -> tuple[array[int], ...]:
+    """Return the masks of `count` bits by how many of these are set, from the greatest down."""
+    # By the number of bits, of no digits yet.
+    rows = [array("H", [0]), *(array("H") for _ in range(count))]
+    for digit in range(count):
+        high = 1 << digit
+        for bits in range(digit + 1, 0, -1):
+            rows[bits] = array("H", (high | mask for mask in rows[bits - 1])) + rows[bits]
+    return tuple(rows)
+
+
+def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> list[int]:
+    """Return a good set of more devices than a table can hold."""
+    rows = [
+        [weights[max(a, b)][min(a, b)] if a != b else 0 for b in range(len(weights))]
+        for a in range(len(weights))
+    ]
+    ties = {number: -sum(rows[number]) for number in free}  # to what would stay
+
+    def grow(chosen: list[int]) -> list[int]:
+        gains = [sum(rows[number][other] for other in chosen) for number in range(len(rows))]
+        open_ones = set(free).difference(chosen)
+        while len(chosen) < size:
+            best = max(open_ones, key=lambda number: (gains[number], ties[number], -number))
+            open_ones.remove(best)
+            chosen.append(best)
+            gains = list(map(add, gains, rows[best]))
+        return sorted(chosen)
+
+    def value(chosen: list[int]) -> tuple[int, int, list[int]]:
+        inside = sum(rows[a][b] for a in chosen for b in chosen)
+        return (inside, sum(ties[a] for a in chosen), [-number for number in chosen])
+
+    starts = [fixed] if fixed or size == 0 else [[number] for number in free]
+    return max((grow(list(start)) for start in starts), key=value)

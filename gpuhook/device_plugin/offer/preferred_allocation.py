@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which units the kubelet had better give to a container: GetPreferredAllocation, without gRPC.
+
+Whole GPUs go by their links (aligned.py), replicas and MIG instances by what is taken already
+(spread.py), and memory units are all of one device (one_device.py). The same question always has
+the same answer, in whatever order it is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.offer import memory_units, prefer_linked, prefer_shared
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.device_plugin.offer.prefer_linked import Scores
+
+
+def preferred(
+    resource: Resource,
+    available: Sequence[str],
+    must_include: Sequence[str],
+    size: int,
+    *,
+    policy: str,
+    topology: Scores,
+    unhealthy: Collection[str] = (),
+) -> list[str]:
+    """Return the ids of the `size` units to give, in the order of the resource.
+
+    `must_include` are among them, and count as available. Units of the devices `unhealthy` (by
+    UUID) are given only if there are not enough others. Ids in `available` that the resource does
+    not have (any more) are passed over: a hint is no reason to fail a pod. Raises GH1843 to
+    GH1846; for memory units, which a container gets of one healthy device or not at all, GH1849
+    instead of the last one, and GH1859.
+    """
+    known = resource.index.positions
+    required = set(must_include)
+    named = set(available)
+    _check_names(resource, available, named, "available")
+    _check_names(resource, must_include, required, "must_include")
+    unknown = next((name for name in must_include if name not in known), None)
+    if unknown is not None:
+        raise fault("GH1843", resource=resource.name, name=unknown)
+    if size < len(required):
+        raise fault("GH1845", resource=resource.name, size=size, required=len(required))
+    if resource.sharing == MEMORY_UNITS:
+        named |= required
+        return memory_units.choose(
+            resource, named, required, size, policy=policy, unhealthy=unhealthy
+        )
+    free = required.union(known.keys() & named)
+    if size > len(free):
+        count = len(required | named)
+        raise fault("GH1846", resource=resource.name, size=size, known=len(free), named=count)
+    bad = {unit.id for unit in resource.units if unit.device.uuid in unhealthy}
+    healthy = required | (free - bad)
+    candidates = healthy if len(healthy) >= size else free
+    if goes_by_links(resource):
+        chosen = prefer_linked.choose(resource.devices, candidates, required, size, topology)
+    else:
+        chosen = prefer_shared.choose(
+            resource.units, candidates, required, size, policy=policy, unhealthy=unhealthy
+        )
+    return [name for name in known if name in chosen]
+
+
+def prepare(resource: Resource, topology: Scores) -> None:
+    """Compute ahead of the first request what depends on the links only, if they count."""
+    if goes_by_links(resource):
+        prefer_linked.prepare(resource.devices, topology)
+
+
+def goes_by_links(resource: Resource) -> bool:
+    """Return whether the units are whole GPUs; all else goes by what is taken."""
+    return not resource.is_mig and all(unit.replica is None for unit in resource.units)
+
+
+def _check_names(
+    resource: Resource, names: Sequence[str], distinct: Collection[str], where: str
+) -> None:
+    if len(distinct) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise fault("GH1844", resource=resource.name, name=twice, where=where)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What those who share a device have to know of it, in a few sentences for each resource. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
+from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.request.memory_text import amount
+from gpuhook.vendors.nvidia.gpu import sharing_isolation
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY, Isolation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
+
+_MIG = "the driver limits the memory of whole GPUs, not of MIG instances"
+_GUARD = "let the plugin's guard act: gpuhook.guard.action terminate or kill"
+_PROFILE = "divide the GPU into instances of the size that is wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What holds for all devices of a resource, or for some of them where they differ.
+
+    `hint` is what to do about a limit that nobody holds, "" where there is none such.
+    """
+
+    resource: str
+    strategy: str
+    isolation: Isolation
+    devices: tuple[str, ...] = ()  # their indices; (): all
+    hint: str = ""
+
+    def fields(self) -> dict[str, object]:
+        """Return what a line of the log says."""
+        some: dict[str, object] = {"devices": list(self.devices)} if self.devices else {}
+        named = {"resource": self.resource, "strategy": self.strategy}
+        hint = {"hint": self.hint} if self.hint else {}
+        return {**named, **some, **dict(self.isolation.sentences()), **hint}
+
+
+def of(
+    resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
+) -> tuple[Told, ...]:
+    """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID.
+
+    `unheld` is why this node's driver holds no limits, and what to do about that.
+    """
+    found: list[Told] = []
+    for resource in resources:
+        groups: dict[tuple[Isolation, str], list[str]] = {}
+        for device in resource.devices:
+            key = _answers(resource, device, bounds.get(device.uuid, BY_NOBODY), unheld)
+            groups.setdefault(key, []).append(device.index)
+        for (answers, hint), indices in groups.items():
+            some = tuple(indices) if len(groups) > 1 else ()
+            found.append(Told(resource.name, resource.sharing, answers, some, hint))
+    return tuple(found)
+
+
+def _answers(
+    resource: Resource, device: Device, by: str, unheld: tuple[str, str]
+) -> tuple[Isolation, str]:
+    """Return the answers, and the hint for a limit that nobody holds."""
+    memory = resource.memory.get(device.uuid)
+    is_mig = device.instance is not None
+    reason, remedy = (_MIG, _PROFILE) if is_mig else unheld
+    answers = sharing_isolation.of(
+        resource.sharing,
+        is_mig=is_mig,
+        memory_by=by,
+        is_oversubscribed=memory_bounds.is_oversubscribed(resource, device),
+        limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
+        unheld=reason,
+    )
+    if memory is None or by != BY_NOBODY:
+        return answers, ""
+    return answers, "; or ".join(filter(None, (remedy, _GUARD)))
+
+
+_REPLICA = " a replica"
+_EACH = {NOT_SHARED: "", MEMORY_UNITS: " a unit"}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is doubtful in shares that work: cards that share badly, little memory, many replicas."""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin.config.configuration import (
+    CONTEXT_MEMORY,
+    MEMORY_UNITS,
+    MOST_CLIENTS,
+    MPS,
+    UNLIMITED,
+)
+from gpuhook.device_plugin.offer.offered_devices import capability, most_clients
+from gpuhook.request.memory_request import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.device_plugin.offer.offered_devices import UnitMemory
+    from gpuhook.device_plugin.offer.replica_sharing import Share
+
+_LITTLE = 1 << 30  # bytes: a CUDA context alone takes a few hundred MiB
+_MANY = MOST_CLIENTS  # of time slices too: nobody has use for as little of a GPU
+_PASCAL = (6, 0)
+
+
+def doubts(limits: Mapping[Share, UnitMemory | None], strategy: str) -> tuple[str, ...]:
+    """Return one warning for each kind of doubt, model and resource.
+
+    `limits` are what a unit of each share may have of the memory, None without a limit. Of memory
+    units a container takes as many as it needs, so neither their size nor their number is doubtful.
+    """
+    found: dict[str, None] = {}
+    for share, limit in limits.items():
+        if not share.is_divided:
+            continue
+        said = [_preemption(share, strategy)]
+        if strategy != MEMORY_UNITS:
+            said += [_memory(share, limit), _number(share, strategy), _unknown(share, limit)]
+        found |= {f"{share.resource}: {text}": None for text in said if text}
+    return tuple(found)
+
+
+def _preemption(share: Share, strategy: str) -> str:
+    known = capability(share.device.compute_capability)
+    if strategy == MPS or known is None or known >= _PASCAL:
+        return ""
+    parts = "memory units" if strategy == MEMORY_UNITS else f"{share.replicas} replicas"
+    return (
+        f"{share.model} (compute capability {share.device.compute_capability}) is older than "
+        "Pascal: it has no compute preemption, so a long kernel of one container stops the "
+        f"others on its {parts}"
+    )
+
+
+def _memory(share: Share, limit: UnitMemory | None) -> str:
+    each = share.memory_each if limit is None else limit.hard
+    if each is None or each >= _LITTLE:
+        return ""
+    if limit is not None and each < CONTEXT_MEMORY:
+        return (
+            f"{share.replicas} replicas of {share.model} may have {each // MIB} MiB of memory "
+            f"each, and a CUDA context alone takes {CONTEXT_MEMORY // MIB} MiB: programs will not "
+            "start"
+        )
+    return (
+        f"{share.replicas} replicas of {share.model} have {each // MIB} MiB of memory each, "
+        "less than 1 GiB"
+    )
+
+
+def _unknown(share: Share, limit: UnitMemory | None) -> str:
+    """Return what an unknown size of the device's memory means for limits that are wanted."""
+    wanted = share.entry.limit if share.entry else None
+    if share.device.memory_bytes is not None or wanted in (None, UNLIMITED):
+        return ""
+    device = f"the driver does not tell the memory of device {share.device.index} ({share.model})"
+    if limit is None:
+        return f"{device}: its replicas have no limit"
+    return f"{device}: nobody knows whether {share.replicas} times {limit.hard // MIB} MiB fit"
+
+
+def _number(share: Share, strategy: str) -> str:
+    if strategy == MPS:
+        clients = most_clients(share.device.compute_capability)
+        most = _MANY if clients is None else clients
+        text = f"the MPS server of a {share.model} serves at most {most} clients"
+    else:
+        most = _MANY
+        text = f"each gets 1/{share.replicas} of the time of a {share.model} when all are busy"
+    return f"{share.replicas} replicas are many: {text}" if share.replicas > most else ""

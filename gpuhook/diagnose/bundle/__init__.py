@@ -1,6 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Support bundles: a node in one file, without its secrets, to be sent and looked at again."""
-
-from gpuhook.diagnose.bundle.opening import examined, opened
-
-__all__ = ["examined", "opened"]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks, one module of them per subject; in the order in which they are listed."""
+
+from __future__ import annotations
+
+from gpuhook.doctor.checks.cdi import spec_devices, spec_files, specs
+from gpuhook.doctor.checks.driver import (
+    device_links,
+    devices,
+    driver,
+    driver_files,
+    fabric,
+    gpu_access,
+    gpus,
+    graphics,
+)
+from gpuhook.doctor.checks.engine import (
+    containerd,
+    containerd_annotations,
+    containerd_runtimes,
+    crio,
+    docker,
+    docker_flags,
+    nvidia_toolkit,
+    podman,
+    rootless,
+)
+from gpuhook.doctor.checks.host import cgroups, containers, security
+from gpuhook.doctor.checks.installation import (
+    configuration,
+    installation,
+    launchers,
+    state,
+    systemd_units,
+)
+from gpuhook.doctor.checks.kubernetes import (
+    cluster_node,
+    kubelet,
+    plugin,
+    plugin_config,
+    runtime_class,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.doctor.check import Check
+
+
+def checks() -> tuple[Check, ...]:
+    """Return every check of doctor."""
+    return (
+        *driver.CHECKS,
+        *driver_files.CHECKS,
+        *devices.CHECKS,
+        *device_links.CHECKS,
+        *gpus.CHECKS,
+        *fabric.CHECKS,
+        *spec_files.CHECKS,
+        *specs.CHECKS,
+        *spec_devices.CHECKS,
+        *systemd_units.CHECKS,
+        *graphics.CHECKS,
+        *cgroups.CHECKS,
+        *security.CHECKS,
+        *rootless.CHECKS,
+        *nvidia_toolkit.CHECKS,
+        *containerd.CHECKS,
+        *containerd_runtimes.CHECKS,
+        *containerd_annotations.CHECKS,
+        *gpu_access.CHECKS,
+        *docker.CHECKS,
+        *docker_flags.CHECKS,
+        *crio.CHECKS,
+        *podman.CHECKS,
+        *kubelet.CHECKS,
+        *runtime_class.CHECKS,
+        *plugin.CHECKS,
+        *plugin_config.CHECKS,
+        *cluster_node.CHECKS,
+        *launchers.CHECKS,
+        *installation.CHECKS,
+        *configuration.CHECKS,
+        *state.CHECKS,
+        *containers.CHECKS,
+    )

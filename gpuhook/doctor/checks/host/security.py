@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SELinux and AppArmor: whether containers may open the GPUs that they are given."""
+
+from __future__ import annotations
+
+from gpuhook.doctor.check import FAILED, HOST, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
+from gpuhook.doctor.facts.engine_facts import (
+    containerds,
+    crio_here,
+    dockers,
+    homes,
+    podman_here,
+    program,
+)
+from gpuhook.node.node_tree import line, matching
+from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.doctor.check import Node
+
+ENFORCE = "/sys/fs/selinux/enforce"
+# Either lets containers use device nodes of the types that policies give to GPUs of NVIDIA.
+BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
+_MODULES = "/var/lib/selinux/*/active/modules/*/nvidia*"
+_USERNS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+_PROFILES = {"podman": "podman", "rootlesskit": "*rootlesskit"}
+
+
+def _confining(node: Node) -> list[str]:
+    """Return the engines that give their containers a label of SELinux."""
+    crio = crio_here(node)
+    found = [
+        "podman" if podman_here(node) else "",
+        "CRI-O" if crio and crio.has_selinux else "",
+        "Docker" if any(one.read.has_selinux for one in dockers(node)) else "",
+        "containerd"
+        if any(one.read.cri.get("enable_selinux") is True for one in containerds(node))
+        else "",
+    ]
+    return [name for name in found if name]
+
+
+def selinux(node: Node) -> Iterable[Finding]:
+    """Say whether SELinux lets containers use the GPUs' device nodes."""
+    if line(node.tree, ENFORCE) != "1":
+        yield absent("SELinux does not enforce anything here", ENFORCE)
+        return
+    if not (driver_facts.has_gpu(node) or gpu_loss.missing(node)):
+        yield absent("this machine has no NVIDIA GPU", ENFORCE)
+        return
+    engines = _confining(node)
+    if not engines:
+        yield absent("SELinux enforces, and no engine labels its containers", ENFORCE)
+        return
+    if driver_user_space.of(node).root == OPERATOR:
+        said = f"SELinux enforces, and the driver container labels the nodes below {OPERATOR}"
+        yield ok(f"{said} for containers", ENFORCE)
+        return
+    places = [f"/sys/fs/selinux/booleans/{name}" for name in BOOLEANS]
+    are_on = [name for name, at in zip(BOOLEANS, places, strict=True) if _is_on(node, at)]
+    modules = matching(node.tree, _MODULES)
+    if are_on or modules:
+        by = ", ".join(are_on or modules)
+        yield ok(f"SELinux enforces, and {by} lets containers use GPUs", ENFORCE, *places)
+        return
+    yield Finding(
+        FAILED,
+        f"SELinux enforces, {' and '.join(BOOLEANS)} are off, and {', '.join(engines)} labels"
+        " containers",
+        subject="selinux",
+        meaning="containers have the GPUs' device nodes and may not open them: Failed to"
+        " initialize NVML: Insufficient Permissions",
+        command=f"setsebool -P {_boolean(node)} on"
+        " # or for one container: podman run --security-opt label=disable",
+        looked_at=(ENFORCE, *places),
+    )
+
+
+def _boolean(node: Node) -> str:
+    """Return the narrower boolean that the node's policy has."""
+    known = [name for name in BOOLEANS if node.tree.status(f"/sys/fs/selinux/booleans/{name}")]
+    return known[-1] if known else BOOLEANS[0]
+
+
+def _is_on(node: Node, path: str) -> bool:
+    """Return whether a boolean is on now: the file has its value of now, then the one to come."""
+    return line(node.tree, path).startswith("1")
+
+
+def apparmor(node: Node) -> Iterable[Finding]:
+    """Say whether AppArmor lets users' own engines make the namespaces that they need."""
+    if line(node.tree, "/sys/module/apparmor/parameters/enabled") != "Y":
+        yield absent("AppArmor is off", "/sys/module/apparmor/parameters/enabled")
+        return
+    if line(node.tree, _USERNS) != "1":
+        yield ok("AppArmor lets users make namespaces", _USERNS)
+        return
+    wanted = {
+        "podman": podman_here(node) is not None and bool(homes(node.tree)),
+        "rootlesskit": program(node.tree, "rootlesskit") is not None,
+    }
+    lacking = [
+        name
+        for name, is_here in wanted.items()
+        if is_here and not matching(node.tree, f"/etc/apparmor.d/{_PROFILES[name]}")
+    ]
+    for name in lacking:
+        path = program(node.tree, name) or name
+        profile = f"abi <abi/4.0>,\\nprofile {name} {path} flags=(unconfined) {{ userns, }}\\n"
+        yield Finding(
+            WARNING,
+            f"{_USERNS} is 1, and /etc/apparmor.d has no profile of {path}",
+            subject=name,
+            meaning="containers of users other than root do not start: they may not make"
+            " user namespaces",
+            command=f"printf '{profile}' > /etc/apparmor.d/{name} && systemctl reload apparmor",
+            looked_at=(_USERNS, "/etc/apparmor.d"),
+        )
+    if not lacking:
+        yield ok("the engines of users have profiles of AppArmor", _USERNS, "/etc/apparmor.d")
+
+
+CHECKS = (
+    Check("host.selinux", HOST, "SELinux lets containers use GPUs", selinux),
+    Check("host.apparmor", HOST, "AppArmor lets users' own engines work", apparmor),
+)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configurations that device plugins on this node are given, and which of them counts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpuhook.device_plugin.config import config_source
+from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.device_plugin.config.config_reader import Reading
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.doctor.check import Node
+    from gpuhook.node.kubelet_files import PluginPod
+
+LABEL = "nvidia.com/device-plugin.config"
+_MARKS = (b"version:", b"sharing:", b"flags:", b"migStrategy", b"nvidia.com/", b'"version"')
+_FILE_OPTION = "--config-file"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationFile:
+    """A configuration on this node: `counts` if the plugin runs with it, as far as that shows."""
+
+    path: str
+    key: str
+    reading: Reading
+    counts: bool
+    pod: PluginPod | None = None
+
+    @property
+    def edit(self) -> str:
+        """The command that changes it: of a ConfigMap, in the cluster."""
+        if self.pod is None or not self.pod.daemon_set:
+            return f"sudoedit {self.path}"
+        space = f"kubectl -n {self.pod.namespace}"
+        name = "{.spec.template.spec.volumes[*].configMap.name}"
+        named = f"{space} get daemonset {self.pod.daemon_set} -o jsonpath='{name}'"
+        return f"{space} edit configmap $({named})"
+
+
+def found(node: Node) -> tuple[ConfigurationFile, ...]:
+    """Return every configuration of a device plugin that is to be seen on the node."""
+    label = _label(node)
+    listed = [one for pod in node.once(facts.pods) for one in _of_pod(node, pod, label)]
+    seen = {one.path for one in listed}
+    for path in _named(node):
+        content = node.tree.read(path, config_source.LARGEST_READ) if path not in seen else None
+        if content is not None:
+            reading = _read(content, path)
+            listed.append(ConfigurationFile(path, os.path.basename(path), reading, counts=True))
+    return tuple(listed)
+
+
+def in_use(node: Node) -> list[tuple[ConfigurationFile, Configuration]]:
+    """Return the configurations that count and can be used."""
+    return [
+        (one, one.reading.configuration)
+        for one in node.once(found)
+        if one.counts and one.reading.configuration is not None
+    ]
+
+
+def uses_cdi(node: Node) -> bool:
+    """Return whether a plugin hands its devices over by CDI: no handler is needed for that."""
+    return any(
+        strategy.startswith("cdi-")
+        for _, configuration in node.once(in_use)
+        for strategy in configuration.flags.plugin.device_list_strategy
+    )
+
+
+def _read(content: bytes, path: str) -> Reading:
+    from gpuhook.device_plugin.config import (
+        config_reader,  # the whole grammar, for nodes that have a file
+    )
+
+    return config_reader.read(content, path)
+
+
+def _of_pod(node: Node, pod: PluginPod, label: str) -> Iterator[ConfigurationFile]:
+    contents = {}
+    for key, path in pod.configurations:
+        content = node.tree.read(path, config_source.LARGEST_READ)
+        if content is not None and any(mark in content for mark in _MARKS):
+            contents[key, path] = content
+    counts = _counting([key for key, _ in contents], (pod.chosen, label))
+    for (key, path), content in contents.items():
+        yield ConfigurationFile(path, key, _read(content, path), key == counts, pod)
+
+
+def _counting(keys: list[str], named: tuple[str, ...]) -> str:
+    """Return the key that counts, as config-manager chooses; "" where that does not show."""
+    for name in (*named, "default"):
+        if name and name in keys:
+            return name
+    return keys[0] if len(keys) == 1 else ""
+
+
+def _label(node: Node) -> str:
+    """Return the configuration that the node's label chooses, "" if none does."""
+    labels = (node.once(facts.api_node) or {}).get("labels")
+    found = labels.get(LABEL) if isinstance(labels, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _named(node: Node) -> Iterator[str]:
+    """Return the files that plugins name which run on the node itself, in no pod."""
+    for plugin in node.once(facts.kubelet).plugins:
+        for index, argument in enumerate(plugin.argv):
+            if argument.startswith(_FILE_OPTION + "="):
+                yield argument.partition("=")[2]
+            elif argument == _FILE_OPTION and index + 1 < len(plugin.argv):
+                yield plugin.argv[index + 1]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RuntimeClass: the name by which pods choose the engine's handler that gives GPUs."""
+
+from __future__ import annotations
+
+from gpuhook.doctor.check import FAILED, KUBERNETES, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
+from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.node import kubelet_files
+from gpuhook.node import node_tree as trees
+from gpuhook.node.engine_handlers import is_for_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.doctor.check import Node
+
+EXISTS = "runtime-class.exists"
+# They make classes for more handlers than a node needs, and make them again if they are deleted.
+_OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
+
+
+def _classes(node: Node) -> dict[str, str] | None:
+    """Return the handlers of RuntimeClasses by name, None if nobody can tell."""
+    found = (node.once(facts.api) or {}).get("runtimeClasses")
+    if isinstance(found, list):
+        return {
+            str(one.get("name")): str(one.get("handler")) for one in found if isinstance(one, dict)
+        }
+    return _declared(node) or None
+
+
+def _declared(node: Node) -> dict[str, str]:
+    """Return the RuntimeClasses in manifests that k3s and rke2 apply by themselves."""
+    import yaml
+
+    found: dict[str, str] = {}
+    for path in kubelet_files.manifests(node.tree):
+        text = trees.text(node.tree, path, 1 << 20) or ""
+        if "RuntimeClass" not in text:
+            continue
+        try:
+            documents = list(yaml.safe_load_all(text))
+        except (yaml.YAMLError, RecursionError, ValueError):
+            continue
+        for one in documents:
+            if isinstance(one, dict) and one.get("kind") == "RuntimeClass":
+                metadata = one.get("metadata")
+                name = metadata.get("name") if isinstance(metadata, dict) else ""
+                found[str(name)] = str(one.get("handler"))
+    return found
+
+
+def _exists(node: Node) -> Iterator[Finding]:
+    handlers, classes = node.once(facts.handlers), node.once(_classes)
+    gpu = handlers.gpu
+    if not gpu:
+        yield absent("no engine here has a handler for GPUs", *handlers.files)
+    elif classes is None:
+        yield facts.untold(node)
+    elif named := [
+        name for name, handler in classes.items() if is_for_gpus(name) or handler in gpu
+    ]:
+        yield ok(f"RuntimeClass {', '.join(named)} is there for handler {', '.join(gpu)}")
+    elif is_for_gpus(handlers.default):
+        said = f"pods get their GPUs by the default runtime, {handlers.default}"
+        yield ok(f"{said}, and need no RuntimeClass", *handlers.files)
+    else:
+        yield _missing(node, gpu[0], handlers.written[gpu[0]])
+
+
+def _missing(node: Node, handler: str, where: str) -> Finding:
+    said = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
+    rejected = f'pod rejected: RuntimeClass "{handler}" not found'
+    others = ""
+    if node.once(plugin_files.uses_cdi):
+        others = "pods without one get their GPUs by CDI"
+    meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
+    meaning += others or (
+        "the device plugin of a chart is such a pod, so that the node offers no GPU. A GPU "
+        "operator's chart from a git clone or a release's archive makes neither: take it from the "
+        "repository https://helm.ngc.nvidia.com/nvidia"
+    )
+    return Finding(
+        WARNING if others else FAILED,
+        said,
+        subject=handler,
+        meaning=meaning,
+        command=_creation(handler),
+        looked_at=(where,),
+    )
+
+
+def _creation(handler: str) -> str:
+    text = (
+        '{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", '
+        f'"metadata": {{"name": "{handler}"}}, "handler": "{handler}"}}'
+    )
+    return f"echo '{text}' | kubectl apply -f -"
+
+
+def _handler(node: Node) -> Iterator[Finding]:
+    handlers, classes = node.once(facts.handlers), node.once(_classes)
+    if not handlers.gpu:
+        yield absent("no engine here has a handler for GPUs", *handlers.files)
+        return
+    if classes is None:
+        yield facts.untold(node)
+        return
+    for name, handler in classes.items():
+        if not is_for_gpus(name) and not is_for_gpus(handler):
+            continue
+        if handler not in handlers.written and name in _OF_DISTRIBUTIONS:
+            said = f"RuntimeClass {name} is of k3s, rke2 or the GPU operator, and not in use here"
+            yield absent(said, *handlers.files)
+        elif handler in handlers.written:
+            yield ok(
+                f"RuntimeClass {name} leads to handler {handler} ({handlers.written[handler]})",
+                subject=name,
+            )
+        else:
+            yield _no_handler(name, handler, handlers.gpu, handlers.files)
+
+
+def _no_handler(name: str, handler: str, gpu: list[str], files: tuple[str, ...]) -> Finding:
+    return Finding(
+        FAILED if name == "nvidia" else WARNING,
+        f"RuntimeClass {name} names the handler {handler}, and the engine has {', '.join(gpu)}",
+        subject=name,
+        meaning=f"pods with `runtimeClassName: {name}` stay in ContainerCreating: "
+        f'"Failed to create pod sandbox: ... no runtime for "{handler}" is configured"',
+        command=f"kubectl delete runtimeclass {name} && {_creation(gpu[0])}",
+        looked_at=files,
+    )
+
+
+CHECKS = (
+    Check(
+        EXISTS,
+        KUBERNETES,
+        "The engine's handler for GPUs has a RuntimeClass",
+        facts.with_kubelet(_exists),
+        needs=(kubelet.RUNNING,),
+    ),
+    Check(
+        "runtime-class.handler",
+        KUBERNETES,
+        "Each RuntimeClass for GPUs names a handler of the engine",
+        facts.with_kubelet(_handler),
+        needs=(EXISTS,),
+    ),
+)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CDI specs of a node that describe NVIDIA's GPUs: who wrote each, and for which driver."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import spec_rules
+from gpuhook.engines.read import compat_programs
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.spec import injection_traces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from gpuhook.doctor.check import Node
+    from gpuhook.node.node_tree import Status
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+# Lowest priority first. /var/run is a link to /run nearly everywhere; a tree may lack it.
+DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
+EXTENSIONS = (".json", ".yaml")
+GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "another program"
+_TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
+_TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+_REFRESH = "nvidia-cdi-refresh.service"
+_UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# The pods of the GPU operator make anew what they have put on the node when they start.
+OPERATORS_TOOLKIT = (
+    "kubectl -n gpu-operator rollout restart daemonset/nvidia-container-toolkit-daemonset"
+)
+_HOST_VERSION = "--host-driver-version="
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    """A spec: `document` is None where it is broken; then `error` says what is wrong with it."""
+
+    path: str
+    status: Status
+    document: dict[str, Any] | None
+    error: GpuhookError | None
+    author: str
+
+    @property
+    def directory(self) -> str:
+        """The directory that it is in."""
+        return posixpath.dirname(self.path)
+
+    @property
+    def kind(self) -> str:
+        """What its devices are called before the equals sign."""
+        return str(self.document["kind"]) if self.document else ""
+
+    @property
+    def device_names(self) -> list[str]:
+        """The names of its devices, without the kind."""
+        return [str(one["name"]) for one in (self.document or {}).get("devices") or ()]
+
+    def edits(self) -> Iterator[dict[str, Any]]:
+        """Yield the edits for every container, then those of each device."""
+        for part in (self.document or {}, *((self.document or {}).get("devices") or ())):
+            yield part.get("containerEdits") or {}
+
+    def items(self, key: str) -> list[dict[str, Any]]:
+        """Return the mounts, hooks or deviceNodes of all its edits, each once."""
+        found: list[dict[str, Any]] = []
+        for edits in self.edits():
+            found += [item for item in edits.get(key) or () if item not in found]
+        return found
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Return the device nodes by their paths on the host."""
+        return {one.get("hostPath") or one["path"]: one for one in self.items("deviceNodes")}
+
+    def jobs(self) -> list[Jobs]:
+        """Return what our hooks in it are to do; none of those that nobody understands."""
+        found = []
+        for hook in self.items("hooks"):
+            if hook_args.is_ours(hook):
+                try:
+                    found.append(hook_args.of_hook(hook))
+                except GpuhookError:
+                    continue  # the hook says so itself
+        return found
+
+    def driver_version(self) -> str:
+        """Return the version of the driver that it was made for, "" where it does not say."""
+        for job in self.jobs():
+            if job.driver_version:
+                return job.driver_version
+        for hook in self.items("hooks"):
+            for argument in hook.get("args") or ():
+                if argument.startswith(_HOST_VERSION):
+                    return str(argument[len(_HOST_VERSION) :])
+        for mount in self.items("mounts"):
+            name = posixpath.basename(mount["hostPath"])
+            version = injection_traces.driver_version(mount["hostPath"])
+            if version and name.startswith(("libcuda.so.", "libnvidia-ml.so.")):
+                return version
+        return ""
+
+
+def of(node: Node) -> tuple[SpecFile, ...]:
+    """Return the specs of NVIDIA's GPUs, lowest priority first; those of others are left out."""
+    found: tuple[SpecFile, ...] = node.once(_specs)
+    return found
+
+
+def valid(node: Node) -> list[SpecFile]:
+    """Return those specs that say something."""
+    return [one for one in of(node) if one.document is not None]
+
+
+def directories(node: Node) -> list[str]:
+    """Return the directories of specs that are there, each once, lowest priority first."""
+    found: list[str] = node.once(_directories)
+    return found
+
+
+def _directories(node: Node) -> list[str]:
+    found: dict[str, str] = {}
+    for directory in DIRECTORIES:
+        real = node.tree.real(directory)
+        if real is not None:
+            found.pop(real, None)
+            found[real] = directory  # /var/run/cdi is the name that engines use
+    return list(found.values())
+
+
+def _specs(node: Node) -> tuple[SpecFile, ...]:
+    return tuple(
+        found
+        for directory in directories(node)
+        for name in node.tree.names(directory)
+        if name.endswith(EXTENSIONS)
+        for found in _spec(node, f"{directory}/{name}")
+    )
+
+
+def _spec(node: Node, path: str) -> Iterator[SpecFile]:
+    status, content = node.tree.status(path), node.tree.read(path)
+    if status is None or content is None:
+        return
+    try:
+        document = spec_file.parser(path)(content, path)
+        spec_rules.check(document, path)
+    except GpuhookError as error:
+        if b"nvidia" in content.lower() or "nvidia" in path:
+            yield SpecFile(path, status, None, error, _author_of_text(content))
+        return
+    vendor = str(document["kind"]).partition("/")[0]
+    if vendor == vocabulary.VENDOR or vendor.endswith("." + vocabulary.VENDOR):
+        yield SpecFile(path, status, document, None, _author(vendor, content))
+
+
+def _author(vendor: str, content: bytes) -> str:
+    if vendor == vocabulary.PLUGIN_VENDOR:
+        return PLUGIN
+    return _author_of_text(content) if vendor == vocabulary.VENDOR else OTHER
+
+
+def _author_of_text(content: bytes) -> str:
+    if hook_args.HOOK_NAME.encode() in content:
+        return GPUHOOK
+    return TOOLKIT if any(name.encode() in content for name in _TOOLKIT_HOOKS) else OTHER
+
+
+def hidden(node: Node, one: SpecFile) -> bool:
+    """Return whether another spec, of higher priority, has all devices of this one."""
+    order = directories(node)
+    later = [
+        f"{other.kind}={name}"
+        for other in valid(node)
+        if order.index(other.directory) > order.index(one.directory)
+        for name in other.device_names
+    ]
+    names = [f"{one.kind}={name}" for name in one.device_names]
+    return bool(names) and set(names) <= set(later)
+
+
+def naming(node: Node, path: str) -> list[str]:
+    """Return the paths of the specs that give containers the device node `path`."""
+    return [one.path for one in valid(node) if path in one.nodes() and not hidden(node, one)]
+
+
+def has_refresh(node: Node) -> bool:
+    """Return whether the node has NVIDIA's unit that writes the spec again."""
+    paths = [f"{directory}/{_REFRESH}" for directory in _UNIT_DIRECTORIES]
+    return any(node.tree.status(path) is not None for path in paths)
+
+
+def has_toolkit(node: Node) -> bool:
+    """Return whether the node has nvidia-ctk, and that is no front of gpuhook's."""
+    here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
+    return any(
+        not compat_programs.is_text_of_ours(node.tree.read(path, 4096) or b"") for path in here
+    )
+
+
+def rewrite(node: Node, one: SpecFile) -> str:
+    """Return the command that writes a spec again, by who wrote it."""
+    if one.author == PLUGIN:
+        return "kubectl delete pod -A -l 'app.kubernetes.io/name=nvidia-device-plugin'"
+    if one.kind.startswith("management."):
+        return OPERATORS_TOOLKIT
+    if one.kind and one.author == OTHER and one.kind.partition("/")[0] != vocabulary.VENDOR:
+        return f"kubectl get pods -A -o wide | grep -i nvidia # delete that which wrote {one.path}"
+    if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
+        made = f"gpuhook generate-cdi --output {one.path}"
+        return "gpuhook refresh --force" if one.author == GPUHOOK else made
+    if one.path.endswith("run/cdi/nvidia.yaml") and has_refresh(node):
+        return f"systemctl restart {_REFRESH}"
+    return f"nvidia-ctk cdi generate --output={one.path}"

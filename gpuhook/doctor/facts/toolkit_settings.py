@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings file of NVIDIA's toolkit, config.toml: its keys, what they may hold, the mode.
+
+The toolkit ignores keys that it does not know, and ends with an error on values of a wrong type.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuhook.doctor.facts import driver_facts
+from gpuhook.doctor.facts.engine_facts import program, version
+from gpuhook.engines.read import compat_programs, toml_document
+from gpuhook.engines.read.engine_config import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.doctor.check import Node
+
+PATHS = (
+    "/etc/nvidia-container-runtime/config.toml",
+    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+)
+MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
+COMPAT_MODES = ("disabled", "hook", "ldconfig", "mount")
+CAPABILITIES = ("all", "compat32", "compute", "display", "graphics", "ngx", "utility", "video")
+LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "fatal", "panic")
+RUNTIMES = ("runc", "crun")
+# Since 1.18 a runtime whose mode is auto works out CDI edits itself; before it had the hook.
+JIT_BY_DEFAULT = (1, 18)
+
+_CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
+_HOOK = "nvidia-container-runtime-hook"
+KEYS: dict[str, type] = {
+    "disable-require": bool,
+    "swarm-resource": str,
+    "accept-nvidia-visible-devices-envvar-when-unprivileged": bool,
+    "accept-nvidia-visible-devices-as-volume-mounts": bool,
+    "supported-driver-capabilities": str,
+    **{f"{_CLI}.{key}": str for key in ("root", "path", "debug", "ldcache", "user", "ldconfig")},
+    f"{_CLI}.environment": list,
+    **{f"{_CLI}.{key}": bool for key in ("load-kmods", "no-cgroups", "no-pivot")},
+    **{f"{_RUNTIME}.{key}": str for key in ("debug", "log-level", "mode")},
+    f"{_RUNTIME}.runtimes": list,
+    f"{_RUNTIME}.modes.csv.mount-spec-path": str,
+    f"{_RUNTIME}.modes.csv.compat-container-root": str,
+    f"{_RUNTIME}.modes.cdi.spec-dirs": list,
+    f"{_RUNTIME}.modes.cdi.default-kind": str,
+    f"{_RUNTIME}.modes.cdi.annotation-prefixes": list,
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-feature-flags": list,
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-disable-hooks": list,
+    f"{_RUNTIME}.modes.legacy.cuda-compat-mode": str,
+    f"{_HOOK}.path": str,
+    f"{_HOOK}.skip-mode-detection": bool,
+    "nvidia-ctk.path": str,
+    **{
+        f"features.{key}": bool
+        for key in (
+            "allow-cuda-compat-libs-from-container",
+            "allow-ldconfig-from-container",
+            "allow-unknown-oci-spec-fields",
+            "disable-cuda-compat-lib-hook",
+            "disable-imex-channel-creation",
+            "ignore-imex-channel-requests",
+            "no-additional-gids-for-device-nodes",
+        )
+    },
+}
+_TYPES = {bool: "true or false", str: "a text in quotes", list: "a list"}
+
+
+def _is_like(key: str, other: str) -> bool:
+    """Return whether the last parts are alike: keys of one table share what is before it."""
+    mine, its = key.rpartition(".")[2], other.rpartition(".")[2]
+    return bool(difflib.get_close_matches(mine, [its], 1, 0.6))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One file: `document` is {} where it cannot be read, and `trouble` says why."""
+
+    path: str
+    document: dict[str, Any] = field(default_factory=dict)
+    content: bytes = b""
+    trouble: toml_document.UnreadableError | None = None
+
+    def of(self, key: str) -> Any:
+        """Return the value of a dotted key, None where it is not set."""
+        *tables, last = key.split(".")
+        return toml_document.table(self.document, *tables).get(last)
+
+    def place(self, key: str) -> Place:
+        """Return where a dotted key is written."""
+        return Place(self.path, toml_document.line_of(self.content, key.split(".")))
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The low-level runtimes, of which the first that is found is taken."""
+        return toml_document.texts(self.of(f"{_RUNTIME}.runtimes")) or RUNTIMES
+
+    @property
+    def mode(self) -> str:
+        """The mode that is asked for."""
+        return toml_document.text(self.of(f"{_RUNTIME}.mode")) or "auto"
+
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """Return every key that the toolkit does not know, with the nearest that it knows."""
+        for key, _ in leaves(self.document):
+            if key not in KEYS:
+                near = difflib.get_close_matches(key, KEYS, 3, 0.8)
+                yield key, next((one for one in near if _is_like(key, one)), "")
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Return every key whose value the toolkit refuses, with what it has to be."""
+        for key, value in leaves(self.document):
+            kind = KEYS.get(key)
+            if kind and not isinstance(value, kind):
+                yield key, f"has to be {_TYPES[kind]}"
+            elif kind:
+                said = self._refused(key, value)
+                if said:
+                    yield key, said
+
+    def _refused(self, key: str, value: Any) -> str:
+        if key == f"{_RUNTIME}.mode" and value not in MODES:
+            return f"has to be one of {', '.join(MODES)}"
+        if key == f"{_RUNTIME}.log-level" and str(value).lower() not in LEVELS:
+            return f"has to be one of {', '.join(LEVELS)}"
+        if key == f"{_RUNTIME}.modes.legacy.cuda-compat-mode" and value not in COMPAT_MODES:
+            return f"has to be one of {', '.join(COMPAT_MODES)}"
+        if key == "supported-driver-capabilities":
+            wrong = [one for one in str(value).split(",") if one and one not in CAPABILITIES]
+            return f"has {', '.join(wrong)}, which is no capability" if wrong else ""
+        if key == f"{_CLI}.ldconfig" and not str(value).startswith("@"):
+            allowed = self.of("features.allow-ldconfig-from-container") is True
+            return "" if allowed else 'has to begin with "@", for ldconfig to be the host\'s'
+        return ""
+
+
+def files(node: Node) -> tuple[Settings, ...]:
+    """Return the settings files of the node."""
+    found: tuple[Settings, ...] = node.once(_files)
+    return found
+
+
+def _files(node: Node) -> tuple[Settings, ...]:
+    found = []
+    for path in PATHS:
+        if path == PATHS[0] and is_of_fronts(node):
+            continue
+        content = node.tree.read(path)
+        if content is None:
+            continue
+        try:
+            found.append(Settings(path, toml_document.parsed(content), content))
+        except toml_document.UnreadableError as error:
+            found.append(Settings(path, {}, content, error))
+    return tuple(found)
+
+
+def is_of_fronts(node: Node) -> bool:
+    """Return whether the toolkit's names are gpuhook's here: nobody reads the toolkit's settings.
+
+    Packages of the toolkit that were removed leave their config.toml behind.
+    """
+    found: bool = node.once(_is_of_fronts)
+    return found
+
+
+def _is_of_fronts(node: Node) -> bool:
+    paths = [path for name in (_RUNTIME, _HOOK) if (path := program(node.tree, name))]
+    return bool(paths) and all(compat_programs.is_front(node.tree, path) for path in paths)
+
+
+def is_legacy(node: Node, settings: Settings) -> bool | None:
+    """Return whether the runtime leaves all to the prestart hook; None where it is not known."""
+    if settings.mode != "auto":
+        return settings.mode == "legacy"
+    if driver_facts.is_tegra(node):
+        return False  # there it takes the mode csv
+    number = version(node, "nvidia-ctk") or version(node, "nvidia-container-runtime")
+    return number < JIT_BY_DEFAULT if number else None
+
+
+def known() -> tuple[str, ...]:
+    """Return all keys that the toolkit knows, with dots between their tables."""
+    return tuple(KEYS)
+
+
+def leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of a document, with dots between its tables, and its value."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings of a node that runs: each is asked for with a limit of time, and changes nothing.
+
+readings.py says what each document is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import gpuhook
+from gpuhook.engines.read import dependent_containers
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.inspect import gpu_containers
+from gpuhook.node import daemons, driver_worker, kubernetes_state, node_readings, program_versions
+from gpuhook.vendors.nvidia.driver import driver_locations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gpuhook.node.node_readings import Readings
+    from gpuhook.node.node_tree import Tree
+
+_NO_LIBRARY = "GH1200"
+_INITIAL_PIDS = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the parts of the node are, as paths of this machine; as the node options say."""
+
+    driver_root: str = "/"
+    dev_root: str | None = None
+    host_root: str = "/"
+    nvml_library: str | None = None
+    library_search_path: tuple[str, ...] = ()
+
+
+def live(
+    tree: Tree,
+    place: Place,
+    state_roots: Sequence[str] = (),
+    more: Mapping[str, Callable[[], Any]] | None = None,
+) -> Readings:
+    """Return the readings of a node that runs, whose files are `tree`; `more` by their names."""
+    taken: Readings
+    collectors: dict[str, Callable[[], Any]] = {
+        node_readings.INVENTORY: partial(inventory, place),
+        node_readings.UNITS: partial(_units, tree),
+        node_readings.PROCESSES: partial(daemons.processes, tree),
+        node_readings.PROGRAMS: partial(program_versions.programs, tree),
+        node_readings.CONTAINERD: lambda: program_versions.containerd(
+            tree, taken.document(node_readings.PROCESSES)
+        ),
+        node_readings.CONTAINERS: partial(_containers, tree, state_roots),
+        node_readings.STORED: partial(_stored, tree),
+        node_readings.API: kubernetes_state.collect,
+        node_readings.SELF: itself,
+        **(more or {}),
+    }
+    taken = node_readings.Readings(collectors)
+    return taken
+
+
+def is_this_machine(tree: Tree) -> bool:
+    """Return whether the files are of the node that runs here: its kernel was booted once."""
+    with open(_BOOT, "rb") as file:
+        return tree.read(_BOOT) == file.read()
+
+
+def inventory(place: Place) -> dict[str, Any]:
+    """Return the dump of the node's driver and GPUs.
+
+    It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
+    where NVML does not answer, GH1941 where it ends the process.
+    """
+    return driver_worker.asked(partial(asked, place))
+
+
+def asked(place: Place) -> dict[str, Any]:
+    """Return the dump, asked of the driver in this very process.
+
+    Where nobody named another place than the node's root and no driver is there, it is looked
+    for where a driver container and some distributions have it. Raises what asking raises.
+    """
+    try:
+        return _dump(place)
+    except GpuhookError as missing:
+        if missing.code != _NO_LIBRARY:
+            raise
+        for one in _others(place):
+            try:
+                return _dump(one)
+            except GpuhookError as error:
+                if error.code != _NO_LIBRARY:
+                    raise
+        raise
+
+
+def _others(place: Place) -> Iterator[Place]:
+    host = os.path.normpath(place.host_root)
+    named = place.nvml_library or place.library_search_path
+    if named or os.path.normpath(place.driver_root) != host:
+        return
+    for root in driver_locations.OTHER_ROOTS:
+        below = f"{host.rstrip('/')}{root}"
+        if os.path.isdir(below) and driver_locations.is_trusted(below):
+            yield replace(place, driver_root=below)
+    yield replace(place, library_search_path=(driver_locations.NIXOS_LIBRARIES,))
+
+
+def _dump(place: Place) -> dict[str, Any]:
+    from gpuhook.vendors.nvidia.inventory import discover, dump
+
+    node = discover.node(
+        discover.roots(place.driver_root, place.dev_root, place.host_root),
+        nvml_library_path=place.nvml_library,
+        library_search_paths=place.library_search_path,
+        require_nodes=False,
+        require_files=False,
+    )
+    return dump.as_dict(node)
+
+
+def _units(tree: Tree) -> dict[str, dict[str, str]]:
+    if not tree.status(daemons.SYSTEMD):
+        raise fault("GH1902", path=daemons.SYSTEMD)
+    return daemons.units(tree.root)
+
+
+def _containers(tree: Tree, state_roots: Sequence[str]) -> dict[str, Any]:
+    """Return the running containers of this machine.
+
+    Raises OSError in a container that sees its node's files elsewhere, and neither the state of
+    the runtimes in /run nor the processes.
+    """
+    if tree.root != "/" and is_this_machine(tree):
+        pids = os.stat("/proc/self/ns/pid").st_ino
+        if not os.path.samefile("/run", tree.root + "/run") or pids != _INITIAL_PIDS:
+            told = "the containers of the node are seen with its /run in /run and its pids alone"
+            raise OSError(errno.EOPNOTSUPP, f"{told}: mount it, and set hostPID")
+    return gpu_containers.looked_at(state_roots)
+
+
+def _stored(tree: Tree) -> list[dict[str, Any]]:
+    """Return the containers that engines keep and that need gpuhook; raises OSError."""
+    return [
+        {
+            "engine": one.engine,
+            "id": one.id,
+            "name": one.name,
+            "why": one.why,
+            "program": one.program,
+            "running": one.is_running,
+        }
+        for one in dependent_containers.found(tree)
+    ]
+
+
+def itself() -> dict[str, str]:
+    """Return what this gpuhook is: its version, its Python's, its interpreter, its directory."""
+    return {
+        "version": gpuhook.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "package": os.path.dirname(os.path.abspath(gpuhook.__file__)),
+    }

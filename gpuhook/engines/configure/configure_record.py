@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What configuring an engine has done to a host, kept there so that it can be taken back."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.engine_plan import Service
+from gpuhook.engines.configure.host_files import Kept
+from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpuhook.engines.configure.host_files import Host
+
+SCHEMA = "gpuhook/configured/v1"
+OF_THE_HOST = "/var/lib/gpuhook/configured"
+OF_A_USER = ".local/state"  # below a home, where XDG_STATE_HOME names nothing
+NAME = "record.json"
+_PATIENCE = 30.0  # seconds to wait for another that configures the same engine
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A file as it was before it was configured first.
+
+    `digest` is that of its content, by which the backup is called; "" where there was no file.
+    `known` are the digests of contents that are the original or ours: a file that has another was
+    edited by somebody.
+    """
+
+    path: str
+    digest: str
+    kept: Kept | None
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How an engine was configured; `directories` are those that were made for its files.
+
+    `service` is that of the plan, for who takes it back without one. `is_taken_up` is whether the
+    engine was told to read its configuration since.
+    """
+
+    engine: str
+    wanted: Wanted
+    config: str
+    drop_in: str
+    files: tuple[Original, ...]
+    directories: tuple[str, ...]
+    service: Service
+    is_taken_up: bool = False
+
+
+def digest(content: bytes | None) -> str:
+    """Return what a content is known by, "" for a file that is not there."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def directory(engine: str, home: str | None) -> str:
+    """Return where the record of an engine is: of root's, or of that of the user with `home`."""
+    if home is None:
+        return f"{OF_THE_HOST}/{engine}"
+    state = os.environ.get("XDG_STATE_HOME") or f"{home}/{OF_A_USER}"
+    return f"{state}/gpuhook/configured/{engine}"
+
+
+def parsed(content: bytes, path: str) -> Record:
+    """Return the record that a file holds; raises GH2009 where it cannot be understood."""
+    try:
+        return _record(json.loads(content))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise fault("GH2009", path=path, reason=error) from error
+
+
+class Store:
+    """The record of one engine and its backups, in a directory of the host.
+
+    Nobody else may look into it: configurations of engines can hold passwords. Methods raise
+    OSError, and GH2009 for a record that cannot be understood.
+    """
+
+    def __init__(self, host: Host, place: str) -> None:
+        """Take the directory's path on the host."""
+        self._host = host
+        self.place = place
+
+    def load(self) -> Record | None:
+        """Return the record, None where there is none."""
+        path = f"{self.place}/{NAME}"
+        content = self._host.read(path)
+        if content is None:
+            return None
+        return parsed(content, path)
+
+    def backup(self, original: Original) -> bytes | None:
+        """Return the content that a file had, None where there was none."""
+        if not original.digest:
+            return None
+        path = self.backup_path(original)
+        content = self._host.read(path)
+        if content is None or digest(content) != original.digest:
+            reason = "is not there" if content is None else "is not what was kept"
+            raise fault("GH2009", path=path, reason=f"the backup of {original.path} {reason}")
+        return content
+
+    def backup_path(self, original: Original) -> str:
+        """Return where the content that a file had is kept."""
+        return f"{self.place}/{original.digest}"
+
+    def save(self, record: Record, contents: Iterable[bytes] = ()) -> None:
+        """Keep contents, and then the record that names them."""
+        for content in contents:
+            self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
+        text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
+        self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
+
+    def clear(self, record: Record) -> None:
+        """Remove backups that a record does not name."""
+        named = {NAME, *(one.digest for one in record.files)}
+        for name in self._host.names(self.place):
+            if name not in named:
+                self._host.remove(f"{self.place}/{name}")
+
+    def forget(self) -> None:
+        """Remove the record, then the backups."""
+        self._host.remove(f"{self.place}/{NAME}")
+        for name in self._host.names(self.place):
+            self._host.remove(f"{self.place}/{name}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from configuring the engine; GH2008 if one does so for too long.
+
+        The directory is made for it, and goes again if it is left empty; GH2001 if it cannot be.
+        """
+        try:
+            fd = self._locked()
+        except OSError as error:
+            raise unwritable(error) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                self._clear()
+            os.close(fd)
+
+    def _locked(self) -> int:
+        """Return a descriptor of the directory, locked, and still the one at its path."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            for path in (*self._host.missing(self.place), self.place):
+                self._host.make_directory(path, 0o700 if path == self.place else 0o755)
+            with self._host.directory(self.place) as opened:
+                fd = os.dup(opened)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = self._host.status(self.place)
+                if found is not None and os.path.samestat(found, os.fstat(fd)):
+                    return fd
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(fd)
+                    raise fault("GH2008", path=self.place) from None
+                time.sleep(0.1)
+            os.close(fd)
+
+    def _clear(self) -> None:
+        """Remove directories that are empty: the record's, that of all records, gpuhook's."""
+        path = self.place
+        for _ in range(3):
+            if not self._host.remove_directory(path):
+                return
+            path = os.path.dirname(path)
+
+
+def _record(document: dict[str, Any]) -> Record:
+    """Return the record that a document is; what a newer gpuhook has added to it is left out."""
+    if document["schema"] != SCHEMA:
+        raise ValueError("it is of another version of gpuhook")
+    document["wanted"] = Wanted(**_known(Wanted, document["wanted"]))
+    service = document["service"]
+    names = (tuple(service["units"]), tuple(service["processes"]))
+    ends = service.get("ends_containers", False)
+    document["service"] = Service(*names, reloads=service["reloads"], ends_containers=ends)
+    document["directories"] = tuple(document["directories"])
+    document["files"] = tuple(_original(one) for one in document["files"])
+    return Record(**_known(Record, document))
+
+
+def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in document.items() if name in names}
+
+
+def _original(document: dict[str, Any]) -> Original:
+    kept = document["kept"] and Kept(**_known(Kept, document["kept"]))
+    return Original(document["path"], document["digest"], kept, tuple(document["known"]))

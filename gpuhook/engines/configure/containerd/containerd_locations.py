@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a node's containerd has its configuration: by itself, or within a distribution."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuhook.engines.configure.engine_plan import Service
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.containerd_config import PATH
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.engines.configure.engine_options import Node
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_versions import Version
+
+# file: containerd reads what is written. template: k3s and rke2 make containerd's file of it.
+# patch: k0s puts it over the file that it makes.
+Kind = Literal["file", "template", "patch"]
+NAMES = ("k3s", "rke2", "k0s", "microk8s")
+
+RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd"
+MICROK8S = "/var/snap/microk8s/current/args/containerd-template.toml"
+K0S = "/etc/k0s/containerd.toml"
+K0S_DROP_INS = "/etc/k0s/containerd.d"
+K0S_MADE = "/run/k0s/containerd-cri.toml"  # what k0s makes of its own and of the drop-ins
+K0S_MANAGED = b"# k0s_managed=true"
+_PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/opt/eks", "/etc/eks")
+_UNITS = (
+    "/etc/systemd/system/containerd.service",
+    "/usr/lib/systemd/system/containerd.service",
+    "/lib/systemd/system/containerd.service",
+)
+_CONFIG = re.compile(r"^ExecStart=.*\s(?:--config|-c)(?:=|\s+)(\S+)", re.MULTILINE)
+_VARIABLE = re.compile(r"^Environment=[\"']?(\w+)=([^\s\"']+)", re.MULTILINE)
+_OS = re.compile(r"^ID=[\"']?([\w.-]+)", re.MULTILINE)
+
+_PLAIN = Service(units=("containerd.service",), processes=("containerd",))
+_SERVICES = {
+    "k3s": Service(units=("k3s.service", "k3s-agent.service"), processes=("k3s",)),
+    "rke2": Service(units=("rke2-server.service", "rke2-agent.service"), processes=("rke2",)),
+    "k0s": Service(units=("k0sworker.service", "k0scontroller.service"), processes=("k0s",)),
+    "microk8s": Service(units=("snap.microk8s.daemon-containerd.service",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A containerd's configuration. `root` is what is read, which a distribution may have made.
+
+    `daemon` is the version of this containerd, None where it is not known.
+    """
+
+    distribution: str
+    kind: Kind
+    root: str
+    service: Service
+    daemon: Version | None = None
+    notes: tuple[str, ...] = ()
+
+
+def found(node: Node) -> Place:
+    """Return where the node's one containerd that a kubelet uses is configured.
+
+    Raises GH2022 for several, GH2024 for systems that write the file themselves.
+    """
+    system = _system(node.files)
+    if system in ("bottlerocket", "talos"):
+        raise fault("GH2024", system=system.capitalize())
+    if node.config:
+        return _named(node, node.config)
+    here = [one for one in NAMES if _is_here(node.files, one)]
+    root = started_with(node.files)
+    content = node.files.read(root)
+    if content is not None and (not here or _serves_kubelet(content)):
+        here.append("")
+    if len(here) > 1:
+        said = ", ".join(_root(node.files, one) if one else root for one in here)
+        raise fault("GH2022", files=said)
+    if here and here[0]:
+        return _place(node, here[0])
+    return _plain(node, root, system)
+
+
+def started_with(files: Files) -> str:
+    """Return the file that containerd's unit starts it with, the usual one if it says none."""
+    for unit in _UNITS:
+        text = (files.read(unit) or b"").decode("utf-8", "replace")
+        if not text:
+            continue
+        drop_ins = f"{_UNITS[0]}.d"
+        more = [f"{drop_ins}/{name}" for name in files.names(drop_ins) if name.endswith(".conf")]
+        texts = [text, *((files.read(one) or b"").decode("utf-8", "replace") for one in more)]
+        said = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
+        named = [match.group(1) for one in texts for match in _CONFIG.finditer(one)]
+        path = named[-1] if named else ""
+        path = said.get(path.strip("${}"), "") if path.startswith("$") else path
+        return path if path.startswith("/") else PATH
+    return PATH
+
+
+def _system(files: Files) -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        match = _OS.search((files.read(path) or b"").decode("utf-8", "replace"))
+        if match:
+            return match.group(1)
+    return ""
+
+
+def _serves_kubelet(content: bytes) -> bool:
+    """Return whether a plain file is more than that of a containerd which serves Docker alone."""
+    try:
+        document = toml_document.parsed(content)
+    except toml_document.UnreadableError:
+        return True
+    return "cri" not in toml_document.texts(document.get("disabled_plugins"))
+
+
+def _is_here(files: Files, name: str) -> bool:
+    if name == "microk8s":
+        return files.read(MICROK8S) is not None
+    if name == "k0s":
+        return files.read(K0S) is not None or bool(files.names(K0S_DROP_INS))
+    return bool(files.names(RANCHER.format(name)))
+
+
+def _root(files: Files, name: str) -> str:
+    if name == "microk8s":
+        return MICROK8S
+    if name == "k0s":
+        return K0S_MADE if files.read(K0S_MADE) is not None else K0S
+    return f"{RANCHER.format(name)}/config.toml"
+
+
+def _place(node: Node, name: str) -> Place:
+    files = node.files
+    root = _root(files, name)
+    service = _SERVICES[name]
+    if name == "microk8s":
+        note = "microk8s makes containerd.toml of its template when its containerd starts"
+        return Place(name, "file", root, service, notes=(note,))
+    if name == "k0s":
+        managed = (files.read(K0S) or K0S_MANAGED).lstrip().startswith(K0S_MANAGED)
+        if managed:
+            note = f"k0s puts it over its own configuration at its next start: see {K0S_MADE} then"
+            return Place(name, "patch", root, service, notes=(note,))
+        note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s leaves it as it is"
+        return Place(name, "file", K0S, service, notes=(note,))
+    note = f"{name} makes containerd's configuration anew at its next start"
+    return Place(name, "template", root, service, notes=(note,))
+
+
+def _named(node: Node, config: str) -> Place:
+    for name in NAMES:
+        directory = MICROK8S.rpartition("/")[0] if name == "microk8s" else RANCHER.format(name)
+        if config.startswith(f"{directory}/") or (name == "k0s" and config in (K0S, K0S_MADE)):
+            return _place(node, name)
+    return _plain(node, config, _system(node.files))
+
+
+def _plain(node: Node, root: str, system: str) -> Place:
+    return Place("", "file", root, _PLAIN, node.version, tuple(_warnings(node.files, system)))
+
+
+def _warnings(files: Files, system: str) -> Iterator[str]:
+    if any("nodeadm" in files.names(place) for place in _PROGRAMS):
+        yield "nodeadm"
+    elif system == "cos":
+        yield (
+            "Container-Optimized OS makes /etc anew at each boot: have the DaemonSet do this, "
+            "which comes back by itself, with its programs below /home/kubernetes/bin"
+        )

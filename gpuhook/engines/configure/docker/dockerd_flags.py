@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How systemd starts dockerd: its flags, after systemd.service(5) and systemd.exec(5).
+
+A flag and a key of daemon.json that say the same keep dockerd from starting
+(moby/daemon/config, findConfigurationConflicts).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gpuhook.engines.read.engine_config import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.engines.read.config_files import Files
+
+UNIT = "docker.service"
+_DIRECTORIES = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+_OF_A_USER = (".config/systemd/user", ".local/share/systemd/user")  # below a home
+_OF_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A long flag of dockerd, its value, "" where it has none, and where it is written."""
+
+    name: str
+    value: str
+    where: Place
+
+
+def flags(files: Files, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
+    """Return the long flags that the unit starts its program with, in order; raises OSError."""
+    words: list[tuple[str, Place]] = []
+    variables: dict[str, tuple[str, Place]] = {}
+    for path in _unit_files(files, home, unit):
+        for key, value, where in _settings(path, files.read(path) or b""):
+            if key == "EnvironmentFile":
+                variables |= _variables(files, value.removeprefix("-"))
+            elif key == "Environment":
+                for one in _split(value):
+                    name, _, said = one.partition("=")
+                    variables[name] = said, where
+            elif key == "ExecStart":
+                words = [(word, where) for word in _split(value)] if value else []
+    return tuple(_flags(list(_expanded(words, variables))))
+
+
+def _unit_files(files: Files, home: str | None, unit: str) -> list[str]:
+    places = _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _OF_A_USER), *_OF_USERS)
+    main = [f"{place}/{unit}" for place in places if unit in files.names(place)][:1]
+    drop_ins: dict[str, str] = {}
+    for place in reversed(places):
+        for name in files.names(f"{place}/{unit}.d"):
+            if name.endswith(".conf"):
+                drop_ins[name] = f"{place}/{unit}.d/{name}"
+    return [*main, *(drop_ins[name] for name in sorted(drop_ins))]
+
+
+def _settings(path: str, content: bytes) -> Iterator[tuple[str, str, Place]]:
+    lines = content.decode("utf-8", "replace").splitlines()
+    number = 0
+    while number < len(lines):
+        first, text = number + 1, lines[number].strip()
+        while text.endswith("\\") and number + 1 < len(lines):
+            number += 1
+            text = f"{text[:-1]} {lines[number].strip()}"
+        number += 1
+        if text and text[0] not in "#;[":
+            key, _, value = text.partition("=")
+            yield key.strip(), value.strip(), Place(path, first)
+
+
+def _variables(files: Files, path: str) -> dict[str, tuple[str, Place]]:
+    found = {}
+    for name, value, where in _settings(path, files.read(path) or b""):
+        found[name] = " ".join(_split(value)), where
+    return found
+
+
+def _expanded(
+    words: list[tuple[str, Place]], variables: dict[str, tuple[str, Place]]
+) -> Iterator[tuple[str, Place]]:
+    for word, where in words:
+        found = _VARIABLE.match(word)
+        if found is None:
+            yield word, where
+            continue
+        value, place = variables.get(found.group(1) or found.group(2), ("", where))
+        for one in _split(value):
+            yield one, place
+
+
+def _flags(words: list[tuple[str, Place]]) -> Iterator[Flag]:
+    for (word, where), (after, _) in pairwise([*words, ("", Place(""))]):
+        if word.startswith("--"):
+            name, is_said, value = word[2:].partition("=")
+            follows = "" if after.startswith("-") else after
+            yield Flag(name, value if is_said else follows, where)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

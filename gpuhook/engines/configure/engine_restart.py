@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines are told to read their configuration: by systemd, or by a signal where that is enough.
+
+No daemon is ended by a signal: nobody may be there who starts it again.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuhook.engines.configure.host_programs import last_words
+from gpuhook.engines.read import host_processes
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configure.engine_plan import Service
+    from gpuhook.engines.configure.host_programs import HostPrograms
+
+# auto: systemd where a unit of the engine is active, else the signal where it is enough.
+How = Literal["none", "auto", "systemd", "signal"]
+HOWS: tuple[How, ...] = ("none", "auto", "systemd", "signal")
+_PATIENCE = 30.0  # seconds until a unit has to be active
+_SETTLED = 1.0  # seconds for which a daemon has to live on
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an engine is told: a unit of systemd, or a process; neither where none runs."""
+
+    unit: str = ""
+    pid: int = 0
+    reloads: bool = False
+    is_of_user: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is done, in words."""
+        if self.unit:
+            return f"{'reloaded' if self.reloads else 'restarted'} {self.unit}"
+        return f"sent SIGHUP to process {self.pid}" if self.pid else ""
+
+
+def chosen(
+    programs: HostPrograms, engine: str, service: Service, how: How, *, is_of_user: bool = False
+) -> Way | None:
+    """Return how to tell an engine, None where nobody needs to be told; raises GH2007."""
+    if how == "none" or not (service.units or service.processes):
+        return None
+    if how in ("auto", "systemd"):
+        unit = _active(programs, service, is_of_user=is_of_user)
+        if unit:
+            return Way(unit=unit, reloads=service.reloads, is_of_user=is_of_user)
+    pids = processes(programs.root, service.processes)
+    if not pids:
+        return Way()
+    if how == "systemd":
+        reason = "it runs, but not as an active unit of systemd that is known"
+        raise fault("GH2007", engine=engine, how=how, reason=reason)
+    if not service.reloads:
+        reason = "it does not read its configuration again while it runs"
+        raise fault("GH2007", engine=engine, how="signal", reason=reason)
+    if len(pids) > 1:
+        reason = f"there are several of it: processes {', '.join(map(str, pids))}"
+        raise fault("GH2007", engine=engine, how="signal", reason=reason)
+    return Way(pid=pids[0], reloads=True)
+
+
+def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
+    """Tell the engine, and wait until it runs again; raises GH2006."""
+    if way.unit:
+        verb = "reload-or-restart" if way.reloads else "restart"
+        ran = programs.run(_systemctl(verb, way.unit, is_of_user=way.is_of_user))
+        if ran is None or ran.status:
+            said = last_words(ran) if ran else "systemctl is gone"
+            raise fault("GH2006", engine=engine, unit=way.unit, said=said)
+        _wait(programs, engine, way)
+    elif way.pid:
+        _signal(engine, way.pid)
+
+
+def processes(root: str, names: tuple[str, ...]) -> list[int]:
+    """Return the processes of the host at `root` whose programs have these names.
+
+    Those of containers have another root directory; those of other users cannot be told.
+    """
+    return _without_children(
+        [one.pid for one in host_processes.running(root) if one.program in names]
+    )
+
+
+def _without_children(pids: list[int]) -> list[int]:
+    """Leave out processes whose parent is of the same program."""
+    return sorted(pid for pid in pids if _parent(pid) not in pids)
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _systemctl(*words: str, is_of_user: bool) -> tuple[str, ...]:
+    return ("systemctl", *(("--user",) if is_of_user else ()), *words)
+
+
+def _active(programs: HostPrograms, service: Service, *, is_of_user: bool) -> str:
+    for unit in service.units:
+        if _state(programs, unit, is_of_user=is_of_user) == "active":
+            return unit
+    return ""
+
+
+def _state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
+    ran = programs.run(_systemctl("is-active", unit, is_of_user=is_of_user))
+    return ran.printed.strip() if ran else ""
+
+
+def _wait(programs: HostPrograms, engine: str, way: Way) -> None:
+    """Return when the unit is active; GH2006 when it has failed, or takes too long."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        state = _state(programs, way.unit, is_of_user=way.is_of_user)
+        if state == "active":
+            return
+        if state == "failed" or time.monotonic() > end:
+            raise fault("GH2006", engine=engine, unit=way.unit, said=f"its unit is {state}")
+        time.sleep(0.2)
+
+
+def _signal(engine: str, pid: int) -> None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return  # it has ended, and reads the files when it starts
+    try:
+        signal.pidfd_send_signal(fd, signal.SIGHUP)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if poll.poll(_SETTLED * 1000):
+            said = "it has ended at SIGHUP"
+            raise fault("GH2006", engine=engine, unit=f"process {pid}", said=said)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(fd)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our hook as a file of a hooks.d directory, after oci-hooks(5)."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+
+from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.read import oci_hooks
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.engines.configure.engine_options import Wanted
+    from gpuhook.engines.read.config_files import Files
+
+NAME = "99-gpuhook.json"
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def changes(files: Files, directories: Sequence[str], wanted: Wanted) -> list[Change]:
+    """Return what brings our hook into the last of the directories, nothing where it is there.
+
+    Another's hook that gives GPUs would give them twice: with `takes_over` its file goes, else it
+    is a fault. Raises OSError.
+    """
+    path = f"{directories[-1]}/{NAME}"
+    gone = []
+    for one in oci_hooks.read(files, directories):
+        if not one.gives_gpus or one.file == path:
+            continue
+        if one.is_gpuhooks:
+            if one.path == wanted.hook:
+                return []
+        elif not wanted.takes_over:
+            raise fault("GH2050", where=one.file)
+        gone.append(Change(one.file, files.read(one.file), None))
+    before, after = files.read(path), content(wanted.hook)
+    return [*gone, *([Change(path, before, after)] if before != after else [])]
+
+
+def file(files: Files, directories: Sequence[str], wanted: Wanted) -> str:
+    """Return the path of the file that has our hook when the changes are made."""
+    for one in oci_hooks.read(files, directories):
+        if one.path == wanted.hook:
+            return one.file
+    return f"{directories[-1]}/{NAME}"
+
+
+def content(hook: str) -> bytes:
+    """Return the hook's file: every container has it, and it looks whether one asks for a GPU."""
+    document = {
+        "version": "1.0.0",
+        "hook": {"path": hook, "args": [posixpath.basename(hook)], "env": [_PATH]},
+        "when": {"always": True},
+        "stages": ["prestart"],
+    }
+    return json.dumps(document, indent=2).encode() + b"\n"
+
+
+def is_ours(path: str, edited: bytes) -> bool:
+    """Return whether a file that was edited since still has gpuhook's hook."""
+    try:
+        found = json.loads(edited)
+        program = found["hook"]["path"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        program = None
+    return oci_hooks.OciHook(path, program if isinstance(program, str) else "").is_gpuhooks

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of a host, run in its root directory: engines' own checks, systemctl."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+
+from gpuhook.engines.read import engine_versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.configure.host_files import Host
+    from gpuhook.engines.read.engine_versions import Version
+
+PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_TIME = 60.0  # seconds
+_KEPT = ("HOME", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
+_DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program ended: its exit status, and what it printed and said.
+
+    One that could not be started has the status of a shell for that, and `said` is why.
+    """
+
+    command: str
+    status: int
+    printed: str
+    said: str
+    is_started: bool = True
+
+
+class HostPrograms:
+    """The programs of `host`. Below another root than ours they run by chroot(2), as root only.
+
+    `paths` are those of programs by their names that are used instead of the ones in the PATH;
+    "" is a program that the host does not have.
+    """
+
+    def __init__(self, host: Host, paths: Mapping[str, str] | None = None) -> None:
+        """Take the host."""
+        self._host = host
+        self._paths = dict(paths or {})
+        self.is_elsewhere = not os.path.samestat(os.stat(host.root), os.stat("/"))
+
+    @property
+    def root(self) -> str:
+        """The host's root directory, as we name it."""
+        return self._host.root
+
+    def find(self, name: str) -> str | None:
+        """Return the path on the host of a program that can be run, None where there is none."""
+        if self.is_elsewhere and os.geteuid() != 0:
+            return None
+        given = self._paths.get(name)
+        if given == "":
+            return None
+        for path in [given] if given else [f"{place}/{name}" for place in PATH]:
+            found = self._host.status(path)
+            if found and stat.S_ISREG(found.st_mode) and found.st_mode & 0o111:
+                return path
+        return None
+
+    def run(self, words: tuple[str, ...]) -> Ran | None:
+        """Run a program by its name and return how it ended; None where the host has none."""
+        program = self.find(words[0])
+        if program is None:
+            return None
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        # systemctl does nothing in what it takes for a chroot: the host's root is none.
+        environment |= {"PATH": ":".join(PATH), "SYSTEMD_IGNORE_CHROOT": "1"}
+        command = " ".join((self._paths.get(words[0], words[0]), *words[1:]))
+        try:
+            done = subprocess.run(
+                [program, *words[1:]],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIME,
+                env=environment,
+                check=False,
+                preexec_fn=partial(_enter, self.root) if self.is_elsewhere else None,
+            )
+        except subprocess.TimeoutExpired:
+            return Ran(command, 124, "", f"it has not ended within {_TIME:.0f} s")
+        except (OSError, subprocess.SubprocessError) as error:  # the latter of _enter
+            return Ran(command, 127, "", str(error), is_started=False)
+        printed, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        return Ran(command, done.returncode, printed, said)
+
+    def version(self, engine: str) -> Version | None:
+        """Return the version of an engine's daemon, None where it is not known."""
+        ran = self.run((_DAEMONS[engine], "--version"))
+        return engine_versions.of(ran.printed) if ran and ran.status == 0 else None
+
+
+def _enter(root: str) -> None:
+    os.chroot(root)
+    os.chdir("/")
+
+
+def last_words(ran: Ran) -> str:
+    """Return what a program said last, which is mostly why it failed."""
+    lines = [line.strip() for line in (ran.said or ran.printed).splitlines() if line.strip()]
+    return " ".join(lines[-2:]) or f"it ended with status {ran.status}"

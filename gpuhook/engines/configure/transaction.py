@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written all or none, with a record that comes first, so that a kill loses nothing."""
+
+from __future__ import annotations
+
+from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configure.changeset import Work, Write
+    from gpuhook.engines.configure.configure_record import Record, Store
+    from gpuhook.engines.configure.host_files import Host, Kept
+
+
+class Applied:
+    """Work that is done; `take_back` brings everything to where it was before that."""
+
+    def __init__(self, host: Host, store: Store, work: Work) -> None:
+        """Do it: with the record first, and all or nothing; raises GH2001, GH2002 and GH2012."""
+        self._host = host
+        self._store = store
+        self._work = work
+        self._done: list[tuple[Write, Kept | None]] = []
+        try:
+            store.save(work.meanwhile, work.backups)
+            for directory in work.made:
+                host.make_directory(directory)
+            for write in work.writes:
+                self._write(write)
+        except BaseException as error:
+            self.take_back()
+            if isinstance(error, OSError):
+                raise unwritable(error) from error
+            raise
+
+    def _write(self, write: Write) -> None:
+        if self._host.read(write.path) != write.before:
+            raise fault("GH2012", path=write.path)
+        kept = self._host.kept(write.path)
+        self._done.append((write, kept))
+        if write.after is None:
+            self._host.remove(write.path)
+        else:
+            self._host.put(write.path, write.after, write.kept, write.mode)
+
+    def take_back(self) -> None:
+        """Put back what was there, the last first; raises GH2002 where that fails.
+
+        The record then stays as it was while files were written: it knows both contents.
+        """
+        work = self._work
+        try:
+            for write, kept in reversed(self._done):
+                if write.before is None:
+                    self._host.remove(write.path)
+                elif self._host.read(write.path) != write.before or (
+                    self._host.kept(write.path) != kept
+                ):
+                    self._host.put(write.path, write.before, kept)
+            for directory in reversed(work.made):
+                self._host.remove_directory(directory)
+            if work.old is None:
+                self._store.forget()
+            else:
+                self._store.save(work.old)
+        except OSError as error:
+            where, place = error.filename, self._store.place
+            raise fault(
+                "GH2002", path=where, reason=error.strerror, place=place, engine=work.engine
+            ) from error
+
+    def finish(self, record: Record | None) -> tuple[str, ...]:
+        """Keep the record that stays, and remove directories; return those that are not empty.
+
+        Raises GH2001.
+        """
+        removed = self._work.removed
+        try:
+            left = [one for one in removed if not self._host.remove_directory(one)]
+            if record is None:
+                self._store.forget()
+            else:
+                self._store.save(record)
+                self._store.clear(record)
+        except OSError as error:
+            raise unwritable(error) from error
+        return tuple(left)

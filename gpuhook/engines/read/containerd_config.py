@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""containerd's configuration, of every version, merged as the containerd that reads it does.
+
+Up to 2.0, what a later file says of a plugin replaces all that earlier ones say of it; from 2.1
+on it is merged into that. A containerd 2.x brings older files to its own version first.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.containerd_files import (
+    CRI_KEYS,
+    CRI_OF_1,
+    CRI_OF_2,
+    CRI_OF_3,
+    File,
+    is_of_1,
+    read_all,
+)
+from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_versions import Version
+
+PATH = "/etc/containerd/config.toml"
+_OPTIONS = ("-c", "--config", "-config")
+RUNC = "io.containerd.runc.v2"
+OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is of the plugin's own table
+HAS_CDI = (1, 7)  # the first containerd that knows enable_cdi
+CDI_BY_DEFAULT = (2,)
+MERGES_PLUGINS = (2, 1)
+# A pattern of Go's path.Match, which refuses any other: a class is not empty, and is closed.
+_CHARACTER = r"(?:\\.|[^]\\-])"
+_CLASS = rf"\[(?:\^|(?!\^))(?:{_CHARACTER}(?:-{_CHARACTER})?)+\]"
+_PATTERN = re.compile(rf"(?:{_CLASS}|\\.|[^[\\])*", re.DOTALL)
+CHECKS_VERSIONS = (2, 3)  # refuses a drop-in of a later version than the first file's
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A runtime that is written where containerd does not look, or replaced by a later file.
+
+    `key` is the plugin's key that it is written below; `by` the file that replaces it, "" where
+    the key is what is wrong.
+    """
+
+    runtime: Runtime
+    key: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Containerd:
+    """A containerd's configuration. `root` is the file that it is started with.
+
+    `version` is that file's; `key` is the plugin's key below which containerd looks, `cri` what
+    it finds there.
+    """
+
+    root: str
+    version: int
+    configuration: Configuration
+    key: str
+    cri: Mapping[str, Any]
+    disabled: tuple[str, ...]
+    ignored: tuple[Ignored, ...]
+    imports: tuple[str, ...]
+
+    @property
+    def has_cri(self) -> bool:
+        """Whether a kubelet can talk to it."""
+        return not set(CRI_KEYS).intersection(self.disabled)
+
+    def has_cdi(self, daemon: Version | None) -> bool:
+        """Return whether it gives CDI devices to containers, by its version where none is said."""
+        if daemon and daemon < HAS_CDI:
+            return False
+        said = self.configuration.cdi_enabled
+        return (not is_of_1(daemon, self.version)) if said is None else said
+
+
+def read(files: Files, root: str = PATH, daemon: Version | None = None) -> Containerd:
+    """Return the configuration that a containerd of version `daemon` reads at `root`.
+
+    An unknown version is guessed by that of the configuration. Raises OSError.
+    """
+    found, trouble = read_all(files, root, daemon)
+    version = found[0].version if found else 1
+    of_1 = is_of_1(daemon, version)
+    merged_version = max((file.version for file in found if "version" in file.document), default=1)
+    key = (CRI_OF_1 if merged_version == 1 else CRI_OF_2) if of_1 else CRI_OF_3
+    merges = daemon >= MERGES_PLUGINS if daemon else not of_1
+    plugins = _merged([_migrated(file, of_1) for file in found], merges)
+    cri = plugins.get(key, {})
+    runtimes = _runtimes(found, cri, plugins, keeps_default=not of_1)
+    engine = toml_document.table(cri, "containerd")
+    return Containerd(
+        root=root,
+        version=version,
+        configuration=Configuration(
+            engine="containerd",
+            files=tuple(file.path for file in found),
+            runtimes=runtimes,
+            default=toml_document.text(engine.get("default_runtime_name")) or "runc",
+            cdi_enabled=_cdi(cri),
+            cdi_dirs=toml_document.texts(cri.get("cdi_spec_dirs")) or CDI_DIRS,
+            trouble=(*trouble, *_version_trouble(found, daemon, merged_version)),
+        ),
+        key=key,
+        cri=cri,
+        disabled=tuple(
+            name
+            for file in found
+            for name in toml_document.texts(file.document.get("disabled_plugins"))
+        ),
+        ignored=tuple(_ignored(found, key, runtimes, of_1=of_1)),
+        imports=tuple(pattern for file in found for pattern in file.imports),
+    )
+
+
+def configuration_file(argv: Sequence[str]) -> str:
+    """Return the file that a containerd's command line names, "" without such an option."""
+    for number, word in enumerate(argv):
+        option, separator, value = word.partition("=")
+        if option in _OPTIONS:
+            return value if separator else "".join(argv[number + 1 : number + 2])
+    return ""
+
+
+def covers(pattern: str, key: str) -> bool:
+    """Return whether a pattern of pod_annotations covers an annotation's key.
+
+    Of a `key` that ends in "/", whether it covers any key that begins so. containerd matches by
+    path.Match, whose `*` stops at a "/"; a malformed pattern matches nothing. Of a pattern with a
+    class or an escape, only the text before that is compared.
+    """
+    if not _PATTERN.fullmatch(pattern):
+        return False
+    plain = pattern.partition("[")[0].partition("\\")[0]
+    if plain != pattern:
+        pattern = plain + "*"
+        if "/" not in plain:
+            return fnmatch.fnmatchcase(key, pattern)
+    parts, names = pattern.split("/"), key.split("/")
+    return len(parts) == len(names) and all(
+        fnmatch.fnmatchcase(name, part) if name else bool(part)
+        for part, name in zip(parts, names, strict=True)
+    )
+
+
+def _cdi(cri: Mapping[str, Any]) -> bool | None:
+    said = cri.get("enable_cdi")
+    return said if isinstance(said, bool) else None
+
+
+def _keys_of(file: File, of_1: bool, key: str) -> tuple[str, ...]:
+    """Return the plugin's keys which containerd reads in a file."""
+    if of_1:
+        return (key,)
+    return {1: CRI_KEYS, 2: (CRI_OF_2, CRI_OF_3)}.get(file.version, (CRI_OF_3,))
+
+
+def _migrated(file: File, of_1: bool) -> dict[str, dict[str, Any]]:
+    """Return the tables of plugins as containerd names them; a 2.x renames those of old files."""
+    plugins = {
+        name: value
+        for name, value in toml_document.table(file.document, "plugins").items()
+        if isinstance(value, dict)
+    }
+    if not of_1:
+        for old in _keys_of(file, of_1, CRI_OF_3):
+            if old != CRI_OF_3 and old in plugins:
+                plugins[CRI_OF_3] = plugins.pop(old)
+    return plugins
+
+
+def _merged(tables: Iterable[Mapping[str, Any]], merges: bool) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for table in tables:
+        for name, value in table.items():
+            merged[name] = _joined(merged.get(name), value) if merges else value
+    return merged
+
+
+def _joined(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {name: _joined(old.get(name), value) for name, value in new.items()}
+    if isinstance(old, list) and isinstance(new, list):
+        return old + [one for one in new if one not in old]
+    return new
+
+
+def _runtimes(
+    found: tuple[File, ...],
+    cri: Mapping[str, Any],
+    plugins: Mapping[str, Any],
+    *,
+    keeps_default: bool,
+) -> dict[str, Runtime]:
+    """Return the runtimes; a 1.x forgets its own `runc` where others are registered."""
+    shim = toml_document.text(
+        toml_document.table(plugins, OLD_SHIM).get("runtime")
+    ) or toml_document.text(toml_document.table(plugins, "linux").get("runtime"))
+    written = toml_document.table(cri, "containerd", "runtimes")
+    runtimes = {
+        name: _runtime(name, value, _written(found, name), shim)
+        for name, value in written.items()
+        if isinstance(value, dict)
+    }
+    if keeps_default or not runtimes:
+        root = found[0].path if found else ""
+        runtimes.setdefault("runc", Runtime("runc", "", Place(root), RUNC))
+    return runtimes
+
+
+def _runtime(name: str, value: Mapping[str, Any], where: Place, shim: str = "") -> Runtime:
+    # Names of options are written in many ways; containerd's reader of TOML takes them all.
+    options = {key.lower(): one for key, one in toml_document.table(value, "options").items()}
+    kind = toml_document.text(value.get("runtime_type"))
+    path = (
+        toml_document.text(options.get("binaryname"))
+        or toml_document.text(options.get("runtime"))
+        or toml_document.text(value.get("runtime_engine"))
+        or (shim if kind == OLD_SHIM else "")
+    )
+    return Runtime(name, path, where, kind, {**value, "options": options})
+
+
+def _written(found: tuple[File, ...], name: str) -> Place:
+    """Return where a runtime is written: in the last file that has it."""
+    for file in reversed(found):
+        for key in CRI_KEYS:
+            if name in toml_document.table(file.document, "plugins", key, "containerd", "runtimes"):
+                return file.line("plugins", key, "containerd", "runtimes", name)
+    return Place(found[0].path if found else "")
+
+
+def _ignored(
+    found: tuple[File, ...], key: str, runtimes: Mapping[str, Runtime], *, of_1: bool
+) -> Iterable[Ignored]:
+    for file in found:
+        read_keys = _keys_of(file, of_1, key)
+        for written in CRI_KEYS:
+            table = toml_document.table(file.document, "plugins", written, "containerd", "runtimes")
+            for name, value in table.items():
+                if name in runtimes or not isinstance(value, dict):
+                    continue
+                where = file.line("plugins", written, "containerd", "runtimes", name)
+                runtime = _runtime(name, value, where)
+                by = _last_with(found, read_keys) if written in read_keys else ""
+                yield Ignored(runtime, written, by)
+
+
+def _last_with(found: tuple[File, ...], keys: tuple[str, ...]) -> str:
+    for file in reversed(found):
+        if any(toml_document.table(file.document, "plugins", key) for key in keys):
+            return file.path
+    return ""
+
+
+def _version_trouble(
+    found: tuple[File, ...], daemon: Version | None, merged: int
+) -> Iterable[Trouble]:
+    """Return what containerd refuses of versions: in the words of its own errors."""
+    if not found:
+        return
+    if is_of_1(daemon, found[0].version):
+        if merged > 1:
+            yield from _bare_names(found)
+        return
+    newest = 4 if daemon is None or daemon >= (2, 2) else 3
+    for file in found:
+        if file.version > newest:
+            said = f"has version = {file.version}, and this containerd reads up to {newest}"
+            yield Trouble(file.line("version"), said)
+    root = found[0].version
+    for file in found[1:]:
+        if daemon and daemon >= CHECKS_VERSIONS and file.version > root:
+            said = f"drop-in config version {file.version} higher than root config version {root}"
+            yield Trouble(file.line("version"), said)
+
+
+def _bare_names(found: tuple[File, ...]) -> Iterable[Trouble]:
+    for file in found:
+        for name in toml_document.table(file.document, "plugins"):
+            if "." not in name:
+                said = f'has the plugin key "{name}", which version 2 does not allow'
+                yield Trouble(file.line("plugins", name), said)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a containerd's configuration, in the order in which containerd reads them.
+
+After containerd's cmd/containerd/server/config/config.go: the file that it is started with, then
+what that imports, then what these import, each once. Up to 1.7 a relative pattern is looked up
+from containerd's working directory, which is / below systemd; a relative path is always looked up
+from the file that names it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.config_files import joined, matching
+from gpuhook.engines.read.engine_config import Place, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_versions import Version
+
+CRI_OF_1 = "cri"
+CRI_OF_2 = "io.containerd.grpc.v1.cri"
+CRI_OF_3 = "io.containerd.cri.v1.runtime"
+CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
+VERSION_OF_2 = 3  # of files: containerd 2.0 brought it
+_LISTS = ("imports", "disabled_plugins", "required_plugins")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file: its document, and the version that it says it is of, 1 if it says none."""
+
+    path: str
+    content: bytes
+    document: dict[str, Any]
+    version: int
+    imports: tuple[str, ...]
+
+    def line(self, *names: str) -> Place:
+        """Return where a table or key is written."""
+        return Place(self.path, toml_document.line_of(self.content, names))
+
+
+def read_all(
+    files: Files, path: str, daemon: Version | None
+) -> tuple[tuple[File, ...], tuple[Trouble, ...]]:
+    """Return the files and what is wrong with them; none if there is no file at `path`."""
+    found: dict[str, File] = {}
+    trouble: list[Trouble] = []
+    pending = [(path, Place(path))]
+    while pending:
+        current, named = pending.pop(0)
+        if current in found:
+            continue
+        content = files.read(current)
+        if content is None:
+            if current != path:
+                said = f"imports {current}, which is not there"
+                trouble.append(Trouble(named, said))
+            continue
+        try:
+            file = _file(current, content)
+        except toml_document.UnreadableError as error:
+            trouble.append(error.trouble(current))
+            continue
+        found[current] = file
+        trouble += _wrong_kinds(file)
+        where = file.line("imports")
+        pending += [(one, where) for one in _imported(files, file, daemon)]
+    return tuple(found.values()), tuple(trouble)
+
+
+def _file(path: str, content: bytes) -> File:
+    document = toml_document.parsed(content)
+    version = document.get("version", 0)
+    is_number = isinstance(version, int) and not isinstance(version, bool)
+    return File(
+        path,
+        content,
+        document,
+        (version or 1) if is_number else 1,
+        toml_document.texts(document.get("imports")),
+    )
+
+
+def _wrong_kinds(file: File) -> Iterator[Trouble]:
+    """Yield what containerd cannot take for what it has to be."""
+    version = file.document.get("version", 0)
+    if not isinstance(version, int) or isinstance(version, bool):
+        yield Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+    for name in _LISTS:
+        yield from toml_document.no_texts(file.path, file.content, file.document, (name,))
+    plugins = file.document.get("plugins", {})
+    if not isinstance(plugins, dict):
+        yield Trouble(file.line("plugins"), "has plugins that is no table")
+        return
+    for name, value in plugins.items():
+        if not isinstance(value, dict):
+            yield Trouble(file.line("plugins", name), f'has the plugin "{name}" that is no table')
+
+
+def _imported(files: Files, file: File, daemon: Version | None) -> list[str]:
+    found: list[str] = []
+    for path in file.imports:
+        is_pattern = "*" in path
+        if is_pattern and not posixpath.isabs(path) and is_of_1(daemon, file.version):
+            path = f"/{path}"
+        path = joined(file.path, path)
+        found += matching(files, path) if is_pattern else [path]
+    return found
+
+
+def may_read(daemon: Version | None, version: int) -> bool:
+    """Return whether a program found by its name may be the one that reads a file of a version.
+
+    Files of version 3 and later are made for containerd 2.
+    """
+    return daemon is None or daemon >= (2,) or version < VERSION_OF_2
+
+
+def is_of_1(daemon: Version | None, version: int) -> bool:
+    """Return whether a containerd is a 1.x, by its version or else by its configuration's."""
+    return daemon < (2,) if daemon else version < VERSION_OF_2

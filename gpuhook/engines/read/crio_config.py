@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRI-O's configuration: crio.conf and its drop-ins, after crio.conf(5) and crio.conf.d(5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.read.config_files import Files
+
+PATH = "/etc/crio/crio.conf"
+DROP_INS = "/etc/crio/crio.conf.d"
+HOOK_DIRS = ("/usr/share/containers/oci/hooks.d",)
+RUNTIMES = ("crio", "runtime", "runtimes")
+
+
+@dataclass(frozen=True, slots=True)
+class Crio:
+    """CRI-O's configuration, and where it looks for OCI hooks.
+
+    `run_root` and `storage_root` are those of its storage, "" for containers/storage's own.
+    """
+
+    configuration: Configuration
+    hook_dirs: tuple[str, ...]
+    has_selinux: bool
+    run_root: str = ""
+    storage_root: str = ""
+
+
+_OWN = ("crun", "runc")
+
+
+def read(files: Files, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
+    """Return the configuration; raises OSError.
+
+    The main file has the lowest precedence, then the drop-ins by name. Each value replaces that
+    of an earlier file; runtimes are replaced one by one.
+    """
+    merged: dict[str, Any] = {}
+    runtimes: dict[str, Runtime] = {}
+    read_files: list[str] = []
+    trouble: list[Trouble] = []
+    roots: dict[str, Any] = {}
+    for path in (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins))):
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            document = toml_document.parsed(content)
+        except toml_document.UnreadableError as error:
+            trouble.append(error.trouble(path))
+            continue
+        read_files.append(path)
+        trouble += toml_document.no_tables(path, content, document, RUNTIMES)
+        merged |= toml_document.table(document, "crio", "runtime")
+        roots |= toml_document.table(document, "crio")
+        for name, value in toml_document.table(document, *RUNTIMES).items():
+            if isinstance(value, dict):
+                place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+                runtimes[name] = _runtime(name, value, place)
+    default = toml_document.text(merged.get("default_runtime")) or _built_in(runtimes)
+    # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig); no other
+    # is there because it is called the default.
+    own = default if default in _OWN else _built_in(runtimes)
+    runtimes.setdefault(own, Runtime(own, "", Place(main), "oci"))
+    configuration = Configuration(
+        engine="crio",
+        files=tuple(read_files),
+        runtimes=runtimes,
+        default=default,
+        cdi_enabled=True,  # always, since 1.23
+        cdi_dirs=toml_document.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
+        trouble=tuple(trouble),
+    )
+    hook_dirs = toml_document.texts(merged.get("hooks_dir")) or HOOK_DIRS
+    return Crio(
+        configuration,
+        hook_dirs,
+        merged.get("selinux") is True,
+        run_root=toml_document.text(roots.get("runroot")),
+        storage_root=toml_document.text(roots.get("root")),
+    )
+
+
+def _built_in(runtimes: Mapping[str, Runtime]) -> str:
+    """Return the default where no file says it: crun since 1.31, runc before."""
+    return "runc" if "runc" in runtimes and "crun" not in runtimes else "crun"
+
+
+def _runtime(name: str, value: Mapping[str, Any], place: Place) -> Runtime:
+    kind = toml_document.text(value.get("runtime_type"))
+    return Runtime(name, toml_document.text(value.get("runtime_path")), place, kind, value)

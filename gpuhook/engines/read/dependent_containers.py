@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers that engines keep and that name our runtime or hook: without it they are lost.
+
+Sources: moby/daemon/container (hostconfig.json, config.v2.json), containers/podman/libpod (its
+database), containerd/runtime/v2 (bundles), cri-o/internal/storage (config.json, annotations).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import (
+    compat_programs,
+    crio_config,
+    docker_config,
+    libpod,
+    podman_config,
+    toml_document,
+)
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
+from gpuhook.engines.read.oci_hooks import OciHook
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_config import Configuration
+
+_TASKS = "/run/containerd/io.containerd.runtime.v2.task"
+_OF_DOCKER = "moby"  # the namespace of containerd in which Docker's containers are
+_DOCKER_ROOT = "/var/lib/docker"
+_SNAP_ROOT = "/var/snap/docker/common/var-lib-docker"
+_STORAGE = "/var/lib/containers/storage"
+_RUN = "/run/containers/storage"
+_OF_A_USER = ".local/share/containers/storage"  # below a home
+_CRIO = "io.kubernetes.cri-o."
+_NVIDIA_HOOK = "nvidia-container-runtime-hook"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A container that needs gpuhook.
+
+    `path` is the file that says so, and `why` what it says, in words; `program` is that of
+    gpuhook's which it needs, "" where no path is written. One that runs goes on without, but may
+    not be stopped, or not be started again.
+    """
+
+    engine: str
+    id: str
+    name: str
+    path: str
+    why: str
+    is_running: bool
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Why a container needs gpuhook, in words, and which program of it."""
+
+    why: str
+    program: str
+    is_hook: bool = False
+
+
+class _Ours:
+    """Which programs of a node are gpuhook's, under its own names or under NVIDIA's."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._fronts: dict[str, bool] = {}
+
+    def runtimes(self, configuration: Configuration) -> dict[str, str]:
+        """Return the names that the configuration has for our runtime, with its programs."""
+        found = configuration.gpu_runtimes
+        return {one.name: one.path for one in found if self.is_runtime(one.path)}
+
+    def is_runtime(self, path: str) -> bool:
+        return posixpath.basename(path) == GPUHOOK_RUNTIME or self._is_front(path)
+
+    def is_hook(self, path: str) -> bool:
+        return OciHook("", path).is_gpuhooks or self._is_front(path)
+
+    def _is_front(self, path: str) -> bool:
+        if path not in self._fronts:
+            self._fronts[path] = compat_programs.is_front(self._files, path)
+        return self._fronts[path]
+
+
+def found(files: Files, home: str | None = None) -> tuple[Stored, ...]:
+    """Return the containers of all engines, or of a user's own; raises OSError.
+
+    The names of runtimes mean what the engines' configurations say now: ask before they change.
+    """
+    ours = _Ours(files)
+    every = [*_docker(files, ours, home), *_podman(files, ours, home)]
+    if home is None:
+        every += [*_containerd(files, ours), *_crio(files, ours)]
+    return tuple(sorted(every, key=lambda one: (one.engine, one.name, one.id)))
+
+
+def _docker(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
+    if home is None:
+        places = [(docker_config.PATH, _DOCKER_ROOT), (docker_config.SNAP_PATH, _SNAP_ROOT)]
+    else:
+        places = [(f"{home}/{docker_config.OF_A_USER}", f"{home}/.local/share/docker")]
+    for path, usual in places:
+        said = docker_config.read(files, path)
+        root = toml_document.text(_document(said.content).get("data-root")) or usual
+        names = ours.runtimes(said.configuration)
+        for one in files.names(f"{root}/containers"):
+            place = f"{root}/containers/{one}"
+            host = _document(files.read(f"{place}/hostconfig.json"))
+            need = _need_of_docker(host, names, ours)
+            if need:
+                about = _document(files.read(f"{place}/config.v2.json"))
+                name = toml_document.text(about.get("Name")).lstrip("/")
+                running = toml_document.table(about, "State").get("Running") is True
+                path = f"{place}/hostconfig.json"
+                yield Stored("docker", one, name, path, need.why, running, need.program)
+
+
+def _need_of_docker(host: Mapping[str, Any], names: Mapping[str, str], ours: _Ours) -> _Need | None:
+    runtime = toml_document.text(host.get("Runtime"))
+    if runtime in names:
+        return _Need(f"its runtime is {runtime}", names[runtime])
+    requests = host.get("DeviceRequests")
+    for one in requests if isinstance(requests, list) else []:
+        is_of_gpus = isinstance(one, dict) and "gpu" in str(one.get("Capabilities"))
+        if is_of_gpus and ours.is_hook(_NVIDIA_HOOK):
+            return _Need("it was made with --gpus, for which Docker calls our hook", _NVIDIA_HOOK)
+    return None
+
+
+def _podman(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
+    storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
+    names = ours.runtimes(podman_config.read(files, home).configuration)
+    for one in libpod.containers(files, storage):
+        place = f"{storage}/{one.driver}-containers/{one.id}/userdata"
+        config = f"{place}/config.json"
+        need = _need(one.runtime, names, _document(files.read(config)), ours)
+        if need:
+            running = "pidfile" in files.names(f"{_RUN}/{one.driver}-containers/{one.id}/userdata")
+            path = config if need.is_hook else one.database
+            yield Stored("podman", one.id, one.name, path, need.why, running, need.program)
+
+
+def _containerd(files: Files, ours: _Ours) -> Iterator[Stored]:
+    for namespace in files.names(_TASKS):
+        for one in files.names(f"{_TASKS}/{namespace}"):
+            place = f"{_TASKS}/{namespace}/{one}"
+            config = _document(files.read(f"{place}/config.json"))
+            program = (files.read(f"{place}/runtime") or b"").decode("utf-8", "replace").strip()
+            need = _need(program, {}, config, ours)
+            if need and namespace != _OF_DOCKER:
+                annotations = toml_document.table(config, "annotations")
+                name = toml_document.text(annotations.get("io.kubernetes.cri.container-name"))
+                path = f"{place}/config.json"
+                yield Stored("containerd", one, name, path, need.why, True, need.program)
+
+
+def _crio(files: Files, ours: _Ours) -> Iterator[Stored]:
+    names = ours.runtimes(crio_config.read(files).configuration)
+    for driver in libpod.drivers(files, _STORAGE):
+        for one in files.names(f"{_STORAGE}/{driver}-containers"):
+            inner = f"{driver}-containers/{one}/userdata"
+            path = f"{_STORAGE}/{inner}/config.json"
+            config = _document(files.read(path))
+            annotations = toml_document.table(config, "annotations")
+            if any(key.startswith(_CRIO) for key in annotations):
+                handler = toml_document.text(annotations.get(f"{_CRIO}RuntimeHandler"))
+                need = _need(handler, names, config, ours)
+                if need:
+                    name = toml_document.text(annotations.get(f"{_CRIO}Name"))
+                    running = "pidfile" in files.names(f"{_RUN}/{inner}")
+                    yield Stored("crio", one, name, path, need.why, running, need.program)
+
+
+def _need(
+    runtime: str, names: Mapping[str, str], config: Mapping[str, Any], ours: _Ours
+) -> _Need | None:
+    if runtime in names:
+        return _Need(f"its runtime is {runtime}", names[runtime])
+    if ours.is_runtime(runtime):
+        return _Need(f"its runtime is {runtime}", runtime)
+    for stage in toml_document.table(config, "hooks").values():
+        for one in stage if isinstance(stage, list) else []:
+            path = toml_document.text(one.get("path")) if isinstance(one, dict) else ""
+            if ours.is_hook(path):
+                return _Need(f"its hook is {path}", path, is_hook=True)
+    return None
+
+
+def _document(content: bytes | None) -> dict[str, Any]:
+    try:
+        said = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Docker's daemon.json: of the system's daemon, of the snap's and of users' own (rootless) ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_versions import Version
+
+PATH = "/etc/docker/daemon.json"
+SNAP_PATH = "/var/snap/docker/current/config/daemon.json"
+OF_A_USER = ".config/docker/daemon.json"  # below a home, of a rootless daemon
+# moby/moby#45192: device injection by CDI is no longer experimental.
+CDI_BY_DEFAULT = (28, 2)
+# moby/moby#50228: --gpus goes by CDI where nvidia-cdi-hook is found, and else by the hook.
+GPUS_BY_CDI = (29,)
+BUILT_IN = "runc"
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """A Docker daemon's configuration; the daemon need not have a file."""
+
+    path: str
+    configuration: Configuration
+    has_selinux: bool
+    content: bytes = b""
+
+    def line_of(self, key: str) -> int:
+        """Return the line of a member of the file, 1 if it is not there."""
+        return line_of(self.content, key) or 1
+
+    def has_cdi(self, daemon: Version | None) -> bool:
+        """Return whether it gives CDI devices to containers, by its version where none is said."""
+        said = self.configuration.cdi_enabled
+        return (daemon or CDI_BY_DEFAULT) >= CDI_BY_DEFAULT if said is None else said
+
+
+def read(files: Files, path: str = PATH) -> Docker:
+    """Return the configuration at a path, the built-in one if no file is there; raises OSError."""
+    content = files.read(path)
+    if content is None or not content.strip():
+        return _docker(path, (), {}, b"", ())
+    try:
+        document = json.loads(content, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
+        said = f"is no JSON: {_said(error)}"
+        return _docker(path, (path,), {}, content, (Trouble(Place(path, line), said),))
+    if not isinstance(document, dict):
+        said = "is no JSON object"
+        return _docker(path, (path,), {}, content, (Trouble(Place(path, 1), said),))
+    return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _no_number(said: str) -> None:
+    raise ValueError(f"{said} is no number of JSON")
+
+
+def _docker(
+    path: str,
+    files: tuple[str, ...],
+    document: Mapping[str, Any],
+    content: bytes,
+    trouble: tuple[Trouble, ...],
+) -> Docker:
+    features = toml_document.table(document, "features")
+    cdi = features.get("cdi")
+    default = toml_document.text(document.get("default-runtime")) or BUILT_IN
+    configuration = Configuration(
+        engine="docker",
+        files=files,
+        runtimes=_runtimes(path, content, document),
+        default=default,
+        cdi_enabled=cdi if isinstance(cdi, bool) else None,
+        cdi_dirs=toml_document.texts(document.get("cdi-spec-dirs")) or CDI_DIRS,
+        trouble=trouble,
+    )
+    return Docker(path, configuration, document.get("selinux-enabled") is True, content)
+
+
+def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
+    runtimes = {BUILT_IN: Runtime(BUILT_IN, "", Place(path))}
+    for name, value in toml_document.table(document, "runtimes").items():
+        if isinstance(value, dict):
+            runtimes[name] = Runtime(
+                name,
+                toml_document.text(value.get("path")),
+                Place(path, line_of(content, name)),
+                toml_document.text(value.get("runtimeType")),
+                value,
+            )
+    return runtimes
+
+
+def _troubles(path: str, content: bytes, document: Mapping[str, Any]) -> list[Trouble]:
+    found = []
+    kinds = (("runtimes", dict), ("features", dict), ("default-runtime", str))
+    for name, kind in (*kinds, ("cdi-spec-dirs", list)):
+        value = document.get(name)
+        if value is not None and not isinstance(value, kind):
+            wanted = {dict: "an object", str: "a string", list: "a list"}[kind]
+            place = Place(path, line_of(content, name))
+            found.append(Trouble(place, f'has "{name}" that is not {wanted}'))
+    for name, value in toml_document.table(document, "runtimes").items():
+        if not isinstance(value, dict):
+            place = Place(path, line_of(content, name))
+            found.append(Trouble(place, f'has the runtime "{name}" that is not an object'))
+    return found
+
+
+def line_of(content: bytes, key: str) -> int:
+    """Return the line of the first member of that name in a JSON document, 0 if unseen."""
+    wanted = re.compile(rf"{re.escape(json.dumps(key))}\s*:".encode())
+    found = wanted.search(content)
+    return content[: found.start()].count(b"\n") + 1 if found else 0

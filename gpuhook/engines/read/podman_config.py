@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Podman's containers.conf and its drop-ins, after containers.conf(5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_versions import Version
+
+VENDOR = "/usr/share/containers/containers.conf"
+PATH = "/etc/containers/containers.conf"
+OF_A_USER = ".config/containers/containers.conf"  # below a home
+HAS_CDI = (4, 1)
+# oci-hooks(5): a file of the later directory masks one of that name in an earlier one.
+HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+RUNTIMES = ("engine", "runtimes")
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Podman's configuration, and where it looks for OCI hooks.
+
+    Where no file says the directories, root's podman has its own, and that of a user none.
+    """
+
+    configuration: Configuration
+    hook_dirs: tuple[str, ...]
+    says_hook_dirs: bool = False
+
+
+def read(files: Files, home: str | None = None) -> Podman:
+    """Return the configuration of root's podman, or of that of a user with `home`.
+
+    Every later file replaces values of earlier ones; raises OSError.
+    """
+    merged: dict[str, Any] = {}
+    runtimes: dict[str, Runtime] = {}
+    read_files: list[str] = []
+    trouble: list[Trouble] = []
+    for path in _paths(files, home):
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            document = toml_document.parsed(content)
+        except toml_document.UnreadableError as error:
+            trouble.append(error.trouble(path))
+            continue
+        read_files.append(path)
+        trouble += _wrong_kinds(path, content, document)
+        merged |= toml_document.table(document, "engine")
+        runtimes |= _runtimes(path, content, document)
+    configuration = Configuration(
+        engine="podman",
+        files=tuple(read_files),
+        runtimes=runtimes,
+        default=toml_document.text(merged.get("runtime")) or "crun",
+        cdi_enabled=True,
+        cdi_dirs=toml_document.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
+        trouble=tuple(trouble),
+    )
+    said = toml_document.texts(merged.get("hooks_dir"))
+    return Podman(configuration, said or (HOOK_DIRS if home is None else ()), bool(said))
+
+
+def has_cdi(version: Version | None) -> bool:
+    """Return whether a podman gives CDI devices to containers; one of unknown version does."""
+    return version is None or version >= HAS_CDI
+
+
+def _paths(files: Files, home: str | None) -> list[str]:
+    found = [VENDOR]
+    for main in (PATH, *([f"{home}/{OF_A_USER}"] if home else [])):
+        drop_ins = f"{main}.d"
+        names = [name for name in files.names(drop_ins) if name.endswith(".conf")]
+        found += [main, *(f"{drop_ins}/{name}" for name in names)]
+    return found
+
+
+def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Yield what podman cannot take for what it has to be."""
+    yield from toml_document.no_tables(path, content, document, RUNTIMES)
+    yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))
+    for name, value in toml_document.table(document, *RUNTIMES).items():
+        if not isinstance(value, list):
+            place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+            yield Trouble(place, f"has the runtime {name} that is no list of paths")
+
+
+def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
+    found = {}
+    for name, value in toml_document.table(document, *RUNTIMES).items():
+        paths = toml_document.texts(value)
+        place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+        found[name] = Runtime(name, paths[0] if paths else "", place, "oci", {"paths": paths})
+    return found

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directories in which engines keep the files of running containers.
+
+Sources: containerd's cmd/containerd/server/config (state, imports), its runtime/v2 (bundles) and
+runtime/v2/runc/options (Root); moby's daemon/config (exec-root) and libcontainerd/supervisor;
+crio(8), crio.conf(5) and containers-storage.conf(5).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from gpuhook.engines.read import crio_config as crio_reader
+from gpuhook.engines.read import docker_config as docker_reader
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.containerd_files import CRI_KEYS, read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.engine_config import Trouble
+
+CONTAINERD = "/run/containerd"
+DOCKER = "/run/docker"
+_STORAGE_CONF = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
+TASKS = "io.containerd.runtime.v2.task"
+# `runtime` and `options.json` name the program that the shim calls for exec, kill and delete.
+BUNDLES = tuple(f"{TASKS}/*/*/{name}" for name in ("config.json", "runtime", "options.json"))
+_OF_STORAGE = ("*-containers/*/userdata/config.json",)
+# runc keeps the hooks in state.json, crun keeps a copy of config.json.
+OF_RUNTIME = ("*/state.json", "*/config.json")
+OF_NAMESPACES = tuple(f"*/{pattern}" for pattern in OF_RUNTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """A directory of the host. `files` are patterns below it, as of the module glob.
+
+    `source` is the file or the option that names it, "" for a default. `is_required` is whether
+    the engine has this directory as long as it runs.
+    """
+
+    path: str
+    files: tuple[str, ...]
+    source: str = field(default="", compare=False)
+    is_required: bool = field(default=False, compare=False)
+
+
+STORAGES = (
+    StateDirectory("/run/containers/storage", _OF_STORAGE),
+    StateDirectory("/var/lib/containers/storage", _OF_STORAGE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """The state directories of one engine; `unread` says which configuration is not known."""
+
+    directories: tuple[StateDirectory, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def flags(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the options of a command line without their dashes, and their values."""
+    found: dict[str, str] = {}
+    for word, after in pairwise([*arguments, ""]):
+        if word.startswith("-"):
+            name, is_value, value = word.lstrip("-").partition("=")
+            found[name] = value if is_value or after.startswith("-") else after
+    return found
+
+
+def containerd(files: Files, said: Mapping[str, str], usual: str) -> EngineState:
+    """Return the directories of a containerd with the flags `said`; `usual` is its default file."""
+    config = said.get("config") or said.get("c") or ""
+    found, trouble = read_all(files, config or usual, None)
+    unread = _unread(trouble)
+    if config and not found and not trouble:
+        unread = (f"{config} does not exist",)
+    state = StateDirectory(CONTAINERD, BUNDLES, is_required=True)
+    directories = []
+    for file in found:
+        if toml_document.text(file.document.get("state")):
+            state = replace(
+                state, path=toml_document.text(file.document["state"]), source=file.path
+            )
+        for key in CRI_KEYS:
+            runtimes = toml_document.table(file.document, "plugins", key, "containerd", "runtimes")
+            for name in runtimes:
+                options = toml_document.table(runtimes, name, "options")
+                root = next(
+                    (toml_document.text(options[k]) for k in options if k.lower() == "root"), ""
+                )
+                if root:
+                    directories.append(StateDirectory(root, OF_NAMESPACES))
+    if said.get("state"):
+        state = replace(state, path=said["state"], source="--state")
+    return EngineState((state, *directories), unread)
+
+
+def docker(files: Files, said: Mapping[str, str]) -> EngineState:
+    """Return the directories of a dockerd with the flags `said`."""
+    path = said.get("config-file") or docker_reader.PATH
+    read = docker_reader.read(files, path)
+    unread = _unread(read.configuration.trouble)
+    document = json.loads(read.content) if read.content.strip() and not unread else {}
+    patterns = tuple(f"containerd/daemon/{one}" for one in BUNDLES)
+    patterns += tuple(f"runtime-*/{one}" for one in OF_NAMESPACES)
+    named = toml_document.text(document.get("exec-root"))
+    directory = StateDirectory(named or DOCKER, patterns, path if named else "", is_required=True)
+    if said.get("exec-root"):
+        directory = replace(directory, path=said["exec-root"], source="--exec-root")
+    return EngineState((directory,), unread)
+
+
+def crio(files: Files, said: Mapping[str, str]) -> EngineState:
+    """Return the directories of a CRI-O with the flags `said`."""
+    config = said.get("config") or said.get("c") or crio_reader.PATH
+    drop_ins = said.get("config-dir") or said.get("d") or crio_reader.DROP_INS
+    read = crio_reader.read(files, config, drop_ins)
+    storage = podman(files)
+    run, root = storage.directories
+    if read.run_root:
+        run = replace(run, path=read.run_root, source=config)
+    if said.get("runroot"):
+        run = replace(run, path=said["runroot"], source="--runroot")
+    if said.get("root") or read.storage_root:
+        root = replace(root, path=said.get("root") or read.storage_root)
+    runtimes = [
+        StateDirectory(toml_document.text(one.options.get("runtime_root")), OF_RUNTIME)
+        for one in read.configuration.runtimes.values()
+        if toml_document.text(one.options.get("runtime_root"))
+    ]
+    unread = (*_unread(read.configuration.trouble), *storage.unread)
+    return EngineState((replace(run, is_required=True), root, *runtimes), unread)
+
+
+def podman(files: Files) -> EngineState:
+    """Return the run root and the root of containers/storage."""
+    unread: tuple[str, ...] = ()
+    document: Mapping[str, object] = {}
+    for path in _STORAGE_CONF:
+        content = files.read(path)
+        if content is not None:
+            try:
+                document = toml_document.table(toml_document.parsed(content), "storage")
+            except toml_document.UnreadableError as error:
+                unread = _unread((error.trouble(path),))
+            break
+    run, root = STORAGES
+    run = replace(run, path=toml_document.text(document.get("runroot")) or run.path)
+    root = replace(root, path=toml_document.text(document.get("graphroot")) or root.path)
+    return EngineState((run, root), unread)
+
+
+def _unread(trouble: Sequence[Trouble]) -> tuple[str, ...]:
+    return tuple(f"{one.where} {one.said}" for one in trouble if one.is_fatal or one.is_unread)
+
+
+def of_shim(directory: str) -> Iterator[StateDirectory]:
+    """Yield the state directory of a containerd's shim, which runs in a bundle."""
+    state, is_bundle, _ = directory.partition(f"/{TASKS}/")
+    if is_bundle:
+        yield StateDirectory(state, BUNDLES, "its working directory")

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML documents, and the lines on which their tables and keys stand."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from gpuhook.engines.read.engine_config import Place, Trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
+_NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
+_PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
+_MOST_PARTS = 100
+_LONG_KEY = re.compile(rf"(?<![\w.\"'-]){_PART}(?:\s*\.\s*{_PART}){{{_MOST_PARTS}}}")
+_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+
+
+class UnreadableError(Exception):
+    """A document that is not read: `line` counts from 1, 0 where it is not known.
+
+    `is_bounded` is set if it is past a bound that gpuhook has and engines do not have.
+    """
+
+    def __init__(self, reason: str, line: int = 0, *, is_bounded: bool = False) -> None:
+        """Take the reason in words."""
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.is_bounded = is_bounded
+
+    def trouble(self, path: str) -> Trouble:
+        """Return this as what is wrong with the file `path`."""
+        said = "is not read by gpuhook" if self.is_bounded else "is no TOML"
+        place = Place(path, self.line)
+        return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """Return the document; raises UnreadableError.
+
+    A byte order mark is refused as most engines do: containerd from 2.0 on, podman of Debian 12.
+    """
+    if content.startswith(codecs.BOM_UTF8):
+        reason = "it begins with a byte order mark, which not every engine takes: save it without"
+        raise UnreadableError(reason, 1)
+    try:
+        text = content.decode("utf-8")
+        _require_short_keys(text)
+        return tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UnreadableError("it is not UTF-8", line) from error
+    except RecursionError as error:
+        raise UnreadableError("it is nested too deeply", is_bounded=True) from error
+    except tomllib.TOMLDecodeError as error:
+        where = _LINE.search(str(error))
+        reason = _LINE.sub("", str(error)).strip()
+        raise UnreadableError(reason, int(where.group(1)) if where else 0) from error
+    except ValueError as error:  # of int(); an integer of TOML has 64 bits
+        raise UnreadableError("a number has too many digits") from error
+
+
+def _require_short_keys(text: str) -> None:
+    """Raise UnreadableError for a key of many parts: tomllib takes the square of them in memory."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
+            reason = f"a key has more than {_MOST_PARTS} parts"
+            raise UnreadableError(reason, number, is_bounded=True)
+
+
+def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the table of those names, {} where there is none, or something else is there."""
+    found: Any = document
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def no_tables(
+    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Trouble]:
+    """Yield what has to be a table on the way to those names, and is none."""
+    for depth in range(1, len(names) + 1):
+        found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
+        if not isinstance(found, dict):
+            dotted = ".".join(names[:depth])
+            place = Place(path, line_of(content, names[:depth]))
+            yield Trouble(place, f"has {dotted} that is no table")
+
+
+def no_texts(
+    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Trouble]:
+    """Yield what has to be a list of strings, and is none; a key that is not there is right."""
+    value = table(document, *names[:-1]).get(names[-1], [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        place = Place(path, line_of(content, names))
+        yield Trouble(place, f"has {'.'.join(names)} that is no list of strings")
+
+
+def text(value: Any) -> str:
+    """Return a value that has to be a string, "" of others."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Return the strings of a value that has to be a list of such."""
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def line_of(content: bytes, names: Sequence[str]) -> int:
+    """Return the line on which a table or key of those names is first written, 0 if unseen.
+
+    Keys of inline tables are found on the line of the table that is around them. Text of
+    several lines that looks like TOML may mislead: the line is for people to look at.
+    """
+    wanted = tuple(names)
+    best, best_line = 0, 0
+    here: tuple[str, ...] = ()
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        header = _HEADER.match(line)
+        key = None if header else _KEY.match(line)
+        if header:
+            here = _names(header.group(1))
+        elif key is None:
+            continue
+        place = here if key is None else here + _names(key.group(1))
+        if place[: len(wanted)] == wanted:
+            return number
+        if wanted[: len(place)] == place and len(place) > best and key is not None:
+            best, best_line = len(place), number
+    return best_line
+
+
+def _names(dotted: str) -> tuple[str, ...]:
+    found: Iterable[tuple[str, str, str]] = _NAME.findall(dotted)
+    return tuple(double or single or bare for double, single, bare in found)

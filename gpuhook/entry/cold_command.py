@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way from the hot path to the cold: `gpuhook` run as a program.
+
+YAML is parsed by it once per version of a file, and kept below the state directory; stale specs are
+written anew.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import fault
+from gpuhook.host.hot import state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROGRAM = "gpuhook"
+
+
+class Compiler:
+    """Runs `gpuhook` of the same installation as the launcher."""
+
+    def __init__(self, launcher: str) -> None:
+        self._launcher = launcher
+
+    def compile_spec(self, path: str) -> None:
+        """Compile one CDI spec; a broken spec is compiled into its error."""
+        self._run(["cdi", "compile", path], path)
+
+    def compile_settings(self, path: str) -> None:
+        """Compile the settings file; a broken file is compiled into its error."""
+        self._run(["config", "compile", path], path)
+
+    def refresh(self, is_needed: Callable[[], bool], *options: str) -> str:
+        """Have the node's specs written anew, if they still have to be once it is our turn.
+
+        `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
+        """
+        from gpuhook.entry import command_process, refresh_command  # too late to be fast
+
+        program = self._program()
+        if not program:
+            return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
+        try:
+            environment = command_process.environment_of_node()
+            return refresh_command.run([program, "refresh", *options], environment, is_needed)
+        except OSError as error:
+            return f"{error.filename or program}: {error.strerror or error}"
+
+    def _run(self, arguments: list[str], path: str) -> None:
+        program = self._program()
+        if not program:
+            raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
+        from gpuhook.entry import command_process  # once per version of a file
+
+        try:
+            status, output = command_process.run([program, *arguments])
+            reason = command_process.reason(output, status) if status else ""
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            command = f"{program} {' '.join(arguments)}"
+            raise fault("GH1403", path=path, command=command, reason=reason)
+
+    def _dirs(self) -> tuple[str, ...]:
+        return (os.path.dirname(os.path.realpath(self._launcher)), *state.PROGRAM_DIRS)
+
+    def _program(self) -> str:
+        for directory in self._dirs():
+            program = os.path.join(directory, PROGRAM)
+            if os.access(program, os.X_OK):
+                return program
+        return ""

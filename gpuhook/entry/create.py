@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`create` and `run`: from a bundle's config.json to one that gives the container its GPUs.
+
+request -> policy -> resolve -> ContainerEdits -> apply, and the jobs in the root file system that
+would otherwise be a hook's. Imported only for a config.json that may ask for a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.containers.hot import ledger
+from gpuhook.entry import granting, replica_env
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import bundle, fastjson, files, state
+from gpuhook.request import parse, resolve
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.entry.oci_command import Command
+
+WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes by which a container gets its GPUs
+
+
+class Edited:
+    """What was done to a config.json, and why.
+
+    `source` is the request that counted, `grant` what it got, `memory` the ledger's records of
+    limits; `route` is "" for a container that was assigned nothing.
+    """
+
+    __slots__ = ("grant", "is_changed", "memory", "route", "source")
+
+    def __init__(self) -> None:
+        self.source: parse.Source | None = None
+        self.grant: resolve.Grant | None = None
+        self.memory: list[dict[str, Any]] = []
+        self.route = ""
+        self.is_changed = False
+
+
+class Create:
+    """One create: the call, and how this node grants.
+
+    `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
+    with the settings: no GPU is given under an unknown policy. `work` is how the root file system
+    is worked on: who only wants to know brings a rehearsal, and the path of gpuhook-hook as `hook`
+    if the node is not this one.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        grants: granting.Granting,
+        launcher: str,
+        trouble: GpuhookError | None = None,
+        work: rootfs_jobs.Work | None = None,
+        *,
+        hook: str = "",
+    ) -> None:
+        self.command = command
+        self.launcher = launcher
+        self.grants = grants
+        self.log = grants.log
+        self._trouble = trouble
+        self._work = work or rootfs_jobs.Work()
+        self._hook = hook
+        self._began = time.monotonic()
+
+    def edit(self, path: str, raw: bytes, low_level: str) -> None:
+        """Rewrite the config.json at `path`, whose content is `raw`, if it asks for GPUs.
+
+        Raises a GpuhookError or OSError if the container was given a GPU and cannot have it;
+        config.json is untouched then.
+        """
+        spec = oci_spec.parsed(path, raw)
+        edited = self.edited(spec, low_level)
+        if edited.is_changed:
+            files.replace(path, fastjson.dumps(spec, raw))
+        if edited.route or self.log.warnings:
+            self._enter_in_ledger(spec, edited, low_level)
+
+    def edited(self, spec: dict[str, Any], low_level: str) -> Edited:
+        """Edit `spec` if it asks for GPUs and do what belongs to that; returns what was done.
+
+        Neither config.json nor the ledger is written. Raises as edit() does; `spec` is of no use
+        then.
+        """
+        edited = Edited()
+        taken_back = change_record.take_back(spec)
+        edited.source = self.grants.source(spec)
+        engine_hooks = hook_args.hooks_in(spec)
+        if edited.source is None:
+            if engine_hooks or parse.limits_memory(spec, vocabulary.VOCABULARY):
+                oci_spec.require_unambiguous(spec)
+                self._note_engine(spec, edited, engine_hooks, low_level)
+        else:
+            if self._trouble is not None:
+                raise self._trouble
+            given = self.grants.given(spec, edited.source)
+            if given is not None:
+                self._apply(spec, edited, given, engine_hooks, low_level)
+        # Without a grant: what an earlier create gave, when there was a driver, goes.
+        edited.is_changed = edited.is_changed or taken_back
+        return edited
+
+    def _apply(
+        self,
+        spec: dict[str, Any],
+        edited: Edited,
+        given: tuple[resolve.Grant, list[hook_args.Jobs]],
+        engine_hooks: list[dict[str, Any]],
+        low_level: str,
+    ) -> None:
+        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
+        grant, todo = given
+        edited.grant = grant
+        before = change_record.survey(spec)
+        engine = [hook_args.of_hook(hook) for hook in engine_hooks]
+        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        nodes += oci_spec.device_paths(spec) if engine else []
+        self.grants.require(spec, [*todo, *engine], nodes)
+        if engine_hooks:
+            brought = [hook["args"] for hook in engine_hooks]
+            todo = [job for job in todo if job.hook()["args"] not in brought]
+        void = vocabulary.VOCABULARY.devices_env + "=void"
+        env = grant.edits.get("env") or []
+        grant.edits["env"] = env if void in env else [*env, void]
+        oci_spec.apply(spec, grant.edits)
+        _remove_foreign_hooks(spec)
+        bundle = self.command.bundle
+        outcome = rootfs_jobs.do(bundle, spec, grant.edits, todo, engine=engine, work=self._work)
+        for hook in outcome.hooks:
+            oci_spec.add_hook(spec, hook)
+        for what in outcome.left_out:
+            self.log.warning(fault("GH1641", what=what))
+        # In a user namespace they are not among config.json's: there they are bound.
+        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        names = [*grant.devices, *grant.in_full(edited.source.names if edited.source else ())]
+        edited.memory, entries = self._limit(spec, nodes, names, low_level)
+        grant.edits["env"] += entries
+        change_record.write(spec, before, grant.edits)
+        edited.is_changed = True
+        edited.route = WRAPPER
+
+    def _note_engine(
+        self,
+        spec: dict[str, Any],
+        edited: Edited,
+        engine_hooks: list[dict[str, Any]],
+        low_level: str,
+    ) -> None:
+        """Check a container to which its engine has applied our CDI spec already."""
+        engine = [hook_args.of_hook(hook) for hook in engine_hooks]
+        for job in engine if self.grants.is_here else ():
+            granting.require_fresh(job)
+        if engine:
+            self.grants.require(spec, engine, rootfs_jobs.nodes(spec))
+        before = change_record.survey(spec)
+        edited.memory, entries = self._limit(spec, [], [], low_level)
+        if edited.memory and self._trouble is not None:
+            raise self._trouble
+        if edited.memory:
+            change_record.write(spec, before, {"env": entries})
+        if engine_hooks or edited.memory:
+            edited.route = ENGINE
+        is_voided = bool(engine_hooks) and _voided(spec)
+        edited.is_changed = is_voided or bool(edited.memory)
+
+    def _limit(
+        self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Limit the container's memory of its devices, if that is limited.
+
+        Returns the ledger's records, and the variables that were set for it.
+        """
+        if not parse.limits_memory(spec, vocabulary.VOCABULARY):
+            return [], []
+        bundle.load("gpuhook.memory_limits.hot.create_limits")
+        from gpuhook.memory_limits.hot import create_limits
+
+        root = self.command.root or state.runtime_root(low_level)
+        has = create_limits.Has([*oci_spec.device_paths(spec), *nodes], names)
+        return create_limits.add(spec, has, self.grants, self.launcher, root, hook=self._hook)
+
+    def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
+        command = self.command
+        if not ledger.is_id(command.identity):
+            return  # the runtime will refuse the id
+        root = command.root or state.runtime_root(low_level)
+        if os.path.isdir(os.path.join(root, command.identity)):
+            return  # and one that is in use, whose entry stays as it is
+        source, grant = edited.source, edited.grant or resolve.Grant()
+        # Without a route there are warnings alone: what it has of nodes is not by our grant.
+        nodes = oci_spec.device_paths(spec) if edited.route else []
+        told: list[str] = []
+        if edited.route:
+            told = replica_env.of(spec, grant.devices, lambda: self.grants.covered(nodes))
+        creator = os.getppid()  # the launcher, which becomes the runtime
+        entry: dict[str, Any] = {
+            **ledger.pod_of(spec.get("annotations")),
+            "bundle": os.path.abspath(command.bundle),
+            "devices": grant.devices,
+            "nodes": nodes,
+            "replicas": grant.replicas or told,
+            "requested": source.names if source else [],
+            "source": source.where if source else "",
+            "route": edited.route,
+            "runtime": low_level,
+            "pid": creator,
+            "started": ledger.start_time(creator),
+            "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
+        }
+        if edited.memory:
+            entry["memory"] = edited.memory
+        if self.log.warnings:
+            from gpuhook.containers.hot import ledger_warnings
+
+            entry["warnings"] = ledger_warnings.records(self.log.warnings)
+        trouble = ledger.enter(root, command.identity, entry)
+        if trouble is not None:
+            self.log.warning(trouble)
+
+
+def _voided(spec: dict[str, Any]) -> bool:
+    """Leave one entry of the devices' variable, `void`; returns whether there were others.
+
+    Engines append CDI's entry to the image's, and getenv(3) finds the first.
+    """
+    name = vocabulary.VOCABULARY.devices_env
+    env = spec["process"]["env"]
+    held = [entry for entry in env if isinstance(entry, str) and entry.startswith(name + "=")]
+    if len(held) < 2:
+        return False
+    oci_spec.set_variable(spec, name + "=void")
+    return True
+
+
+def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
+    """Remove NVIDIA's prestart hooks: they would give the container its GPUs a second time."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("prestart") if isinstance(hooks, dict) else None
+    if isinstance(stage, list):
+        stage[:] = [
+            hook
+            for hook in stage
+            if not (
+                isinstance(hook, dict)
+                and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
+            )
+        ]

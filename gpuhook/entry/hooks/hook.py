@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook-hook: what container runtimes call while they make a container.
+
+`apply` is the createContainer hook of our CDI specs; `prestart` gives a container that is made
+already its GPUs, for engines that offer hooks and nothing else. Each verb is a module of its own.
+The OCI state comes on standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gpuhook import __version__
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import bundle, state
+from gpuhook.host.hot.engine_log import EngineLog
+
+PROGRAM = "gpuhook-hook"
+_MAX_LOG = 1 << 20
+USAGE = """usage: gpuhook-hook apply [options]      (OCI state on standard input)
+       gpuhook-hook prestart [--dry-run] (OCI state on standard input)
+       gpuhook-hook limit [options]      (OCI state on standard input)
+       gpuhook-hook toolkit NAME [options]  (OCI state on standard input)
+       gpuhook-hook --version
+
+apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` wrote.
+
+  --library PATH=SONAME   a mounted library of the loader: its link and its cache entry
+  --link TARGET::PATH     a symbolic link to make
+  --ldconfig PATH         have this program of the host make the loader's cache
+  --chmod MODE:PATH       the permission bits of a directory that the runtime makes
+  --skip JOB              leave out links, loader-cache or profile; repeatable
+  --cuda-compat DIR       where the image may have CUDA forward compatibility libraries
+  --driver-version V      the version of the host's driver
+  --cuda-version V        the highest CUDA version of the host's driver
+  --driver-params         hide ModifyDeviceFiles: 1 of the driver's parameters
+  --whole                 all of this belongs together, whatever a container asks for
+  --fingerprint F         the host that the spec describes; another one is refused
+  --libcuda PATH          the host's libcuda, part of the fingerprint
+  --host-root DIR         where the host's proc and sys are (default /)
+
+prestart: the OCI hook of the stages prestart and createRuntime. Gives the container the GPUs that
+its config.json asks for, unless gpuhook-runtime or a CDI engine has done so.
+
+  --dry-run               print what would be done, and do nothing; also for a container that
+                          runs: runc state ID | gpuhook-hook prestart --dry-run
+
+limit: the createRuntime hook that gpuhook-runtime adds to a container whose memory is limited.
+
+  --gpu UUID=HARD,SOFT[,asked]
+                          bytes of this GPU, asked for by the container itself
+  --grant UUID=HARD,SOFT[,asked]
+                          what was granted of it, and is set if the driver refuses less
+  --guarantee WHEN        auto (default), always or never: whether the driver is told SOFT
+  --nvml PATH             the driver's libnvidia-ml.so.1 (default: looked for)
+  --root DIR              the runtime's state root, by which the ledger knows the container
+  --required              a limit that does not hold stops the container
+
+toolkit: a hook of NVIDIA's container toolkit by its name and with its options, for CDI specs that
+the toolkit wrote: create-symlinks, update-ldcache, enable-cuda-compat, chmod,
+disable-device-node-modification, update-application-profile. Others are passed over.
+"""
+# NVIDIA's hook program has these verbs too; Docker calls it by its name.
+_NOTHING_TO_DO = ("poststart", "poststop")
+_FLAGS = ("config", "debug")  # of NVIDIA's: a settings file of its, and more words
+
+
+def main() -> None:
+    """Run one hook; exit status 1, and one line that says why, stops the container."""
+    os.umask(0o022)
+    words = _without_flags(sys.argv[1:])
+    if not words or words[0] == "help" or words[-1] in ("-h", "--help"):
+        os.write(1 if words else 2, USAGE.encode())
+        os._exit(0 if words else 2)
+    if words[0] in ("--version", "-version"):
+        os.write(1, f"{PROGRAM} {__version__}\n".encode())
+        os._exit(0)
+    # A dry run is a command that a person calls; what a runtime calls has no terminal.
+    log = EngineLog(PROGRAM, _log())
+    if "--dry-run" in words:
+        from gpuhook.host.warm.terminal_log import TerminalLog
+
+        log = TerminalLog(PROGRAM, _log())
+    os._exit(_status(words, log))
+
+
+def _without_flags(words: list[str]) -> list[str]:
+    """Return the arguments from the verb on, without the flags that NVIDIA's hook has before it."""
+    while words:
+        name, equals, _ = words[0].partition("=")
+        flag = name.lstrip("-") if name.startswith("-") else ""
+        if flag not in _FLAGS:
+            break
+        words = words[1 + (flag == "config" and not equals) :]
+    return words
+
+
+def _log() -> str:
+    """Return the file of the hooks' errors and warnings: runtimes pass them no --log.
+
+    A full file makes room for a new one.
+    """
+    path = os.path.join(state.directory(), "hook.log")
+    try:
+        os.makedirs(state.directory(), 0o755, exist_ok=True)
+        if os.stat(path).st_size > _MAX_LOG:
+            os.rename(path, path + ".1")
+    except OSError:
+        return path  # not there yet; or /run cannot be written, which EngineLog finds too
+    return path
+
+
+def _status(words: list[str], log: EngineLog) -> int:
+    try:
+        _run(words[0], words[1:], log)
+    except GpuhookError as error:
+        log.failure(error)
+        return 1
+    except OSError as error:
+        where = error.filename or error.filename2 or "the container"
+        log.failure(fault("GH1690", where=where, reason=error.strerror or str(error)))
+        return 1
+    except Exception as error:  # the engine shows one line, not a traceback
+        log.failure(fault("GH1691", kind=type(error).__name__, reason=error))
+        return 1
+    return 0
+
+
+def _run(verb: str, words: list[str], log: EngineLog) -> None:
+    if verb == "apply":
+        bundle.load("gpuhook.entry.hooks.apply_hook")
+        from gpuhook.entry.hooks import apply_hook
+
+        apply_hook.run(words, log)
+    elif verb == "prestart":
+        bundle.load("gpuhook.entry.hooks.prestart_hook")
+        from gpuhook.entry.hooks import prestart_hook
+
+        prestart_hook.run(words, log)
+    elif verb == "limit":
+        bundle.load("gpuhook.entry.hooks.limit_hook")
+        from gpuhook.entry.hooks import limit_hook
+
+        limit_hook.run(words, log)
+    elif verb == "toolkit":
+        for part in ("hook_apply", "hook_toolkit"):
+            bundle.load("gpuhook.entry." + part)
+        from gpuhook.entry.hooks import toolkit_hook
+
+        toolkit_hook.run(words, log)
+    elif verb not in _NOTHING_TO_DO:
+        raise fault("GH1640", argument=verb, reason="there is no such verb")

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root file system of a container whose mounts are made, as createContainer hooks see it.
+
+config.json says what is mounted where, and a later mount may be over an earlier one: what the hook
+writes into is decided by what is mounted now.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
+from gpuhook.kernel import mountinfo
+from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.entry.hooks.oci_state import HookState
+
+PROC, TMPFS = "proc", "tmpfs"
+
+
+class HookRoot(Root):
+    """The root of the container that a hook is called for; its own tmpfs mounts are part of it."""
+
+    def __init__(self, state: HookState) -> None:
+        super().__init__(root_path(state.bundle, state.spec))
+        self._mountinfo: dict[str, bytes] = {}
+        for mount in state.spec.get("mounts") or ():
+            if isinstance(mount, dict) and mount.get("type") == TMPFS:
+                self.admit(str(mount.get("destination")), TMPFS)
+
+    def __enter__(self) -> HookRoot:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def admit(self, path: str, fstype: str) -> None:
+        """Let walks go into the container's own file system of this type at the directory `path`.
+
+        Into nothing else that is mounted there, and not into a tmpfs of the host.
+        """
+        try:
+            fd = Walk(self._fd, None, create=False).to(path)
+        except OSError:
+            return
+        try:
+            number = mount_id(fd)
+            if number not in self._mounts and self._is_own(number, fstype):
+                self._mounts.add(number)
+        finally:
+            os.close(fd)
+
+    def mounted(self, path: str) -> int | None:
+        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
+
+        Mounts are gone into, whosever they are: it is for looking at what the container was given.
+        """
+        try:
+            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    def mounted_names(self, path: str) -> list[str]:
+        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
+        fd = self.mounted(path)
+        if fd is None:
+            return []
+        try:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                return []
+            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
+        try:
+            return sorted(os.listdir(readable))
+        finally:
+            os.close(readable)
+
+    def _is_own(self, number: int, fstype: str) -> bool:
+        mount = mountinfo.find(self._mounts_of("self"), number)
+        if mount is None or mount.fstype != fstype or mount.root != "/":
+            return False
+        # What the host's first process sees too is not the container's own.
+        return fstype != TMPFS or b" %s " % mount.device.encode() not in self._mounts_of("1")
+
+    def _mounts_of(self, process: str) -> bytes:
+        """Return the mountinfo of a process, empty where it cannot be read; it is read once."""
+        if process not in self._mountinfo:
+            try:
+                path = f"/proc/{process}/mountinfo"
+                self._mountinfo[process] = files.read(path, mountinfo.MAX_BYTES)
+            except (OSError, GpuhookError):
+                self._mountinfo[process] = b""
+        return self._mountinfo[process]

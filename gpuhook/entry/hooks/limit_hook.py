@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook-hook limit`: the driver limits a container's memory, from before its program starts.
+
+A createRuntime hook that the wrapper adds: the container's cgroup is there, and it runs on the
+host's side, as the host's root. `apply` and `prestart` do the same where no wrapper was.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gpuhook.containers.warm import ledger_changes
+from gpuhook.containers.warm.process_handle import Process, is_hosts_root
+from gpuhook.entry import cold_command, granting
+from gpuhook.entry.hooks import oci_state
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import settings
+from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.warm import cgroup_limits, memory_cgroup
+from gpuhook.request.memory_request import MemoryLimit
+from gpuhook.vendors.nvidia.warm import nvml_library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any
+
+    from gpuhook.host.hot.engine_log import EngineLog
+
+_GPU, _NVML, _ROOT, _REQUIRED = "--gpu", "--nvml", "--root", "--required"
+_GUARANTEE, _GRANT = "--guarantee", "--grant"
+_ASKED = "asked"
+_MAX_DIGITS = 20
+
+
+class _Call:
+    """What the arguments say."""
+
+    __slots__ = ("grants", "guarantee", "library", "limits", "required", "root")
+
+    def __init__(self) -> None:
+        self.limits: list[MemoryLimit] = []
+        self.grants: list[MemoryLimit] = []
+        self.guarantee = settings.AUTO
+        self.library = ""
+        self.required = False
+        self.root = ""
+
+
+def run(words: list[str], log: EngineLog) -> None:
+    """Limit the container whose state is on standard input as `words` say.
+
+    Raises GH1645 for other words, and, where the limit is required, why it does not hold.
+    """
+    call = _parsed(words)
+    state = oci_state.read()
+    state.require_id()
+    log.container = state.id
+    told: list[GpuhookError] = []
+    with Process(state.init_pid()) as process:
+        records = cgroup_limits.held(
+            call.limits,
+            lambda: call.library or nvml_library.find("/"),
+            lambda: _directories(process),
+            told,
+            call.guarantee,
+            grants=call.grants,
+        )
+        note(call.root, state.id, process, records, log)
+    cgroup_limits.judge(records, told, log, required=call.required)
+    oci_state.keep_warnings(state, log)
+
+
+def in_container(
+    spec: dict[str, Any],
+    nodes: Collection[str],
+    names: Iterable[str],
+    process: Process,
+    log: EngineLog,
+    *,
+    is_inside: bool,
+) -> list[dict[str, Any]]:
+    """Limit a container that has the device nodes `nodes`, as its config.json says.
+
+    For the other hooks: `names` are those of its devices, `is_inside` says that this hook is in
+    the container's cgroup itself. Returns the ledger's records, [] for a container without a
+    limit. Raises what keeps a container with such a limit from starting.
+    """
+    compiler = cold_command.Compiler(sys.argv[0])
+    # The state of the host's root cannot be believed where root is nobody.
+    is_root = is_hosts_root()
+    chosen = settings.load(compiler.compile_settings) if is_root else settings.Settings()
+    grants = granting.Granting(chosen, log, compiler.compile_spec)
+    limits = _limits(spec, nodes, names, grants)
+    if not limits:
+        return []
+    for doubt in container_limits.doubts(limits):
+        log.warning(doubt)
+    is_asked = any(limit.is_asked for limit in limits)
+    required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
+    told: list[GpuhookError] = []
+    find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
+    records = cgroup_limits.held(
+        limits,
+        lambda: grants.nvml() or nvml_library.find("/"),
+        lambda: find(process),
+        told,
+        chosen.limits_guarantee,
+        grants=() if required else container_limits.wider(spec, limits),
+    )
+    cgroup_limits.judge(records, told, log, required=required)
+    return records
+
+
+def _limits(
+    spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], grants: granting.Granting
+) -> list[MemoryLimit]:
+    try:
+        memory_cgroup.require_hosts_root()
+        devices = container_limits.devices(spec, nodes, names, lambda: grants.covered(nodes))
+    except GpuhookError as error:
+        is_asked = container_limits.is_asked(spec)
+        if container_limits.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
+            raise
+        grants.log.warning(error)
+        return []
+    return container_limits.of(spec, devices)
+
+
+def _directories(process: Process) -> list[str]:
+    memory_cgroup.require_hosts_root()
+    own = memory_cgroup.directories(process, None)
+    memory_cgroup.require_alone(own, process)
+    return own
+
+
+def _directories_inside(process: Process) -> list[str]:
+    own = memory_cgroup.entered(process)
+    memory_cgroup.require_alone(own, process)
+    return own
+
+
+def note(
+    root: str, identity: str, process: Process, records: list[dict[str, Any]], log: EngineLog
+) -> None:
+    """Write down what came of it, in the entry that the wrapper has made."""
+
+    def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
+        if "route" not in entry:
+            return None  # nobody has made one: there is nothing to add to
+        return {**entry, "memory": records}
+
+    try:
+        ledger_changes.update(root, identity, (process.pid, process.started), changed)
+    except OSError as error:
+        where, reason = error.filename or "the ledger", error.strerror or str(error)
+        log.warning(fault("GH1410", container=identity, path=where, reason=reason))
+
+
+def _parsed(words: list[str]) -> _Call:
+    call = _Call()
+    position = 0
+    while position < len(words):
+        option = words[position]
+        if option == _REQUIRED:
+            call.required = True
+            position += 1
+            continue
+        if position + 1 >= len(words):
+            raise fault("GH1645", argument=option, reason="it lacks its value")
+        value = words[position + 1]
+        if option == _GPU:
+            call.limits.append(_limit(value))
+        elif option == _GRANT:
+            call.grants.append(_limit(value))
+        elif option == _NVML:
+            call.library = value
+        elif option == _GUARANTEE and value in (settings.AUTO, settings.ALWAYS, settings.NEVER):
+            call.guarantee = value
+        elif option == _ROOT:
+            call.root = value
+        else:
+            raise fault("GH1645", argument=option, reason="there is no such option")
+        position += 2
+    if not call.limits:
+        raise fault("GH1645", argument="no --gpu", reason="one is needed")
+    return call
+
+
+def _limit(value: str) -> MemoryLimit:
+    device, _, rest = value.partition("=")
+    numbers = rest.split(",")
+    is_asked = numbers[-1] == _ASKED
+    if is_asked:
+        numbers.pop()
+    if not device or len(numbers) != 2 or not all(map(_is_number, numbers)):
+        raise fault("GH1645", argument=value, reason="it is not UUID=HARD,SOFT in bytes")
+    return MemoryLimit(device, int(numbers[0]), int(numbers[1]), is_asked=is_asked)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS

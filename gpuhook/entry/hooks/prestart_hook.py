@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook-hook prestart`: a container that exists already gets the GPUs it asks for.
+
+For engines that offer hooks and nothing else, in the stages prestart and createRuntime: the runtime
+has made the container's namespaces, mounts and cgroup, and has not yet entered its root file
+system. The request is judged and resolved as in the wrapper; then the plan is made, and carried out
+in the container.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from gpuhook.apply.live import hotplug_plan
+from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import ledger_changes
+from gpuhook.containers.warm.process_handle import Process
+from gpuhook.entry import cold_command, granting, replica_env
+from gpuhook.entry.hooks import oci_state
+from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.host.hot import bundle, files, settings
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
+from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
+from gpuhook.vendors.nvidia.warm import spec_devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.live.injected import Made
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.entry.hooks.oci_state import HookState
+    from gpuhook.host.hot.engine_log import EngineLog
+    from gpuhook.request.parse import Source
+    from gpuhook.request.resolve import Grant
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+_DRY_RUN = "--dry-run"
+_MAX_LINE = 9000  # as long as two paths can be
+# By the route of an entry in the ledger.
+_GIVEN_BY = {
+    "prestart": "the prestart hook gave it its GPUs",
+    "attach": "`gpuhook attach` gave it GPUs",
+}
+
+
+def run(arguments: list[str], log: EngineLog) -> None:
+    """Give the container whose state is on standard input its GPUs, or raise why not.
+
+    With --dry-run, print what would be done, or why nothing would be.
+    """
+    began = time.monotonic()
+    for word in arguments:
+        if word != _DRY_RUN:
+            raise fault("GH1644", argument=word)
+    state = oci_state.read()
+    log.container = state.id
+    served = _served(state.spec)
+    told = (
+        [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(arguments))
+    )
+    if arguments:
+        _print(state, told)
+    else:
+        _keep_warnings(state, log)
+
+
+def _served(spec: dict[str, Any]) -> str:
+    """Return who gave the container its GPUs before it was made, empty for nobody."""
+    if change_record.KEY in spec:
+        return "gpuhook-runtime gave it its GPUs"
+    return "its engine gave it its GPUs by CDI" if hook_args.hooks_in(spec) else ""
+
+
+def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
+    """Do what is to be done, but in a dry run; return what that is, a line for each step."""
+    spec = state.spec
+    grants, trouble = _granting(log, is_dry=is_dry)
+    source = grants.source(spec)
+    if source is None:
+        if not is_dry and _has_limited_gpus(spec):
+            _bound(state, log, began)
+        return ["nothing to do: it asks for no GPU"]
+    if trouble is not None:
+        raise trouble
+    # Only now: a container that asks for nothing starts, whatever its state looks like.
+    state.require_id()
+    given = grants.given(spec, source)
+    if given is None:
+        return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
+    grant, todo = given
+    grants.require(spec, todo, [node["path"] for node in grant.edits.get("deviceNodes") or ()])
+    with _process(state) as process:
+        known = _known(state, process)
+        if known is not None:
+            route = str(known.get("route"))
+            return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
+        if not is_dry:
+            state.require_not_begun()
+        with hotplug_plan.opened(process, _place(process, state), spec) as held:
+            wanted, plan = _planned(held, spec, grant, todo)
+            for what in plan.skipped:
+                log.warning(fault("GH1641", what=what))
+            if is_dry:
+                return _told(plan)
+            plan.execute(held)
+            entry = _entry(state, process, source, grant)
+            names = [*grant.devices, *grant.in_full(source.names)]
+            memory = _limit(spec, entry["nodes"], names, process, log)
+            if memory:
+                entry["memory"] = memory
+            entry["replicas"] = grant.replicas or replica_env.of(
+                spec, grant.devices, lambda: grants.covered(entry["nodes"])
+            )
+            entry["live"] = _live_record(wanted.edits, todo, held.made)
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
+    _enter(state, entry, log)
+    return []
+
+
+def _has_limited_gpus(spec: dict[str, Any]) -> bool:
+    """Return whether an engine has given GPUs whose memory is limited, by their nodes alone."""
+    has_gpus = any(vocabulary.is_gpu_node(path) for path in oci_spec.device_paths(spec))
+    return has_gpus and parse.limits_memory(spec, vocabulary.VOCABULARY)
+
+
+def _bound(state: HookState, log: EngineLog, began: float) -> None:
+    """Limit the memory of a container that asks for no GPU, and was given some all the same.
+
+    A device plugin may hand out nodes, and a pod say that it asks for none.
+    """
+    state.require_id()
+    nodes = oci_spec.device_paths(state.spec)
+    with _process(state) as process:
+        if _known(state, process) is not None:
+            return
+        state.require_not_begun()
+        memory = _limit(state.spec, nodes, [], process, log)
+        if not memory:
+            return
+        entry = _entry(state, process)
+    entry["memory"] = memory
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
+    _enter(state, entry, log)
+
+
+def _limit(
+    spec: dict[str, Any], nodes: list[str], names: list[str], process: Process, log: EngineLog
+) -> list[dict[str, Any]]:
+    """Limit the container's memory of its GPUs, if that is limited; return the ledger's records."""
+    if not parse.limits_memory(spec, vocabulary.VOCABULARY):
+        return []
+    bundle.load("gpuhook.entry.hooks.limit_hook")
+    from gpuhook.entry.hooks import limit_hook
+
+    return limit_hook.in_container(spec, nodes, names, process, log, is_inside=False)
+
+
+def _planned(
+    held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
+) -> tuple[hotplug_plan.Wanted, hotplug_plan.Plan]:
+    """Return what the container is to have, and how it gets that."""
+    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=False)
+    nvidia_live.add_profile(wanted, held.root, todo)
+    wanted.owner = oci_spec.owner(spec)
+    plan = hotplug_plan.plan(held, wanted)
+    plan.skipped += reasons
+    return wanted, plan
+
+
+def _granting(log: EngineLog, *, is_dry: bool) -> tuple[granting.Granting, GpuhookError | None]:
+    """Return how this node grants, and what is wrong with its settings."""
+    compiler = cold_command.Compiler(sys.argv[0])
+    trouble = None
+    try:
+        chosen = settings.load(compiler.compile_settings)
+    except GpuhookError as error:
+        chosen, trouble = settings.Settings(), error
+    refresh = None if is_dry else compiler.refresh
+    return granting.Granting(chosen, log, compiler.compile_spec, refresh), trouble
+
+
+def _process(state: HookState) -> Process:
+    """Return the container's init; GH1642 for a process that is none of this container."""
+    process = Process(state.init_pid())
+    try:
+        _require_of_container(process, state)
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+def _require_of_container(process: Process, state: HookState) -> None:
+    ours = os.stat("/proc/self/ns/mnt")
+    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
+        reason = "it has the host's mount namespace"
+    elif _has_entered(process) and _has_another_root(process, state):
+        reason = f"its root is not that of {state.bundle}"
+    else:
+        return
+    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
+
+
+def _known(state: HookState, process: Process) -> dict[str, Any] | None:
+    """Return the ledger's entry of this life of the container: --gpus and hooks.d may both name us.
+
+    What the first one made is in the ledger; a second entry would say that nothing was.
+    """
+    known = ledger_changes.find_entry("", state.id)
+    return known if known and known.get("init") == [process.pid, process.started] else None
+
+
+def _root_of(process: Process) -> tuple[int, int]:
+    found = os.stat("root/", dir_fd=process.fd)
+    return found.st_dev, found.st_ino
+
+
+def _has_entered(process: Process) -> bool:
+    """Return whether the process has the container's root: until then it has the host's."""
+    host = os.stat("/")
+    return _root_of(process) != (host.st_dev, host.st_ino)
+
+
+def _has_another_root(process: Process, state: HookState) -> bool:
+    """Return whether the root that a process has entered is surely not this bundle's.
+
+    It is not sure where the runtime mounts something over the root, or where that is gone.
+    """
+    mounts = state.spec.get("mounts") or ()
+    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+        return False
+    try:
+        expected = os.stat(root_path(state.bundle, state.spec))
+    except OSError:
+        return False
+    return _root_of(process) != (expected.st_dev, expected.st_ino)
+
+
+def _place(process: Process, state: HookState) -> str:
+    """Return where the container's root is in what its init calls /."""
+    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)
+
+
+def _told(plan: hotplug_plan.Plan) -> list[str]:
+    steps = [f"  {step}" for step in plan.describe()]
+    return ["would do", *steps] if steps else ["nothing to do: it has all of it"]
+
+
+def _print(state: HookState, told: list[str]) -> None:
+    """Print as `gpuhook attach --dry-run` does."""
+    lines = [f"{state.id or state.bundle}: {told[0]}", *told[1:]]
+    text = "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
+    try:
+        files.write_whole(1, text.encode("utf-8", "replace"))
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
+def _entry(
+    state: HookState, process: Process, source: Source | None = None, grant: Grant | None = None
+) -> dict[str, Any]:
+    given = grant.edits.get("deviceNodes") or () if grant else ()
+    return {
+        **ledger.pod_of(state.spec.get("annotations")),
+        "bundle": state.bundle,
+        "devices": grant.devices if grant else [],
+        "nodes": [*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
+        "requested": source.names if source else [],
+        "source": source.where if source else "",
+        "route": "prestart",
+        "runtime": "",
+        "pid": state.pid,
+        "started": process.started,
+        "init": [state.pid, process.started],
+    }
+
+
+def _keep_warnings(state: HookState, log: EngineLog) -> None:
+    """Add the warnings to the ledger's entry; a container that was assigned nothing gets one."""
+    pid, made = state.pid, None
+    if log.warnings and isinstance(pid, int) and pid > 1:
+        made = {
+            **ledger.pod_of(state.spec.get("annotations")),
+            "bundle": state.bundle,
+            "route": "",
+            "pid": pid,
+            "started": ledger.start_time(pid),
+        }
+    oci_state.keep_warnings(state, log, made)
+
+
+def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
+    told = ledger.enter("", state.id, entry)
+    if told is not None:
+        log.warning(told)
+
+
+def _live_record(edits: ContainerEdits, todo: list[Jobs], made: Made) -> dict[str, Any]:
+    """Return what the ledger keeps of what a container was given while it lived."""
+    record = LiveRecord()
+    record.edits = spec_devices.with_numbers(edits)
+    record.jobs = [job.arguments() for job in todo]
+    record.made = made
+    return record.document()

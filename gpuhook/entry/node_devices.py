@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this node's specs, and what was noted with them, tell of its devices: names and nodes.
+
+Loaded only for a create that needs it: one that names a GPU otherwise than the specs do, limits
+memory, or names replicas.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.entry.granting import Granting
+    from gpuhook.request.parse import Source
+
+
+def alias(grants: Granting, name: str) -> str | None:
+    """Return what the node's specs call the GPU with another name, None if nobody knows.
+
+    What generate-cdi noted counts; without that, what specs and kernel tell.
+    """
+    noted = node_json.alias(name)
+    return noted if noted is not None else _derived(grants, name)
+
+
+def _derived(grants: Granting, name: str) -> str | None:
+    from gpuhook.vendors.nvidia.hot import device_aliases  # notes are there nearly always
+
+    found, kind = grants.registry(), grants.default_kind()
+
+    def nodes_of(device: str) -> list[str]:
+        edits = found.device(f"{kind}={device}")[1]
+        return [node["path"] for node in edits.get("deviceNodes") or ()]
+
+    try:
+        return device_aliases.alias(name, state.host_root(), found.names(kind), nodes_of)
+    except GpuhookError:
+        return None  # no spec of this kind, or two that contradict each other
+
+
+def other_names() -> list[str]:
+    """Return the names that generate-cdi noted; without notes the UUIDs that the kernel reports."""
+    noted = node_json.other_names()
+    if noted:
+        return noted
+    from gpuhook.vendors.nvidia.hot import device_aliases
+
+    return device_aliases.uuids(state.host_root())
+
+
+def full_names(grants: Granting, name: str) -> list[str]:
+    """Return the names that a short form stands for, [] for another name; raises GH1060."""
+    from gpuhook.vendors.nvidia.hot import short_names  # few names are short
+
+    return short_names.full_names(name, lambda: [*grants.other_names(), *_described(grants)])
+
+
+def refusal(
+    grants: Granting, name: str, error: GpuhookError, source: Source | None
+) -> GpuhookError:
+    """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
+
+    GH1060 also names the source. Another fault is returned as it is.
+    """
+    if error.code not in ("GH1060", "GH1101", "GH1102"):
+        return error
+    from gpuhook.cdi.hot import unknown_device
+    from gpuhook.vendors.nvidia.hot import short_names
+
+    described = _described(grants)
+    where = source.where if source is not None and name in source.names else ""
+    known = [*grants.other_names(), *described]
+    advice = short_names.advice(name, where, known)
+    return unknown_device.requested(error, name, where, described, advice)
+
+
+def _described(grants: Granting) -> list[str]:
+    """Return the names of the devices of the node's own kind, [] without a spec of this kind."""
+    try:
+        return grants.registry().names(grants.default_kind())
+    except GpuhookError:
+        return []
+
+
+def nodes_by_device(grants: Granting) -> dict[str, frozenset[str]]:
+    """Return the paths of the device nodes of each device of the node's own kind.
+
+    Without those that all of a spec's devices share, and those for graphics, which a container
+    has by its capabilities. Devices go by their qualified names.
+    """
+    found = grants.registry()
+    kind = grants.default_kind()
+    nodes = {}
+    for name in found.names(kind):
+        if name == vocabulary.CSV_DEVICE:
+            continue
+        _, edits = found.device(f"{kind}={name}")
+        nodes[f"{kind}={name}"] = _own_nodes(edits)
+    return nodes
+
+
+def covered(grants: Granting, nodes: Collection[str]) -> frozenset[str]:
+    """Return the names of the devices that have nodes, and all of them among `nodes`.
+
+    They are those of the node's own specs and of a device plugin's.
+    """
+    found = grants.registry()
+    held = set()
+    for kind in (grants.default_kind(), vocabulary.PLUGIN_KIND):
+        try:
+            named = [name for name in found.names(kind) if name != vocabulary.CSV_DEVICE]
+            described = [(name, found.device(f"{kind}={name}")) for name in named]
+        except GpuhookError:
+            continue  # no spec of this kind, or two that contradict each other
+        for name, (_, edits) in described:
+            paths = _own_nodes(edits)
+            if paths and paths.issubset(nodes):
+                held.add(name)
+    return frozenset(held)
+
+
+def nvml(grants: Granting) -> str:
+    """Return the host path of the NVML library that this node's specs mount, "" for none.
+
+    A container's own mounts do not count: a volume may be named as a library of the driver is.
+    """
+    found = grants.registry()
+    for kind in (grants.default_kind(), vocabulary.PLUGIN_KIND):
+        try:
+            specs = found.kind(kind)
+        except GpuhookError:
+            continue  # there is none of this kind
+        for spec in specs:
+            for mount in spec.edits.get("mounts") or ():
+                if vocabulary.is_nvml(mount["containerPath"]) and os.path.isfile(mount["hostPath"]):
+                    return mount["hostPath"]
+    return node_json.nvml()
+
+
+def _own_nodes(edits: ContainerEdits) -> frozenset[str]:
+    """Return the paths of the nodes that tell a device: without those for graphics."""
+    paths = (node["path"] for node in edits.get("deviceNodes") or ())
+    return frozenset(path for path in paths if not vocabulary.is_graphics_node(path))

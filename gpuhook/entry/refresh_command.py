@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook refresh` run by who starts a container and finds the node's CDI specs stale.
+
+Loaded only then. Many containers may find that at once: one of them runs it, and the others wait
+for that one. Nobody waits for long: an engine has patience of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gpuhook.entry import command_process
+from gpuhook.host.hot import state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PATIENCE = 30.0  # seconds, for those before and for the program together
+_LOOK = 0.01
+_FAILURE_COUNTS = 5.0  # seconds: what has just failed is not tried again
+_NO_HELP = "it was run a few seconds ago and did not change that"
+_KILL = 9
+_MAX_TAIL = 65536
+
+
+def run(command: list[str], environment: dict[str, str], is_needed: Callable[[], bool]) -> str:
+    """Run `command`, alone on this node, unless another one has made it needless meanwhile.
+
+    Returns "" when it ended well, or was needless; else why it did not. Raises OSError where
+    nothing can be kept below the state directory.
+    """
+    end = time.monotonic() + _PATIENCE
+    os.makedirs(state.directory(), 0o755, exist_ok=True)
+    lock = os.open(
+        os.path.join(state.directory(), "refresh-wanted.lock"),
+        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+        0o600,
+    )
+    try:
+        if not _has(lock, end):
+            return f"another one has been at it for {_PATIENCE:g} seconds"
+        if not is_needed():
+            return ""
+        failure = _just_failed(lock)
+        if not failure:
+            failure = _failure_of(command, environment, end)
+            # What it has not mended it will not mend for the next one. Otherwise a container that
+            # asks for what is not there has it run at each start, while all others wait for it.
+            _note(lock, failure or (_NO_HELP if is_needed() else ""))
+        return failure
+    finally:
+        os.close(lock)
+
+
+def _has(lock: int, end: float) -> bool:
+    import fcntl
+
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK)
+        else:
+            return True
+
+
+def _just_failed(lock: int) -> str:
+    """Return why the last one failed, "" if it did not, or a while ago."""
+    when, _, reason = os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(" ")
+    try:
+        age = time.monotonic() - float(when)
+    except ValueError:
+        return ""
+    return reason if 0 <= age < _FAILURE_COUNTS else ""
+
+
+def _note(lock: int, failure: str) -> None:
+    os.ftruncate(lock, 0)
+    if failure:
+        os.pwrite(lock, f"{time.monotonic()} {failure}".encode("utf-8", "replace")[:4096], 0)
+
+
+def _failure_of(command: list[str], environment: dict[str, str], end: float) -> str:
+    """Run the command; its words go into a file, since engines take ours for the runtime's."""
+    said = os.path.join(state.directory(), "refresh.log")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, said, flags, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    pid = os.posix_spawn(command[0], command, environment, file_actions=actions)
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return _reason(said, status) if status else ""
+        if time.monotonic() > end:
+            os.kill(pid, _KILL)  # and not waited for: a driver that hangs keeps it
+            return f"{' '.join(command)} gave no answer in time"
+        time.sleep(_LOOK)
+
+
+def _reason(said: str, status: int) -> str:
+    """Return why a command failed that has written its output to the file `said`."""
+    try:
+        fd = os.open(said, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            output = os.read(fd, _MAX_TAIL)
+        finally:
+            os.close(fd)
+    except OSError:
+        output = b""
+    return command_process.reason(output, status)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuhook-runtime: what the launcher asks before it runs the low-level runtime.
+
+The launcher (a /bin/sh of a few lines) calls this for `create` and `run`, and once for other
+commands when no low-level runtime is on record. The answer on standard output is the path of the
+low-level runtime; the launcher then executes it with unchanged arguments, descriptors and standard
+streams. Exit status 3 means that the container must not start and that the reason has been
+reported; any other failure leaves the decision to the launcher, which refuses what names GPUs, and
+reports a reason unless the status is 4.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gpuhook.entry import cold_command, oci_command
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import bundle, files, settings, state
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.vendors.nvidia.hot.prefilter import MARKS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.entry.oci_command import Command
+
+REFUSED = 3
+UNDECIDED = 4
+LOW_LEVEL_ENV = "GPUHOOK_LOW_LEVEL_RUNTIME"
+_MAX_CONFIG = 64 << 20
+
+
+def main() -> None:
+    """Answer the launcher: argv is its own path, then the arguments of the runtime."""
+    launcher, argv = sys.argv[1], sys.argv[2:]
+    os.umask(0o022)
+    command = oci_command.parse(argv)
+    log = EngineLog("gpuhook-runtime", command.log, command.log_format)
+    log.container = command.identity
+    try:
+        low_level = _prepare(command, launcher, log)
+    except GpuhookError as error:
+        log.failure(error)
+        status = REFUSED
+    except OSError as error:
+        where = error.filename or error.filename2 or "the host"
+        log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
+        status = REFUSED
+    except Exception as error:  # no mistake of ours may stop who asks for no GPU
+        log.failure(unforeseen(error))
+        status = UNDECIDED
+    else:
+        os.write(1, os.fsencode(low_level) + b"\n")
+        status = 0
+    # Nothing is buffered and nobody waits for the interpreter to take itself apart.
+    os._exit(status)
+
+
+def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
+    """Return the low-level runtime's path, after config.json has been edited if need be."""
+    compiler = cold_command.Compiler(launcher)
+    chosen, trouble = _settings(compiler)
+    if trouble is None:
+        low_level = find_low_level(chosen.low_level_runtimes, launcher)
+        _remember(low_level)
+    else:
+        # The containers of this node are known to the runtime that made them.
+        low_level = find_low_level([*_remembered(), *chosen.low_level_runtimes], launcher)
+    if command.name not in oci_command.EDITED:
+        return low_level
+    path = command.config or os.path.join(command.bundle, "config.json")
+    try:
+        raw = files.read(path, _MAX_CONFIG)
+    except FileNotFoundError as error:
+        raise fault("GH1300", path=path) from error
+    marks = own_marks(chosen)
+    if may_ask(raw, marks):
+        bundle.load("gpuhook.entry.create")
+        from gpuhook.entry.create import Create
+        from gpuhook.entry.granting import Granting
+
+        grants = Granting(chosen, log, compiler.compile_spec, compiler.refresh)
+        create = Create(command, grants, launcher, trouble)
+        try:
+            create.edit(path, raw, low_level)
+        except (GpuhookError, OSError):
+            raise
+        except Exception as error:
+            if any(mark in raw for mark in marks):
+                raise unforeseen(error) from error  # the launcher does not know these
+            raise
+    return low_level
+
+
+def own_marks(chosen: settings.Settings) -> list[bytes]:
+    """Return the words by which containers ask on a node with these settings, besides MARKS."""
+    return [mark.encode() for mark in (*chosen.annotation_prefixes, *chosen.swarm_resources)]
+
+
+def may_ask(raw: bytes, marks: list[bytes]) -> bool:
+    """Return whether a config.json may ask for anything of ours: others are not even parsed.
+
+    `marks` are own_marks() of the node's settings.
+    """
+    return any(mark in raw for mark in (*MARKS, *marks))
+
+
+def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, GpuhookError | None]:
+    """Return (the node's settings, None), or the defaults and why there are no others."""
+    try:
+        return settings.load(compiler.compile_settings), None
+    except GpuhookError as error:
+        return settings.Settings(), error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return settings.Settings(), fault("GH1530", path=settings.path(), reason=reason)
+
+
+def unforeseen(error: Exception) -> GpuhookError:
+    """Return GH1491 for an exception that nobody foresaw, with the line that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
+
+
+def find_low_level(names: list[str], launcher: str) -> str:
+    """Return the path of the first low-level runtime of `names` that is there; GH1401 if none.
+
+    The environment of the engine may name another one (GPUHOOK_LOW_LEVEL_RUNTIME).
+    """
+    chosen = os.environ.get(LOW_LEVEL_ENV)
+    names = [chosen] if chosen else names
+    dirs = [*os.environ.get("PATH", "").split(":"), *state.PROGRAM_DIRS]
+    for name in names:
+        candidates = [name] if "/" in name else [f"{place}/{name}" for place in dirs if place]
+        for path in candidates:
+            if _is_program(path) and not _is_same_file(path, launcher):
+                return os.path.abspath(path)
+    raise fault("GH1401", names=", ".join(names), dirs=":".join(dict.fromkeys(dirs)))
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """Return whether both are one file: a runtime named runc may be a link to ourselves."""
+    try:
+        one, two = os.stat(path), os.stat(other)
+    except OSError:
+        return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+
+
+def _remember(low_level: str) -> None:
+    """Note the low-level runtime where the launcher looks: other commands then need no Python."""
+    if os.environ.get(LOW_LEVEL_ENV):
+        return
+    if _remembered() == [low_level]:
+        return
+    path = _record()
+    try:
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        files.replace(path, os.fsencode(low_level) + b"\n", mode=0o644)
+    except OSError:
+        return  # an unwritable /run costs the launcher a Python start per command, nothing else
+
+
+def _remembered() -> list[str]:
+    """Return the low-level runtime on record, [] if there is none."""
+    try:
+        return [os.fsdecode(files.read(_record(), 8192)[:-1])]
+    except (OSError, GpuhookError):
+        return []
+
+
+def _record() -> str:
+    return os.path.join(state.directory(), "low-level-runtime")

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what somebody names to the containers in question: a bundle, a file, a container's id."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.spec import oci_spec
+from gpuhook.containers.hot import ledger_warnings
+from gpuhook.containers.warm import find, ledger_changes
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.explain import image_env, manifest_questions, question
+from gpuhook.explain.question import Question
+from gpuhook.host import documents
+from gpuhook.host.hot import fastjson
+from gpuhook.live import container_worker
+from gpuhook.request import parse
+from gpuhook.usage import unrecorded_containers
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_YAML = (".yaml", ".yml")
+
+
+def of_directory(path: str) -> Question:
+    """Return the question of a bundle. Raises GH1915 if it has no config.json, GH1301, GH1316."""
+    place = os.path.join(path, "config.json")
+    try:
+        raw = documents.read(place)
+    except FileNotFoundError as error:
+        raise fault("GH1915", path=path) from error
+    return Question(
+        question.BUNDLE, path, oci_spec.parsed(place, raw), path, has_root=True, raw=raw
+    )
+
+
+def of_file(path: str) -> list[Question]:
+    """Return the questions of a file; see of_text(). Raises GH1316 and OSError too."""
+    return of_text(documents.read(path), path)
+
+
+def of_text(raw: bytes, where: str) -> list[Question]:
+    """Return the questions of a config.json, an image's configuration, or manifests of pods.
+
+    Raises GH1910 for what is none of these, GH1301 for a broken config.json, and what manifests
+    raises.
+    """
+    if not raw.strip():
+        raise fault("GH1910", where=where, reason="it is empty")
+    try:
+        document = _json(raw)
+    except ValueError as error:
+        if not where.endswith(_YAML) and raw.lstrip()[:1] in (b"{", b"["):
+            raise fault(
+                "GH1910", where=where, reason=f"it cannot be read as JSON: {error}"
+            ) from None
+        return manifest_questions.questions(_text(raw, where), where)
+    if isinstance(document, dict):
+        if "ociVersion" in document or "process" in document:
+            return [_of_config(raw, where)]
+        if "kind" in document:
+            return manifest_questions.questions(_text(raw, where), where)
+    if image_env.is_one(document):
+        return image_env.questions(document, where)
+    reason = "it is no config.json, no image's configuration and no object of Kubernetes"
+    raise fault("GH1910", where=where, reason=reason)
+
+
+def _json(raw: bytes) -> Any:
+    """Return the value of a JSON document, with a byte order mark too; raises ValueError."""
+    encoding = json.detect_encoding(raw)
+    text = raw if encoding == "utf-8" else raw.decode(encoding).encode()
+    return fastjson.loads(text, exact=True)
+
+
+def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
+    """Return the question of a running container; raises the faults of find() and config().
+
+    GH1760 if its root file system does not answer.
+
+    What NVIDIA's runtime has written over its request is taken back, so that what it asked for
+    shows.
+    """
+    found = find.find(text, state_roots)
+    spec = found.config()
+    if not spec:
+        raise fault("GH1912", id=found.id)
+    entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
+    held = unrecorded_containers.held(found, spec)
+    notes = [*_asked_again(spec), *_attached(entry)]
+    place = found.bundle or "."
+    where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
+    return Question(
+        question.CONTAINER,
+        where,
+        spec,
+        place,
+        has_root=container_worker.call_in_child(found.id, lambda: _has_root(place, spec)),
+        notes=tuple(notes),
+        start_warnings=tuple(ledger_warnings.read(entry)),
+        held=held,
+    )
+
+
+def _of_config(raw: bytes, where: str) -> Question:
+    spec = oci_spec.parsed(where, raw)
+    place = os.path.dirname(os.path.abspath(where))
+    has_root = _has_root(place, spec)
+    return Question(question.CONFIG, where, spec, place, has_root=has_root, raw=raw)
+
+
+def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    return isinstance(path, str) and bool(path) and os.path.isdir(os.path.join(bundle, path))
+
+
+def _asked_again(spec: dict[str, Any]) -> list[str]:
+    """Take the variable's last entry out where it says void after another; returns the notes.
+
+    NVIDIA's runtime appends it to what the container asked for, which the first entry says.
+    """
+    name = vocabulary.VOCABULARY.devices_env
+    if parse.environment(spec).get(name) != "void":
+        return []
+    env = spec["process"]["env"]
+    held = [n for n, entry in enumerate(env) if str(entry).startswith(name + "=")]
+    if len(held) < 2:
+        return []
+    del env[held[-1]]
+    first = env[held[-2]]
+    given = f"{name}=void in its config.json says that a runtime has given it GPUs already"
+    return [f"{given}; explained is what it asked for before that, {first}"]
+
+
+def _attached(entry: dict[str, Any]) -> list[str]:
+    """Return a note on the device nodes that `gpuhook attach` added, by the ledger entry."""
+    nodes = LiveRecord(entry.get("live")).edits.get("deviceNodes") or ()
+    kept = [node["path"] for node in nodes if node["path"] not in entry.get("withdrawn", ())]
+    if not kept or entry.get("route") == "prestart":
+        return []
+    return [f"gpuhook attach added {', '.join(kept)}, which the answer does not include"]
+
+
+def _text(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise fault("GH1910", where=where, reason="it is no text") from error
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is a file of this name, which then is meant and no container."""
+    try:
+        return os.path.exists(path)
+    except ValueError:  # a zero byte
+        return False
+
+
+def of_name(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
+    """Return the questions of a directory, a file, or else a container, that is named so."""
+    if os.path.isdir(text):
+        return [of_directory(text)]
+    if is_there(text):
+        return of_file(text)
+    try:
+        return [of_container(text, state_roots)]
+    except GpuhookError as error:
+        if "/" in text or text.endswith((*_YAML, ".json")):
+            raise fault("GH1911", path=text) from error
+        raise

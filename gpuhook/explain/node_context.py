@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node on which a request is explained: how it grants, and what is known of its GPUs.
+
+A node's specs say what it grants, and generate-cdi's notes what its GPUs are. A node that has
+neither is asked now, and described in memory as generate-cdi would describe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import worker
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot import fastjson, files
+from gpuhook.node.described_node import NAME, DescribedGranting, Heard
+from gpuhook.node.read_granting import ReadGranting
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.nvidia.inventory import dump
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.entry.granting import Granting
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
+PATIENCE = 15.0  # seconds for a driver to answer: it takes two on a node with 16 GPUs
+_MAX_SIZE = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """How a node grants: `heard` is what its granting reported, `node` its facts, if known.
+
+    `source` is one of INVENTORY, SPECS, LIVE and NOTHING; `trouble` is what is wrong with the
+    node's settings, which refuses every container that asks.
+    """
+
+    granting: Granting
+    heard: Heard
+    source: str
+    where: str
+    node: Node | None = None
+    notes: tuple[str, ...] = ()
+    trouble: GpuhookError | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine, whose files can be looked at."""
+        return self.source != INVENTORY
+
+
+def of_node(node: Node, settings: Settings, where: str) -> Ground:
+    """Return the ground of a node that is not this one; raises what describing it raises."""
+    heard = Heard()
+    granting = DescribedGranting(node, settings, heard, is_elsewhere=True)
+    return Ground(granting, heard, INVENTORY, where, node, tuple(granting.warnings))
+
+
+def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node]) -> Ground:
+    """Return the ground of this node; `ask` asks its driver, which is done only where it must."""
+    heard = Heard()
+    granting = ReadGranting(settings, heard)
+    known = [spec for kind in _kinds(granting) for spec in _specs(granting, kind)]
+    if known:
+        where = ", ".join(dict.fromkeys(known))
+        notes = tuple(_rewritten(granting))
+        return Ground(granting, heard, SPECS, where, noted(), notes, trouble)
+    try:
+        node = asked(ask)
+        described = DescribedGranting(node, settings, heard)
+    except GpuhookError as error:
+        dirs = ", ".join(settings.spec_dirs)
+        note = f"no spec in {dirs}, and the driver does not tell: {error.code}: {error.message}"
+        return Ground(granting, heard, NOTHING, dirs, notes=(note,), trouble=trouble)
+    dirs = ", ".join(settings.spec_dirs)
+    note = f"no spec of {granting.default_kind()} in {dirs}: explained is {NAME}"
+    return Ground(described, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+
+
+def _rewritten(granting: ReadGranting) -> Iterator[str]:
+    """Yield a note on each stale spec that a create has written anew first."""
+    for path, changed in granting.await_refresh().items():
+        yield (
+            f"{path} describes another state of this host ({changed}): gpuhook-runtime has "
+            "`gpuhook refresh` write it anew before the container starts (cdi.onStale: refresh); "
+            "explained is the spec as it is, and devices and files may be others then. Where an "
+            "engine applies the spec by itself, its hook refuses the container until then (GH1120)"
+        )
+
+
+def with_facts(ground: Ground, ask: Callable[[], Node]) -> Ground:
+    """Return the ground with the facts of its GPUs, which `ask` asks for if nobody noted them."""
+    if ground.node is not None or ground.source != SPECS:
+        return ground
+    try:
+        return replace(ground, node=asked(ask))
+    except GpuhookError as error:
+        note = f"what its GPUs are nobody tells: {error.code}: {error.message}"
+        return replace(ground, notes=(*ground.notes, note))
+
+
+def asked_of(
+    settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node], where: str
+) -> Ground:
+    """Return the ground of the node that `ask` finds, whatever specs are here.
+
+    Raises what asked() raises, and what describing the node raises.
+    """
+    heard, node = Heard(), asked(ask)
+    granting = DescribedGranting(node, settings, heard)
+    return Ground(granting, heard, LIVE, where, node, tuple(granting.warnings), trouble)
+
+
+def asked(ask: Callable[[], Node]) -> Node:
+    """Return the node that `ask` finds, in a child process: a driver may hang.
+
+    Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
+    the child ends without one.
+    """
+    try:
+        return worker.call_in_child(partial(_worded, ask), PATIENCE, relay_stderr=True)
+    except worker.NoAnswerError as error:
+        if error.how == worker.LATE:
+            raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
+        raise fault("GH1941", reason=error.reason) from error
+
+
+def noted() -> Node | None:
+    """Return the node as generate-cdi noted it on this machine, None without usable notes."""
+    try:
+        document: Any = fastjson.loads(files.read(node_json.path(), _MAX_SIZE))
+        return dump.from_dict(document)
+    except (OSError, ValueError, KeyError, TypeError, GpuhookError):
+        return None
+
+
+def _worded(ask: Callable[[], Node]) -> Node:
+    try:
+        return ask()
+    except OSError as error:
+        raise worded(error) from error
+
+
+def _kinds(granting: Granting) -> tuple[str, ...]:
+    return (granting.default_kind(), vocabulary.PLUGIN_KIND)
+
+
+def _specs(granting: Granting, kind: str) -> list[str]:
+    try:
+        return [spec.path for spec in granting.registry().kind(kind)]
+    except GpuhookError:
+        return []

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The config.json with which containerd would call the runtime for a container of a pod.
+
+As far as it matters to who hands out GPUs: variables, annotations, mounts, devices, capabilities.
+What the image says is not in a manifest, and so not in here, unless it is given. Devices that a
+plugin names by CDI are containerd's own to add (cdi_devices); runtimes do not see them as requests.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
+    from gpuhook.explain.pods.pod_answers import Allocated
+    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
+
+# What containerd gives to every container that is not privileged: oci.defaultUnixCaps.
+_CAPABILITIES = (
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FSETID",
+    "CAP_FOWNER",
+    "CAP_MKNOD",
+    "CAP_NET_RAW",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETFCAP",
+    "CAP_SETPCAP",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SYS_CHROOT",
+    "CAP_KILL",
+    "CAP_AUDIT_WRITE",
+)
+_SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes tell a privileged container
+_PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
+_CDI_PREFIX = "cdi.k8s.io/"
+
+
+def as_spec(
+    asked: Asked,
+    allocated: Allocated | None = None,
+    node: Node | None = None,
+    *,
+    image_env: Sequence[str] = (),
+    pod_annotations: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the config.json for `asked`, to which a device plugin has `allocated` something.
+
+    The image's variables ("NAME=value") count least, then the plugin's, then the pod's.
+    `pod_annotations` are the patterns of that name in containerd's configuration of the runtime:
+    without them a runtime sees no annotation of the pod. The numbers of device nodes are those of
+    `node`; a node that it does not know is left out.
+    """
+    given = allocated.allocation if allocated else None
+    env = dict(entry.partition("=")[::2] for entry in image_env)
+    env.update(given.envs if given else {})
+    env.update(asked.env)
+    return {
+        "ociVersion": "1.1.0",
+        "root": {"path": "rootfs"},
+        "process": {
+            "env": [f"{name}={value}" for name, value in env.items()],
+            "capabilities": _capabilities(asked),
+        },
+        "annotations": _annotations(asked, given, pod_annotations),
+        "mounts": [_PROC, *_mounts(asked, given)],
+        "linux": _linux(asked, given, node),
+    }
+
+
+def cdi_devices(allocated: Allocated) -> tuple[str, ...]:
+    """Return the qualified names of the CDI devices that containerd adds to the container."""
+    given = allocated.allocation
+    named = dict.fromkeys(given.cdi_devices)
+    for key, value in given.annotations.items():
+        if key.startswith(_CDI_PREFIX):
+            named |= dict.fromkeys(value.split(","))
+    return tuple(named)
+
+
+def _capabilities(asked: Asked) -> dict[str, list[str]]:
+    added = [name if name.startswith("CAP_") else f"CAP_{name}" for name in asked.capabilities]
+    if asked.privileged or "CAP_ALL" in added:
+        added = [_SYS_ADMIN, *added]
+    held = list(dict.fromkeys([*_CAPABILITIES, *(name for name in added if name != "CAP_ALL")]))
+    return dict.fromkeys(("bounding", "effective", "permitted"), held)
+
+
+def _annotations(asked: Asked, given: Allocation | None, patterns: Iterable[str]) -> dict[str, str]:
+    patterns = tuple(patterns)
+    passed = {
+        name: value
+        for name, value in asked.annotations.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    # Of a plugin's annotations those of CDI are containerd's own to read.
+    answered = given.annotations.items() if given else ()
+    passed |= {name: value for name, value in answered if not name.startswith(_CDI_PREFIX)}
+    return passed | {
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.container-name": asked.container,
+        "io.kubernetes.cri.image-name": asked.image,
+        "io.kubernetes.cri.sandbox-name": asked.pod,
+        "io.kubernetes.cri.sandbox-namespace": asked.namespace,
+    }
+
+
+def _mounts(asked: Asked, given: Allocation | None) -> list[dict[str, Any]]:
+    """Return the mounts of the plugin, then those of the pod, as the kubelet orders them."""
+    answered = given.mounts if given else ()
+    found = [
+        *((m.container_path, m.host_path, m.read_only, True) for m in answered),
+        *((m.path, m.source, m.read_only, m.is_host) for m in asked.mounts),
+    ]
+    return [
+        {
+            "destination": path,
+            "type": "bind",
+            # What is no directory of the host is made by the kubelet, who knows where.
+            "source": source if is_host else f"/var/lib/kubelet/pods/-/volumes/{source}",
+            "options": ["rbind", "rprivate", "ro" if read_only else "rw"],
+        }
+        for path, source, read_only, is_host in found
+    ]
+
+
+def _linux(asked: Asked, given: Allocation | None, node: Node | None) -> dict[str, Any]:
+    found = node.device_nodes if node else ()
+    if asked.privileged:  # all nodes of the host
+        rule = {"allow": True, "access": "rwm"}
+        devices = [_device(one, one.path) for one in found]
+        return {"devices": devices, "resources": {"devices": [rule]}}
+    wanted = {device.host_path: device for device in (given.devices if given else ())}
+    if not wanted:
+        return {}
+    pairs = [(one, wanted[one.host_path]) for one in found if one.host_path in wanted]
+    allowed = [
+        {
+            "allow": True,
+            "type": "c",
+            "major": one.major,
+            "minor": one.minor,
+            "access": device.permissions,
+        }
+        for one, device in pairs
+    ]
+    return {
+        "devices": [_device(one, device.container_path) for one, device in pairs],
+        "resources": {"devices": [{"allow": False, "access": "rwm"}, *allowed]},
+    }
+
+
+def _device(node: DeviceNode, path: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "type": "c",
+        "major": node.major,
+        "minor": node.minor,
+        "fileMode": node.mode,
+        "uid": node.uid,
+        "gid": node.gid,
+    }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A value of a manifest and where it stands: whatever is there, asking it raises nothing."""
+
+from __future__ import annotations
+
+import yaml
+
+from gpuhook.device_plugin.config.grammar import yaml_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
+# As Go's decoder calls what is not a string.
+_KINDS = {
+    "tag:yaml.org,2002:int": "number",
+    "tag:yaml.org,2002:float": "number",
+    "tag:yaml.org,2002:bool": "bool",
+}
+
+
+class Value:
+    """A node of YAML, or nothing. Of what is not there everything is empty."""
+
+    __slots__ = ("_node", "_source")
+
+    def __init__(self, node: yaml.Node | None, source: str) -> None:
+        self._node = node
+        self._source = source
+
+    @property
+    def where(self) -> str:
+        """Return "pod.yaml:17", lines count from 1; the source alone for nothing."""
+        if self._node is None or self._node.start_mark is None:
+            return self._source
+        return f"{self._source}:{self._node.start_mark.line + 1}"
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether there is a value other than null."""
+        return self._node is not None and self._node.tag != _NULL
+
+    @property
+    def kind(self) -> str:
+        """Return "object", "array", "number", "bool", "string", or "" for nothing."""
+        if not self.is_there:
+            return ""
+        if isinstance(self._node, yaml.MappingNode):
+            return "object"
+        if isinstance(self._node, yaml.SequenceNode):
+            return "array"
+        assert self._node is not None  # noqa: S101 # is_there
+        return _KINDS.get(self._node.tag, "string")
+
+    def __getitem__(self, key: str) -> Value:
+        """Return the value of a key: nothing where there is none, or this is no object."""
+        return self.members().get(key, Value(None, self.where))
+
+    def at(self, *keys: str) -> Value:
+        """Return the value that a path of keys leads to."""
+        found = self
+        for key in keys:
+            found = found[key]
+        return found
+
+    def items(self) -> tuple[Value, ...]:
+        """Return the items of an array."""
+        if not isinstance(self._node, yaml.SequenceNode):
+            return ()
+        return tuple(Value(node, self._source) for node in self._node.value)
+
+    def members(self) -> dict[str, Value]:
+        """Return the members of an object, in their order; of two of a name the last one counts."""
+        own: dict[str, Value] = {}
+        merged: dict[str, Value] = {}
+        for key, node in _pairs(self._node):
+            if key.tag == yaml_tree.MERGE:
+                value = Value(node, self._source)
+                for source in value.items() or (value,):
+                    for name, member in source.members().items():
+                        merged.setdefault(name, member)
+            elif isinstance(key, yaml.ScalarNode):
+                own[key.value] = Value(node, self._source)
+        return {**{name: value for name, value in merged.items() if name not in own}, **own}
+
+    def text(self) -> str:
+        """Return a scalar as it is written, "" for anything else and for null."""
+        scalar = isinstance(self._node, yaml.ScalarNode) and self.is_there
+        return str(self._node.value) if scalar and self._node is not None else ""
+
+    def is_true(self) -> bool:
+        """Return whether this is the boolean true."""
+        return self.kind == "bool" and self.text().lower() in ("true", "yes", "on")
+
+    def texts(self) -> dict[str, str]:
+        """Return the members of an object that are scalars, as they are written."""
+        return {name: value.text() for name, value in self.members().items() if value.kind}
+
+
+def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from node.value

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet and our device plugin would give the containers of a pod, on a node.
+
+The pod is taken as the only one that asks: all healthy units are free. The containers of one pod
+do not get each other's units, but for those of an init container, which the kubelet hands on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.allocation.allocate import merged
+from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
+from gpuhook.errors import GpuhookError, RequestError
+from gpuhook.explain.pods.plugin_offer import Offering, offering
+from gpuhook.explain.pods.pod_requests import (
+    INIT,
+    PENDING,
+    PLUGIN,
+    REFUSED,
+    SCHEDULER,
+    WARNING,
+    Objection,
+)
+from gpuhook.host.suggestion import nearest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
+    from gpuhook.device_plugin.offer.sharing_notes import Told
+    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_MOST_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a container gets of one resource. `told` says what is isolated on its devices."""
+
+    resource: str
+    sharing: str  # as of offer.devices.Resource
+    units: tuple[str, ...]  # "GPU-...::3"
+    devices: tuple[Device, ...]
+    told: tuple[Told, ...]
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """All that one container gets of the device plugin, and who has objections."""
+
+    answers: tuple[Answer, ...] = ()
+    allocation: Allocation = field(default_factory=Allocation)
+    objections: tuple[Objection, ...] = ()
+    warnings: tuple[str, ...] = ()  # of the plugin, about its configuration on this node
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units of all resources."""
+        return tuple(unit for answer in self.answers for unit in answer.units)
+
+
+def allocated(
+    asked: Asked,
+    node: Node,
+    configuration: Configuration,
+    *,
+    taken: Collection[str] = (),
+    unheld: tuple[str, str] = ("", ""),
+) -> Allocated:
+    """Return what one container would get on `node`, where units `taken` are not free.
+
+    `unheld` is as in offering(). Raises what offer.resources.offered() does, where the
+    configuration is not for this node.
+    """
+    return _Pod(offering(node, configuration, unheld), taken).container(asked)
+
+
+def of_pods(
+    asked: Sequence[Asked],
+    node: Node,
+    configuration: Configuration,
+    *,
+    unheld: tuple[str, str] = ("", ""),
+) -> tuple[Allocated, ...]:
+    """Return what each of the containers would get: each pod alone on the node. Raises as above."""
+    offered = offering(node, configuration, unheld)
+    pods: dict[tuple[str, str, str], _Pod] = {}
+    found = []
+    for one in asked:
+        pod = pods.setdefault((one.namespace, one.workload, one.pod), _Pod(offered))
+        found.append(pod.container(one))
+    return tuple(found)
+
+
+class _Pod:
+    """The units that the containers of one pod have taken until now."""
+
+    def __init__(self, offered: Offering, taken: Collection[str] = ()) -> None:
+        self._offered = offered
+        self._taken = set(taken)
+        self._handed_on: dict[str, list[str]] = {}  # of init containers, by resource
+
+    def container(self, asked: Asked) -> Allocated:
+        answers: list[Answer] = []
+        objections: list[Objection] = []
+        for name, count in asked.gpus.items():
+            resource = self._offered.resources.get(name)
+            if resource is None:
+                objections.append(_no_such_resource(name, self._offered, asked))
+                continue
+            try:
+                answer = self._answer(asked, resource, count)
+            except GpuhookError as error:
+                objections.append(_refused(error, asked))
+                continue
+            if answer is None:
+                objections.append(self._insufficient(resource, count, asked))
+                continue
+            answers.append(answer)
+            objections += _doubts(answer, asked)
+        return Allocated(
+            answers=tuple(answers),
+            allocation=merged([answer.allocation for answer in answers]),
+            objections=tuple(objections),
+            warnings=self._offered.warnings,
+        )
+
+    def _free(self, resource: Resource) -> list[str]:
+        return [
+            unit.id
+            for unit in resource.units
+            if unit.id not in self._taken and unit.device.uuid not in self._offered.unusable
+        ]
+
+    def _answer(self, asked: Asked, resource: Resource, count: int) -> Answer | None:
+        """Return what is given, None where the scheduler finds too few; raises the plugin's."""
+        held = self._handed_on.get(resource.name, [])
+        free = self._free(resource)
+        again = held[:count]
+        if count - len(again) > len(free):
+            return None
+        units = again
+        if len(again) < count:
+            units = self._offered.answering.preferred(resource, [*again, *free], again, count)
+        (allocation,) = self._offered.answering.allocate(resource, [units])
+        self._taken.update(units)
+        if asked.kind == INIT:
+            self._handed_on[resource.name] = list(dict.fromkeys([*held, *units]))
+        else:
+            self._handed_on[resource.name] = [unit for unit in held if unit not in units]
+        given = set(units)
+        uuids = {unit.device.uuid for unit in resource.units if unit.id in given}
+        devices = tuple(device for device in resource.devices if device.uuid in uuids)
+        indices = {device.index for device in devices}
+        told = tuple(
+            one
+            for one in self._offered.told
+            if one.resource == resource.name and (not one.devices or indices & set(one.devices))
+        )
+        return Answer(resource.name, resource.sharing, tuple(units), devices, told, allocation)
+
+    def _insufficient(self, resource: Resource, count: int, asked: Asked) -> Objection:
+        free = len(self._free(resource))
+        instead = f"{resource.name}: {free} at most of this node, asked are {count}"
+        taken = sum(unit.id in self._taken for unit in resource.units)
+        if taken:
+            instead += f"; {taken} are taken already"
+        for device in resource.devices:
+            if device.uuid in self._offered.unusable:
+                reason = self._offered.unusable[device.uuid]
+                instead += f"; GPU {device.index} is unhealthy: {reason}"
+                break
+        return _pending("insufficient", resource.name, instead, asked)
+
+
+def _no_such_resource(name: str, offered: Offering, asked: Asked) -> Objection:
+    names = sorted(offered.resources)
+    like = nearest(name, names)
+    rest = f"; this node offers {', '.join(names[:_MOST_SHOWN]) or 'nothing'}"
+    instead = (f"{like}: {asked.gpus.get(name, 1)}" if like else "a resource of the node") + rest
+    return _pending("resource-unknown", name, instead, asked)
+
+
+def _pending(identifier: str, name: str, instead: str, asked: Asked) -> Objection:
+    said = f"0/1 nodes are available: 1 Insufficient {name}."
+    return Objection(identifier, SCHEDULER, PENDING, said, instead, asked.where)
+
+
+def _refused(error: GpuhookError, asked: Asked) -> Objection:
+    status = "InvalidArgument" if isinstance(error, RequestError) else "FailedPrecondition"
+    said = (
+        f"UnexpectedAdmissionError: Allocate failed due to rpc error: code = {status} desc = "
+        f"{error.code}: {error.message} ({error.hint}), which is unexpected"
+    )
+    return Objection("allocation", PLUGIN, REFUSED, said, error.hint, asked.where)
+
+
+def _doubts(answer: Answer, asked: Asked) -> Iterator[Objection]:
+    """Return a warning for several slices of one device: they are not more of it."""
+    is_sliced = answer.sharing not in (NOT_SHARED, MEMORY_UNITS)
+    if not is_sliced or len(answer.units) <= len(answer.devices):
+        return
+    indices = ", ".join(device.index for device in answer.devices)
+    yield Objection(
+        "slices-of-one",
+        PLUGIN,
+        WARNING,
+        f"{len(answer.units)} of {answer.resource} are of {len(answer.devices)} device(s), "
+        f"{indices}: more slices of one device are no more of its time",
+        f"{answer.resource}: {len(answer.devices)}",
+        asked.where,
+    )

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests read: every container of every pod, and what Kubernetes objects to.
+
+Text in, facts out; whatever kubectl takes or prints: YAML of several documents, JSON, lists.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpuhook.device_plugin.config.grammar.yaml_tree import Bounds, NotReadableError, compose_all
+from gpuhook.errors import fault
+from gpuhook.explain.pods import (
+    field_rules,
+    pod_notes,
+    pod_rules,
+    quantities,
+    resource_names,
+    resource_rules,
+    workloads,
+)
+from gpuhook.explain.pods.manifest_value import Value
+from gpuhook.explain.pods.pod_environment import Environment, Room
+from gpuhook.explain.pods.pod_requests import (
+    CONTAINER,
+    EPHEMERAL,
+    INIT,
+    SIDECAR,
+    Asked,
+    Resources,
+    VolumeMount,
+)
+from gpuhook.host import documents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from gpuhook.explain.pods.workloads import Found, Pod
+
+# A list of all pods of a cluster is large; managed fields make it deep.
+BOUNDS = Bounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
+_MOST_GPUS = 1 << 31  # more than anybody has; amounts may have any number of digits
+_LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
+_KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)
+_JSON_KIND = re.compile(r'"kind"\s*:\s*"')
+_SURROGATES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
+_VERSION = re.compile(r"""["']?apiVersion["']?\s*:""")
+
+
+def is_manifest(text: str) -> bool:
+    """Return whether a text looks like objects of Kubernetes: it has a kind and an apiVersion."""
+    kind = _JSON_KIND if text.lstrip()[:1] in ("{", "[") else _KIND
+    return kind.search(text) is not None and _VERSION.search(text) is not None
+
+
+def read(
+    text: str, where: str, runtime_classes: Collection[str] | None = None
+) -> tuple[Asked, ...]:
+    """Return the containers of all pods of a manifest, in their order; `where` names the file.
+
+    `runtime_classes` are those of the cluster, None where nobody knows. Raises GH1930 for what is
+    no YAML or JSON, or too much of it, GH1931 where no pod is in it, and GH1932 where its pods
+    have no containers.
+    """
+    try:
+        nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
+    except NotReadableError as error:
+        place = f"{where}:{error.line}:{error.column}"
+        reason = "; ".join(filter(None, (error.message, error.hint)))
+        raise fault("GH1930", place=place, reason=reason) from error
+    found = workloads.found([Value(node, where) for node in nodes])
+    if not found.pods:
+        raise fault(
+            "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object in it has a `kind`"
+        )
+    classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
+    room = Room()
+    asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))
+    if not asked:
+        named = ", ".join(pod.workload for pod in found.pods[:5])
+        raise fault("GH1932", path=where, pods=named)
+    return asked
+
+
+def _as_yaml(text: str) -> str:
+    """Return JSON with the characters that it writes as two escapes, which YAML does not know."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    return _SURROGATES.sub(_character, text)
+
+
+def _character(found: re.Match[str]) -> str:
+    high, low = int(found[2], 16), int(found[3], 16)
+    return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+def _containers(
+    pod: Pod, found: Found, classes: Collection[str] | None, room: Room
+) -> tuple[Asked, ...]:
+    objections = (*pod_rules.of_pod(pod, classes), *field_rules.of_pod(pod))
+    asked: list[Asked] = []
+    for field, kind in _LISTS:
+        for number, container in enumerate(pod.spec[field].items()):
+            path = f"{pod.path}.{field}[{number}]"
+            environment = Environment(pod, found.config_maps, room)
+            environment.add(container)
+            one = _container(pod, container, path, _kind(container, kind), environment)
+            # What is about the pod is told once, with its first container.
+            own = (*(() if asked else objections), *one.objections)
+            asked.append(replace(one, objections=own))
+    booked, is_known = pod_notes.booked(asked), classes is not None
+    return tuple(
+        replace(one, notes=tuple(pod_notes.of(one, booked, classes_known=is_known)))
+        for one in asked
+    )
+
+
+def _kind(container: Value, kind: str) -> str:
+    is_sidecar = kind == INIT and container["restartPolicy"].text() == "Always"
+    return SIDECAR if is_sidecar else kind
+
+
+def _container(pod: Pod, container: Value, path: str, kind: str, environment: Environment) -> Asked:
+    resources = container["resources"]
+    limits, requests = resources["limits"].texts(), resources["requests"].texts()
+    gpus = {} if kind == EPHEMERAL else _gpus(requests | limits)
+    mounts = tuple(_mounts(pod, container))
+    security = container["securityContext"]
+    objections = (
+        *resource_rules.of(resources, f"{path}.resources", kind),
+        *field_rules.of_container(container, path),
+        *pod_rules.of_container(container, environment.known, gpus, kind),
+        *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
+    )
+    return Asked(
+        pod=pod.name,
+        namespace=pod.namespace,
+        container=container["name"].text(),
+        where=container.where,
+        image=container["image"].text(),
+        kind=kind,
+        workload=pod.workload,
+        env=environment.known,
+        unknown_env=environment.unknown,
+        resources=Resources(limits, requests),
+        gpus=gpus,
+        claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
+        annotations=pod.metadata["annotations"].texts(),
+        runtime_class=pod.spec["runtimeClassName"].text() or None,
+        privileged=security["privileged"].is_true(),
+        capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),
+        host_pid=pod.spec["hostPID"].is_true(),
+        mounts=mounts,
+        objections=objections,
+    )
+
+
+def _gpus(amounts: dict[str, str]) -> dict[str, int]:
+    """Return how many of each resource of GPUs are asked; what is no positive integer is none."""
+    found = {}
+    for name, text in amounts.items():
+        number = quantities.quantity(text)
+        is_whole = number is not None and number.denominator == 1 and 0 < number < _MOST_GPUS
+        if is_whole and number is not None and resource_names.is_gpu(name):
+            found[name] = int(number)
+    return found
+
+
+def _mounts(pod: Pod, container: Value) -> Iterator[VolumeMount]:
+    volumes = {volume["name"].text(): volume for volume in pod.spec["volumes"].items()}
+    for mount in container["volumeMounts"].items():
+        path = mount["mountPath"].text()
+        volume = volumes.get(mount["name"].text())
+        if not path or volume is None:
+            continue
+        host = volume.at("hostPath", "path").text()
+        kind = next((name for name in volume.members() if name != "name"), "emptyDir")
+        below = mount["subPath"].text()
+        source = f"{host.rstrip('/')}/{below}" if host and below else host
+        is_read_only = mount["readOnly"].is_true()
+        yield VolumeMount(path, source or kind, bool(host), is_read_only)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong, or will surprise, about how a pod asks for GPUs: beside amounts and fields.
+
+Sources: the RuntimeClass admission plugin and the kubelet for their words; the kubelet sets the
+pod's variables behind those of device plugins, so that the pod's count.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import printable
+from gpuhook.explain.pods import resource_names
+from gpuhook.explain.pods.pod_requests import (
+    API_SERVER,
+    EPHEMERAL,
+    KUBELET,
+    REFUSED,
+    WARNING,
+    Objection,
+)
+from gpuhook.host.suggestion import nearest
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from gpuhook.explain.pods.manifest_value import Value
+    from gpuhook.explain.pods.pod_requests import VolumeMount
+    from gpuhook.explain.pods.workloads import Pod
+
+RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
+_DEVICES = VOCABULARY.devices_env
+_NOTHING = ("", "void", "none")
+
+
+def of_pod(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
+    """Return the objections to a pod; `classes` are the RuntimeClasses there are, if known."""
+    yield from _runtime_class(pod, classes)
+    for section in ("limits", "requests"):
+        for name, amount in pod.spec.at("resources", section).members().items():
+            if resource_names.is_extended(name):
+                yield Objection(
+                    "pod-level-gpu",
+                    API_SERVER,
+                    REFUSED,
+                    f'{pod.path}.resources.{section}[{name}]: Unsupported value: "{name}"',
+                    f"{name}: {amount.text()} under resources.limits of the container that uses it",
+                    amount.where,
+                )
+
+
+def _runtime_class(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
+    value = pod.spec["runtimeClassName"]
+    name = value.text()
+    if not name or classes is None or name in classes:
+        return
+    like = nearest(name, classes) or next((c for c in RUNTIME_CLASSES if c in classes), None)
+    yield Objection(
+        "runtime-class-unknown",
+        API_SERVER,
+        REFUSED,
+        f'pod rejected: RuntimeClass "{name}" not found',
+        f"runtimeClassName: {like}" if like else f"a RuntimeClass {name} with its handler, first",
+        value.where,
+    )
+
+
+def of_container(
+    container: Value, env: Mapping[str, str], gpus: Mapping[str, int], kind: str
+) -> Iterator[Objection]:
+    """Return the objections to one container, whose variables and GPUs are these."""
+    if kind == EPHEMERAL:
+        return
+    place = next((v for v in container["env"].items() if v["name"].text() == _DEVICES), container)
+    yield from _by_hand(place.where, env.get(_DEVICES), gpus)
+    if len(gpus) > 1:
+        yield Objection(
+            "several-resources",
+            KUBELET,
+            WARNING,
+            f"asks for {' and '.join(gpus)}: each is allocated by itself, and of their "
+            f"{_DEVICES} the kubelet keeps one, in no certain order",
+            "one of them; or list strategy cdi-cri, which adds up",
+            container["resources"].where,
+        )
+    yield from _zero(container, env)
+    privileged = container.at("securityContext", "privileged")
+    if privileged.is_true() and gpus:
+        held = ", ".join(f"{count} of {name}" for name, count in gpus.items())
+        yield Objection(
+            "privileged",
+            KUBELET,
+            WARNING,
+            f"is privileged: it sees the nodes of all GPUs of the machine, and is booked {held}",
+            "no privileged: true; what it needs it for, as capabilities",
+            privileged.where,
+        )
+
+
+def _by_hand(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator[Objection]:
+    if value is None:
+        return
+    shown = f"{_DEVICES}={printable(value, 80)}"
+    if gpus:
+        what = "no GPU" if value in _NOTHING else "those"
+        count = ", ".join(f"{number} of {name}" for name, number in gpus.items())
+        yield Objection(
+            "devices-by-hand",
+            KUBELET,
+            WARNING,
+            f"{shown} in the pod counts more than what the device plugin says by the list strategy "
+            f"envvar: the container gets {what}, and is booked {count}",
+            f"no {_DEVICES} in env: the device plugin sets it",
+            where,
+        )
+    elif value not in _NOTHING:
+        yield Objection(
+            "devices-unbooked",
+            KUBELET,
+            WARNING,
+            f"{shown} takes GPUs that the scheduler knows nothing of: others are given them too",
+            f"resources.limits: {{{resource_names.GPU}: 1}}",
+            where,
+        )
+
+
+def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
+    for name, amount in container.at("resources", "limits").members().items():
+        if resource_names.is_gpu(name) and amount.text() == "0" and _DEVICES not in env:
+            yield Objection(
+                "zero",
+                KUBELET,
+                WARNING,
+                f"{name}: 0 hides nothing: no device plugin is asked, and {_DEVICES}=all of a CUDA "
+                "image counts where the node's runtime listens to it",
+                f'env: {_DEVICES}: "void"',
+                amount.where,
+            )
+
+
+def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
+    """Return the objections to what a container mounts of the host by hand."""
+    for mount in mounts:
+        path = mount.path.rstrip("/")
+        if (path + "/").startswith(VOCABULARY.mount_prefix + "/"):
+            yield Objection(
+                "mounted-by-hand",
+                KUBELET,
+                WARNING,
+                f"mounts {printable(path)}: that asks the runtime for a GPU that the scheduler "
+                "knows nothing of",
+                f"resources.limits: {{{resource_names.GPU}: 1}}",
+                where,
+            )
+        elif mount.is_host and _is_gpu_node(mount.source):
+            yield Objection(
+                "node-by-hand",
+                KUBELET,
+                WARNING,
+                f"mounts {printable(mount.source)} of the host: a mount opens no device, the "
+                "device cgroup says Operation not permitted unless the container is privileged",
+                f"resources.limits: {{{resource_names.GPU}: 1}}",
+                where,
+            )
+
+
+def _is_gpu_node(path: str) -> bool:
+    return path.startswith(("/dev/nvidia", "/dev/dri/")) or path.rstrip("/") == "/dev/dri"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API server objects to in the resources of one container, in its words.
+
+Source: ValidateContainerResourceRequirements and what it calls, in
+kubernetes/pkg/apis/core/validation; kubectl asks for strict decoding of fields from 1.27 on.
+Servers print the amount of "must be an integer" in several forms; here it is as it was written.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from gpuhook.explain.pods import quantities, resource_names
+from gpuhook.explain.pods.pod_requests import (
+    API_SERVER,
+    EPHEMERAL,
+    PENDING,
+    REFUSED,
+    SCHEDULER,
+    Objection,
+)
+from gpuhook.host.suggestion import nearest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from fractions import Fraction
+
+    from gpuhook.explain.pods.manifest_value import Value
+
+_SECTIONS = ("limits", "requests")
+_FIELDS = (*_SECTIONS, "claims")
+
+
+def of(resources: Value, path: str, kind: str) -> Iterator[Objection]:
+    """Return the objections to `resources`, which are at `path` in the object."""
+    if kind == EPHEMERAL and resources.is_there:
+        yield _refused(
+            "ephemeral-resources",
+            f"{path}: Forbidden: cannot be set for an Ephemeral Container",
+            "remove them: an ephemeral container is given no devices; give the GPU to a container "
+            "of the pod, or set NVIDIA_VISIBLE_DEVICES in a pod of its own",
+            resources,
+        )
+        return
+    yield from _unknown_fields(resources, path)
+    for section in _SECTIONS:
+        for name, amount in resources[section].members().items():
+            yield from _name(name, amount, f"{path}.{section}[{name}]")
+            yield from _amount(name, amount, f"{path}.{section}[{name}]")
+    yield from _against_each_other(resources, path)
+
+
+def _unknown_fields(resources: Value, path: str) -> Iterator[Objection]:
+    for name, value in resources.members().items():
+        if name in _FIELDS:
+            continue
+        if resource_names.is_extended(name) or resource_names.is_native(name):
+            instead = f"limits: {{{name}: {value.text() or '1'}}}, below resources"
+        else:
+            instead = f"{nearest(name, _FIELDS) or 'limits'} instead of {name}"
+        said = f'strict decoding error: unknown field "{path}.{name}"'
+        yield _refused("resources-field", said, instead, value)
+
+
+def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
+    if resource_names.is_native(name) or resource_names.is_extended(name):
+        if name == resource_names.OBSOLETE:
+            said = f"0/1 nodes are available: 1 Insufficient {name}. (none has it since 1.11)"
+            instead = f"{resource_names.GPU}: {amount.text()}"
+            yield Objection("obsolete", SCHEDULER, PENDING, said, instead, amount.where)
+        return
+    like = nearest(f"nvidia.com/{name}", resource_names.USUAL) if "/" not in name else None
+    yield _refused(
+        "resource-unqualified",
+        f'{path}: Invalid value: "{name}": must be a standard resource type or fully qualified',
+        f"{like or resource_names.GPU}: {amount.text() or '1'}",
+        amount,
+    )
+
+
+def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
+    text = amount.text()
+    number = quantities.quantity(text)
+    if number is None:
+        yield _refused("quantity", f"{path}: {quantities.MALFORMED}", f"{name}: 1", amount)
+        return
+    if number < 0:
+        said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
+        yield _refused("negative", said, f"{name}: 1, or nothing", amount)
+    if resource_names.is_extended(name) and number.denominator != 1:
+        instead = f"{name}: {_whole(number)}"
+        if resource_names.is_gpu(name):
+            instead += (
+                "; a part of a GPU is one whole unit of a shared resource: let the plugin divide "
+                "the GPU (sharing.timeSlicing, sharing.memoryUnits) or use a MIG instance"
+            )
+        said = f'{path}: Invalid value: "{text}": must be an integer'
+        yield _refused("fraction", said, instead, amount)
+
+
+def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
+    limits = resources["limits"].members()
+    for name, amount in resources["requests"].members().items():
+        request = quantities.quantity(amount.text())
+        if not resource_names.is_extended(name) or request is None:
+            continue
+        if name not in limits:
+            yield _refused(
+                "gpu-under-requests",
+                f"{path}.limits: Required value: Limit must be set for non overcommitable "
+                "resources",
+                f"{name}: {_whole(request)} under limits; requests may be left out",
+                amount,
+            )
+            continue
+        limit = limits[name].text()
+        held = quantities.quantity(limit)
+        if held is not None and held != request:
+            yield _refused(
+                "unequal",
+                f'{path}.requests: Invalid value: "{amount.text()}": must be equal to {name} limit '
+                f"of {limit}",
+                f"{name}: {_whole(held)} in both, or under limits alone",
+                amount,
+            )
+
+
+def _whole(number: Fraction) -> int:
+    """Return the amount that is nearest to what was meant: at least one, and whole."""
+    return max(1, ceil(number))
+
+
+def _refused(identifier: str, said: str, instead: str, value: Value) -> Objection:
+    return Objection(identifier, API_SERVER, REFUSED, said, instead, value.where)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pods that the documents of a manifest describe, and what else of it concerns them.
+
+Pods, all workloads of Kubernetes, lists of them, and custom workloads: whatever has a pod template
+somewhere within.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gpuhook.explain.pods.manifest_value import Value
+
+_TEMPLATES = {
+    "Pod": (),
+    "PodTemplate": ("template",),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    **dict.fromkeys(
+        (
+            "Deployment",
+            "StatefulSet",
+            "DaemonSet",
+            "ReplicaSet",
+            "ReplicationController",
+            "Job",
+        ),
+        ("spec", "template"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod, or a template of pods. `path` leads to its specification: "spec.template.spec"."""
+
+    workload: str  # "Deployment/train", "Pod" of one without a name
+    name: str
+    namespace: str
+    metadata: Value
+    spec: Value
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the documents hold. `config_maps` are the data by (namespace, name)."""
+
+    pods: tuple[Pod, ...]
+    config_maps: Mapping[tuple[str, str], Mapping[str, str]]
+    runtime_classes: frozenset[str]
+    kinds: tuple[str, ...]  # of the objects that are no pods, each once
+
+
+def found(documents: Sequence[Value]) -> Found:
+    """Return what is in the documents, in their order."""
+    pods: list[Pod] = []
+    maps: dict[tuple[str, str], Mapping[str, str]] = {}
+    classes: set[str] = set()
+    others: dict[str, None] = {}
+    for one in _objects(documents):
+        kind = one["kind"].text()
+        name = one.at("metadata", "name").text()
+        own = list(_pods(one, kind))
+        pods += own
+        if kind == "ConfigMap":
+            maps[namespace(one["metadata"]), name] = one["data"].texts()
+        if kind == "RuntimeClass" and name:
+            classes.add(name)
+        if not own:
+            others[kind or "an object without a kind"] = None
+    return Found(tuple(pods), maps, frozenset(classes), tuple(others))
+
+
+def namespace(metadata: Value) -> str:
+    """Return the namespace that metadata names, the default one where it names none."""
+    return metadata["namespace"].text() or "default"
+
+
+def _objects(documents: Sequence[Value]) -> Iterator[Value]:
+    """Return the objects, those of lists in the place of the list."""
+    for document in documents:
+        if document["kind"].text().endswith("List") and document["items"].kind == "array":
+            yield from _objects(document["items"].items())
+        elif document.kind == "array":
+            yield from _objects(document.items())
+        elif document.kind == "object":
+            yield document
+
+
+def _pods(one: Value, kind: str) -> Iterator[Pod]:
+    if kind in _TEMPLATES:
+        keys = _TEMPLATES[kind]
+        template = one.at(*keys)
+        if template["spec"].is_there:
+            yield _pod(one, kind, template, ".".join((*keys, "spec")))
+        return
+    for keys, template in _templates(one, ()):
+        yield _pod(one, kind, template, ".".join((*keys, "spec")))
+
+
+def _templates(value: Value, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Value]]:
+    """Return the pod templates within an object of a kind that nobody knows, with their paths."""
+    for name, member in value.members().items():
+        if name.lower().endswith("template") and member.at("spec", "containers").kind == "array":
+            yield (*keys, name), member
+        else:
+            yield from _templates(member, (*keys, name))
+    for number, item in enumerate(value.items()):
+        last = f"{keys[-1] if keys else ''}[{number}]"
+        yield from _templates(item, (*keys[:-1], last))
+
+
+def _pod(one: Value, kind: str, template: Value, path: str) -> Pod:
+    metadata = one["metadata"]
+    name = metadata["name"].text() or metadata["generateName"].text()
+    return Pod(
+        workload="/".join(filter(None, (kind or "object", name))),
+        name=name,
+        namespace=namespace(metadata),
+        metadata=template["metadata"],
+        spec=template["spec"],
+        path=path,
+    )

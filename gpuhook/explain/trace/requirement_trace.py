@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the image requires of the driver, judged for each GPU that the container would get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
+from gpuhook.vendors.nvidia.hot.requirements import (
+    INVALID,
+    MET,
+    NEWER,
+    OF_GPU,
+    UNKNOWN,
+    UNMET,
+    Facts,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.nvidia.hot.requirements import Requirement, Term
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_GPUHOOK = {
+    MET: "gpuhook does not refuse it for them",
+    UNMET: "gpuhook refuses it",
+    NEWER: "gpuhook starts it with a warning: the driver's CUDA version is older, and has the same"
+    " major version",
+    INVALID: "gpuhook refuses it",
+    UNKNOWN: "gpuhook does not refuse it for them: a warning names what could not be judged",
+}
+_NVIDIA = {
+    MET: "nor does NVIDIA's runtime, in any mode",
+    UNMET: "NVIDIA's runtime refuses it in legacy mode (`unsatisfied condition`), and starts it in"
+    " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
+    NEWER: "NVIDIA's runtime refuses it in legacy mode, and starts it in its modes of CDI",
+    INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
+    " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
+    UNKNOWN: "nor does NVIDIA's runtime, in any mode, where it cannot tell either",
+}
+_UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requires"
+_BY_SETTING = "request.disableRequirements waives them on this node"
+
+
+def of(
+    environment: Mapping[str, str],
+    node: Node | None,
+    gpu_nodes: Collection[str],
+    settings: Settings,
+    *,
+    is_given: bool,
+) -> dict[str, Any]:
+    """Return the requirements in the document's shape, judged by what is known of `node`.
+
+    `gpu_nodes` are the paths of the device nodes that the container gets, `is_given` says whether
+    it gets anything, if only the driver's files.
+    """
+    asked = requirements.asked(environment)
+    facts = facts_of(node, gpu_nodes)
+    disabled = requirements.disabled(environment)
+    items = [_requirement(one, facts) for one in asked]
+    verdict = _worst([one["verdict"] for one in items])
+    if not items:
+        note = "the image requires nothing"
+    elif disabled:
+        note = f"{requirements.DISABLE} waives them, to NVIDIA's runtime too"
+    elif settings.disable_requirements:
+        note = _BY_SETTING
+    elif not is_given:
+        note = _UNASKED
+    else:
+        note = f"{_GPUHOOK[verdict]}; {_NVIDIA[verdict]}"
+    return {
+        "enforced": is_given and not (disabled or settings.disable_requirements),
+        "disabled": disabled,
+        "verdict": verdict,
+        "note": note,
+        "items": items,
+    }
+
+
+def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
+    """Return the paths of the nodes of the GPUs that have, or are in parts, one of `uuids`."""
+    return [
+        f"/dev/nvidia{gpu.minor}"
+        for gpu in (node.gpus if node else ())
+        if gpu.minor is not None
+        and (gpu.uuid in uuids or any(one.uuid in uuids for one in gpu.instances))
+    ]
+
+
+def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
+    """Return the facts of each sort of GPU that is given; the driver's alone for none.
+
+    As the runtime judges, but for what it would look up on this machine.
+    """
+    known = gpu_facts.of_node(node.driver, node.gpus) if node else gpu_facts.Known()
+    found = gpu_facts.of_paths(gpu_nodes, known, lambda: known)
+    names = {f"/dev/nvidia{gpu.minor}": gpu.uuid for gpu in (node.gpus if node else ())}
+    for facts in found:
+        facts.gpu = names.get(facts.gpu) or facts.gpu
+    return found
+
+
+def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
+    verdicts = [requirements.of_requirement(one, fact) for fact in facts]
+    return {
+        "variable": one.variable,
+        "text": one.text,
+        "verdict": _worst(verdicts),
+        "alternatives": [
+            {
+                "verdict": _worst([requirements.of_alternative(terms, fact) for fact in facts]),
+                "terms": [_term(term, fact) for term in terms for fact in _telling(term, facts)],
+            }
+            for terms in map(tuple, one.alternatives())
+        ],
+    }
+
+
+def _telling(term: Term, facts: list[Facts]) -> list[Facts]:
+    """Return the facts by which a term is judged differently: one for each value there is."""
+    if term.trouble:
+        return facts[:1]
+    return list({requirements.fact_of(term, fact): fact for fact in facts}.values())
+
+
+def _term(term: Term, fact: Facts) -> dict[str, Any]:
+    is_of_gpu = term.name in OF_GPU and not term.trouble
+    trouble = requirements.trouble_of(term, fact)
+    return {
+        "term": term.text,
+        "verdict": requirements.of_term(term, fact),
+        "is": None if trouble else requirements.fact_of(term, fact),
+        "gpu": fact.gpu if is_of_gpu and fact.gpu else None,
+        "trouble": trouble,
+    }
+
+
+def _worst(verdicts: list[str]) -> str:
+    return next((one for one in (INVALID, UNMET, UNKNOWN, NEWER) if one in verdicts), MET)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each name that was asked for -> the device that it means -> what a spec file says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.entry.granting import filtered, wanted
+from gpuhook.errors import GpuhookError
+from gpuhook.explain.trace import spec_lines
+from gpuhook.request import replicas
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.entry.granting import Granting
+    from gpuhook.request.parse import Source
+    from gpuhook.request.resolve import Grant
+
+# Why a name means a device.
+BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
+BY_SHORT_FORM = "short-form"
+
+
+def of_names(
+    names: Iterable[str],
+    granting: Granting,
+    capabilities: frozenset[str],
+    source: Source | None = None,
+) -> list[dict[str, Any]]:
+    """Return the devices that each name means, in order, and the fault of a name of none.
+
+    A device that several names mean is said to be given by the first of them. `source` is where the
+    container requests them.
+    """
+    given: dict[str, str] = {}
+    found = []
+    for name in names:
+        try:
+            grant = granting.named([name], capabilities, source)
+        except GpuhookError as error:
+            found.append(_unknown(name, error))
+            continue
+        if not grant.devices:
+            found.append(_entry(name, FILES_ONLY))
+        for qualified in grant.devices:
+            entry = _device(name, qualified, granting, capabilities)
+            if name in grant.short_forms:
+                entry["by"] = BY_SHORT_FORM
+            entry["given_by"] = given.setdefault(qualified, name)
+            found.append(entry)
+    return found
+
+
+def of_specs(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+    """Return what the spec files give to each container that has one of their devices."""
+    return [
+        {
+            "spec": spec.path,
+            "line": spec_lines.of_shared(spec.path),
+            "kind": spec.kind,
+            **edits(filtered(spec, spec.edits, capabilities)),
+        }
+        for spec in grant.specs
+    ]
+
+
+def left_out(
+    grant: Grant, granting: Granting, capabilities: frozenset[str]
+) -> list[dict[str, Any]]:
+    """Return the nodes, mounts, libraries and links that the capabilities leave out."""
+    parts = [(spec, spec.edits) for spec in grant.specs]
+    registry = granting.registry_for(grant.devices)
+    parts += [registry.device(qualified) for qualified in grant.devices]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for spec, whole in parts:
+        for what, path in _missing(spec, whole, capabilities):
+            needed = needed_by(path, capabilities, _needs(whole))
+            found[what, path] = {"what": what, "path": path, "needed_by": needed}
+    return list(found.values())
+
+
+def needed_by(
+    path: str, capabilities: frozenset[str], told: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """Return what a container lacks for the file at `path`: any one of these capabilities.
+
+    `told` are the capabilities of files whose names do not tell them. For 32-bit programs it is
+    compat32 that is lacking first.
+    """
+    if path in told:
+        return sorted(told[path])
+    if vocabulary.is_32_bit(path) and "compat32" not in capabilities:
+        return ["compat32"]
+    return sorted(vocabulary.capabilities_of(path))
+
+
+def edits(given: ContainerEdits) -> dict[str, Any]:
+    """Return ContainerEdits as the document has them."""
+    return {
+        "nodes": [node["path"] for node in given.get("deviceNodes") or ()],
+        "mounts": [
+            {"path": mount["containerPath"], "source": mount["hostPath"]}
+            for mount in given.get("mounts") or ()
+        ],
+        "env": list(given.get("env") or ()),
+        "hooks": [hook(one) for one in given.get("hooks") or ()],
+    }
+
+
+def hook(one: Any) -> dict[str, Any]:
+    """Return a hook of CDI, or of config.json with its stage, as the document has it."""
+    return {
+        "stage": str(one.get("hookName") or ""),
+        "path": str(one.get("path")),
+        "args": [str(word) for word in _items(one.get("args"))],
+    }
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _device(
+    name: str, qualified: str, granting: Granting, capabilities: frozenset[str]
+) -> dict[str, Any]:
+    spec, whole = granting.registry_for([qualified]).device(qualified)
+    device = qualified.partition("=")[2]
+    return {
+        **_entry(name, _reason(name, qualified, granting)),
+        "device": qualified,
+        "spec": spec.path,
+        "line": spec_lines.of_device(spec.path, device),
+        **edits(filtered(spec, whole, capabilities)),
+    }
+
+
+def _reason(name: str, qualified: str, granting: Granting) -> str:
+    kind, equals, rest = name.partition("=")
+    plain = rest if equals and "/" in kind else name
+    if plain == "all":
+        return BY_ALL
+    if replicas.SEPARATOR in plain:
+        return BY_REPLICA
+    is_named = qualified in (name, f"{granting.default_kind()}={plain}")
+    return BY_NAME if is_named else BY_ALIAS
+
+
+def _entry(name: str, reason: str) -> dict[str, Any]:
+    nothing: ContainerEdits = {}
+    return {
+        "name": name,
+        "by": reason,
+        "given_by": name,
+        "device": None,
+        "spec": None,
+        "line": None,
+        **edits(nothing),
+        "fault": None,
+    }
+
+
+def _unknown(name: str, error: GpuhookError) -> dict[str, Any]:
+    return {**_entry(name, BY_NAME), "fault": fault_of(error)}
+
+
+def fault_of(error: GpuhookError) -> dict[str, str]:
+    """Return a fault as the document has it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _missing(
+    spec: Compiled, whole: ContainerEdits, capabilities: frozenset[str]
+) -> list[tuple[str, str]]:
+    """Return (what, path) of what a container with `capabilities` does not get of `whole`."""
+    kept = edits(filtered(spec, whole, capabilities))
+    all_of_it = edits(whole)
+    found = [("node", path) for path in all_of_it["nodes"] if path not in kept["nodes"]]
+    found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
+    for one in whole.get("hooks") or ():
+        if hook_args.is_ours(one):
+            job = hook_args.of_hook(one)
+            found += _of_jobs(job, wanted(job.needs, capabilities))
+    return found
+
+
+def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
+    """Return the capabilities that our hooks tell of files whose names do not."""
+    ours = [hook_args.of_hook(one) for one in whole.get("hooks") or () if hook_args.is_ours(one)]
+    return {path: needs for job in ours for path, needs in job.needs.items()}
+
+
+def _of_jobs(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+    if job.whole:
+        return []
+    libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
+    return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory limits of a container that is to start, and what of its GPUs is isolated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.usage import container_sharing, usage_devices
+from gpuhook.vendors.nvidia.gpu import sharing_isolation
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from gpuhook.entry.create import Edited
+    from gpuhook.explain.simulate import Answer
+    from gpuhook.request.resolve import Grant
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_AT_START = "set by a hook before its first process runs; where the driver cannot, it says so then"
+_MAY_BE_SHARED = (
+    "not reserved: nothing keeps others from being given it too, and as long as they are, this"
+    " holds; alone on it, the container has all of it"
+)
+
+
+def limits(edited: Edited) -> list[dict[str, Any]]:
+    """Return the limit of each GPU: bytes, None for none; `trouble` where none will be set."""
+    return [
+        {
+            "gpu": record["device"],
+            "limit": None if record["hard"] == NO_LIMIT else record["hard"],
+            "guaranteed": record["soft"],
+            "asked": record["asked"],
+            "trouble": "" if _is_pending(record) else record["trouble"],
+            "note": _AT_START if _is_pending(record) else "",
+        }
+        for record in edited.memory
+    ]
+
+
+def isolated(
+    spec: dict[str, Any],
+    gpus: list[str],
+    replicas: list[str],
+    held: Iterable[dict[str, Any]],
+    reserved: Collection[str],
+) -> list[dict[str, Any]]:
+    """Return how each of the GPUs is shared and the four answers; `held` is limits().
+
+    `reserved` are those that a device plugin has booked for this container: a whole GPU for it
+    alone. Any other may be asked for by anybody, and then they share it in turns.
+    """
+    holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
+    told = [
+        {
+            **one,
+            "by": sharing_isolation.BY_NOBODY if one["trouble"] else sharing_isolation.BY_DRIVER,
+        }
+        for one in held
+    ]
+    found = container_sharing.of_spec({"replicas": replicas}, spec, gpus, holders, told)
+    certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
+    return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
+
+
+def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
+    """Return a sentence for each name of parts.of_names() that is a GPU divided into instances."""
+    divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
+    found = []
+    for one in named:
+        plain = str(one["name"]).rpartition("=")[2].partition("::")[0]
+        for gpu in divided:
+            if one["fault"] and plain in (str(gpu.index), gpu.uuid):
+                names = ", ".join(f"{gpu.index}:{part.index}" for part in gpu.instances)
+                found.append(
+                    f"GPU {gpu.index} is in MIG mode: only its instances are given, {names}"
+                )
+    return found
+
+
+def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
+    """Return what people call the GPUs and instances: the index, and the model where known."""
+    known: dict[str, tuple[str, str | None]] = {}
+    for gpu in node.gpus if node else ():
+        known[gpu.uuid or str(gpu.index)] = (str(gpu.index), gpu.name)
+        for one in gpu.instances:
+            model = " MIG ".join(filter(None, (gpu.name, one.profile)))
+            known[one.uuid] = (f"{gpu.index}:{one.index}", model or None)
+    return [
+        dict(zip(("gpu", "index", "model"), (gpu, *known.get(gpu, (None, None))), strict=True))
+        for gpu in gpus
+    ]
+
+
+def gpus(grant: Grant, node: Node | None) -> list[str]:
+    """Return the GPUs and instances of a grant, by UUID where `node` tells, else as specs do."""
+    nodes = {one["path"] for one in grant.edits.get("deviceNodes") or ()}
+    found: dict[str, None] = {}
+    for qualified in (one for one in grant.devices if not vocabulary.is_extra(one)):
+        name = qualified.partition("=")[2]
+        found.update(dict.fromkeys(_named(name, node, nodes)))
+    return list(found)
+
+
+def held(answer: Answer, node: Node | None) -> list[str]:
+    """Return the GPUs and instances that a running container has, by UUID, else by device node."""
+    if answer.held is None:
+        return []
+    by_node = usage_devices.by_node(usage_devices.of_node(node) if node else (), node_json.uuids())
+    known = [by_node[path] for path in answer.held.nodes if path in by_node]
+    return list(dict.fromkeys(known or answer.held.nodes))
+
+
+def _named(name: str, node: Node | None, nodes: set[str]) -> list[str]:
+    if node is None:
+        return [name]
+    by_name = {str(gpu.index): gpu.uuid or name for gpu in node.gpus}
+    by_name.update(
+        {f"{gpu.index}:{one.index}": one.uuid for gpu in node.gpus for one in gpu.instances}
+    )
+    if name != "all":
+        return [by_name.get(name, name)]
+    whole = [gpu for gpu in node.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
+    return [
+        name
+        for gpu in whole
+        for name in ([one.uuid for one in gpu.instances] or [gpu.uuid or str(gpu.index)])
+    ]
+
+
+def _is_pending(record: dict[str, Any]) -> bool:
+    return not str(record["trouble"]).startswith("GH")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents that commands read and print: JSON and YAML.
+
+What is read is bounded in size. What is printed has no character that a terminal or an editor
+obeys instead of showing it, such as U+202E, which reverses the text behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STANDARD_INPUT = "standard input"
+LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memory
+
+
+def read(path: str) -> bytes:
+    """Return what a file or a pipe holds, "-" for standard input; OSError, GH1316 if too large."""
+    if path == "-":
+        content = sys.stdin.buffer.read(LARGEST + 1)
+    else:
+        with open(path, "rb") as stream:
+            content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        where = STANDARD_INPUT if path == "-" else path
+        raise fault("GH1316", path=where, limit=LARGEST >> 20)
+    return content
+
+
+def json_text(value: object) -> str:
+    """Return a value as indented JSON, with a line break at the end; Numbers stay as written."""
+    text = _json(value, ensure_ascii=False)
+    return (text if _is_plain(text) else _json(value, ensure_ascii=True)) + "\n"
+
+
+def _json(value: object, *, ensure_ascii: bool) -> str:
+    numbers: list[str] = []
+    mark = os.urandom(16).hex()  # json.dumps takes no text of a number, only another value
+
+    def marked(number: object) -> str:
+        if not isinstance(number, fastjson.Number):
+            raise TypeError(f"{type(number).__name__} has no JSON form")
+        numbers.append(number.text)
+        return mark
+
+    text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii, default=marked)
+    parts = text.split(f'"{mark}"')
+    return "".join(part for pair in zip(parts, [*numbers, ""], strict=True) for part in pair)
+
+
+def yaml_text(value: object, dumper: type[Any], **options: Any) -> str:
+    """Return a value as YAML, its keys in their own order; `options` are those of yaml.dump."""
+    import yaml
+
+    options |= {"Dumper": dumper, "sort_keys": False}
+    text: str = yaml.dump(value, allow_unicode=True, **options)
+    # A dumper cannot be told which characters to escape: only ASCII, or what YAML allows.
+    return text if _is_plain(text) else yaml.dump(value, allow_unicode=False, **options)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text has no control and format characters besides line breaks."""
+    return text.replace("\n", "").isprintable()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What went wrong, in words: a fault as it is, an error of the system as one."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import state
+
+
+def unforeseen(error: Exception) -> GpuhookError:
+    """Return GH1593 for an exception that nobody foresaw, with the line that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+    return fault("GH1593", kind=type(error).__name__, reason=error, place=place)
+
+
+def worded(error: GpuhookError | OSError) -> GpuhookError:
+    """Return the fault that an error is: GH1592 of the state directory, GH1590 of other paths."""
+    if isinstance(error, GpuhookError):
+        return error
+    reason = error.strerror or error
+    if error.filename is None:
+        return fault("GH1590", where="the system", reason=reason)
+    place, where = state.directory(), str(error.filename)
+    if where == place or where.startswith(place + "/"):
+        names = "names it" if os.environ.get(state.DIRECTORY_ENV) else "names another"
+        variable = f"{state.DIRECTORY_ENV} {names}"
+        return fault("GH1592", path=where, reason=reason, directory=place, variable=variable)
+    return fault("GH1590", where=where, reason=reason)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the wrapper and the hooks report: the engine's log file, the journal, standard error.
+
+An engine gives `create` the container's own standard streams, so only the error that keeps the
+container from starting is printed there. Warnings go to the file of --log, to the node's journal or
+syslog, and, by `warnings`, into the container's ledger entry.
+
+How the file of --log is read when a create fails:
+
+    containerd  (go-runc, in its shim; Docker has the same shim) reads one JSON value after the
+                other, and reports the last one whose level is "error". `time` must be RFC 3339.
+    podman      passes --log to runtimes of known names (runtime_supports_json). It parses the
+                whole file as one JSON value, and reports its msg whatever the level. If that
+                fails, it reports what conmon has read of the runtime's standard error, where runc
+                and crun write their errors as well.
+    CRI-O       passes no --log: it reports what conmon has read of standard error.
+
+So an error is one JSON object. A warning is two, message and hint: podman can then never take a
+lone warning for the reason why a container did not start, and containerd skips both.
+
+A hook's standard error: runc keeps it and prints it if the hook fails, crun sends it to /dev/null,
+or to the file of the annotation run.oci.hooks.stderr, which may be the container's stream.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gpuhook.errors import printable
+from gpuhook.host.hot import fastjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+
+_MOST_WARNINGS = 32  # a container chooses how many there are
+MAX_LINE = 4096
+
+
+class EngineLog:
+    """The reports of one program on one container.
+
+    `container` is the container's id, "" while it is not known. `warnings` are those reported so
+    far, each once.
+    """
+
+    def __init__(self, program: str, path: str = "", log_format: str = "text") -> None:
+        self._program = program
+        self._path = path
+        self._format = log_format
+        self.container = ""
+        self.warnings: list[GpuhookError] = []
+
+    def failure(self, error: GpuhookError) -> None:
+        """Report a fault: one line in the log; the hint on another line of standard error.
+
+        The container does not start, so the warnings before it belong to the engine's error text.
+        They come last: conmon reads a few kilobytes, and a container chooses their number.
+        """
+        line = f"{error.code}: {error.message}"
+        self._write([("error", f"{line} ({error.hint})")])
+        lines = [f"error {line}", f"hint: {error.hint}"]
+        lines += [f"warning {one.code}: {one.message}" for one in self.warnings]
+        print_error("".join(f"{self._program}: {text}\n" for text in lines))
+
+    def warning(self, error: GpuhookError) -> None:
+        """Report what the container goes without. It never reaches the container's streams."""
+        if len(self.warnings) == _MOST_WARNINGS or _is_among(error, self.warnings):
+            return
+        self.warnings.append(error)
+        line = f"{error.code}: {error.message}"
+        if self._format == "json":
+            self._write([("warning", line), ("info", f"hint: {error.hint}")])
+        else:
+            self._write([("warning", f"{line} ({error.hint})")])
+        from gpuhook.host.hot import journal  # few containers have a warning
+
+        text = printable(f"{line} ({error.hint})", MAX_LINE)
+        journal.send(self._program, error.code, text, printable(self.container))
+
+    def _write(self, lines: list[tuple[str, str]]) -> None:
+        """Append (level, message) to the log, all in one write: other programs append too."""
+        if not self._path:
+            return
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = "".join(self._formatted(level, message, now) for level, message in lines)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(self._path, flags, 0o644)
+        except OSError:
+            return  # an error is on standard error too, a warning in the ledger
+        try:
+            os.write(fd, text.encode("utf-8", "backslashreplace"))
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+    def _formatted(self, level: str, message: str, now: str) -> str:
+        line = printable(f"{self._program}: {message}", MAX_LINE)
+        quoted = fastjson.dumps(line).decode()
+        if self._format == "json":
+            return f'{{"level":"{level}","msg":{quoted},"time":"{now}"}}\n'
+        return f'time="{now}" level={level} msg={quoted}\n'
+
+
+def _is_among(error: GpuhookError, known: list[GpuhookError]) -> bool:
+    return any((one.code, one.message) == (error.code, error.message) for one in known)
+
+
+def print_error(text: str) -> None:
+    """Print on standard error, if that is open."""
+    try:
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+    except OSError:
+        return  # standard error is closed

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON through the C accelerator of the standard library, without importing `json`.
+
+`import json` costs 5 ms, as it imports `re`; `_json` costs 0.1. Both agree on what is valid. Where
+the accelerator is not what we know, `json` does the work.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+try:
+    from _json import encode_basestring, make_encoder, make_scanner
+except ImportError:  # another implementation of Python, or another CPython than we know
+    make_scanner = None  # type: ignore[assignment,misc]
+
+_MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also where Python has no such limit
+_SPACE = " \t\n\r"
+_CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class Number:
+    """A number that Python would change or refuse, kept as it was written.
+
+    It has a fraction or an exponent, is `-0`, or has more digits than int() takes.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class _Plain:
+    """The attributes that the C scanner asks of a decoder."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook: Any = None
+    array_hook = None
+    parse_float: type[object] = float
+    parse_int: Any = int
+    parse_constant = _CONSTANTS.__getitem__
+
+
+def _whole(text: str) -> int | Number:
+    return int(text) if len(text) < _MAX_DIGITS and text != "-0" else Number(text)
+
+
+class _Exact(_Plain):
+    parse_float: type[object] = Number
+
+
+class _Longhand(_Exact):
+    """Keeps integers as well that Python would change or refuse; slower."""
+
+    parse_int = staticmethod(_whole)
+
+
+class _Noting(_Plain):
+    """Reads as `base`, and notes a key that an object has twice."""
+
+    def __init__(self, base: type[_Plain], repeated: list[str]) -> None:
+        def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(pairs)
+            if len(found) != len(pairs):
+                repeated.append(_repeated(pairs))
+            return found
+
+        self.object_pairs_hook = made
+        self.parse_float, self.parse_int = base.parse_float, base.parse_int
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    return ""
+
+
+def loads(data: bytes, *, exact: bool = False, repeated: list[str] | None = None) -> Any:
+    """Return the value of a JSON document; raises ValueError that says where it is broken.
+
+    With `exact`, some numbers become Numbers, so that a document can be written again without
+    loss. Bytes that are not UTF-8 are kept as surrogate escapes, which `dumps` turns back. Of a
+    key that an object has twice the last value is taken, and the key is added to `repeated`:
+    other readers take the first value, or merge them.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    if not exact:
+        return _value(text, _Plain, repeated)
+    if b"-0" not in data:
+        try:
+            return _value(text, _Exact, repeated)
+        except ValueError:
+            if repeated is not None:
+                repeated.clear()
+    return _value(text, _Longhand, repeated)
+
+
+def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
+    if repeated is not None:
+        context = _Noting(context, repeated)
+    start = len(text) - len(text.lstrip(_SPACE))
+    try:
+        value, end = _scanner(context)(text, start)
+    except StopIteration as stop:
+        raise ValueError(_place(text, stop.value, "a value is expected")) from None
+    except SystemError:
+        # The C scanner leaves its error to json.decoder, and says nothing if that is not loaded.
+        raise ValueError(_reason(text)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        if type(error) is ValueError:  # of int(); a syntax error is of a subclass
+            raise ValueError("a number has too many digits") from None
+        raise
+    rest = text[end:].lstrip(_SPACE)
+    if rest:
+        raise ValueError(_place(text, len(text) - len(rest), "there is more behind the value"))
+    return value
+
+
+def _reason(text: str) -> str:
+    """Return what is wrong with a broken document, in the words of the standard library."""
+    import json
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return str(error)
+    return "it cannot be read"
+
+
+def dumps(value: object, source: bytes | None = None) -> bytes:
+    """Return the JSON document of `value`, in one line.
+
+    `source` is the document that `value` was read from, with changes. Surrogates that may stand
+    for a byte become that byte, unless `source` is UTF-8 and has escapes of such surrogates.
+    """
+    text = _encoded(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        has_bytes = source is None or b"\\udc" not in source.lower() or not _is_utf8(source)
+    parts = []
+    for c in text:
+        is_escape = "\ud800" <= c <= "\udfff" and not (has_bytes and "\udc80" <= c <= "\udcff")
+        parts.append(f"\\u{ord(c):04x}" if is_escape else c)
+    return "".join(parts).encode("utf-8", "surrogateescape")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _scanner(context: Any) -> Any:
+    if make_scanner is not None:
+        return make_scanner(context)
+    from json import JSONDecoder
+
+    names = ("parse_float", "parse_int", "object_pairs_hook")
+    return JSONDecoder(**{name: getattr(context, name) for name in names}).scan_once  # type: ignore[attr-defined]
+
+
+def _encoded(value: object) -> str:
+    if make_scanner is None:
+        return _slow(value)
+    try:
+        encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)
+        return "".join(encode(value, 0))
+    except _InexactError:
+        return _slow(value)
+
+
+class _InexactError(Exception):
+    """The C encoder met a Number."""
+
+
+def _refuse(value: object) -> Any:
+    if isinstance(value, Number):
+        raise _InexactError
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _slow(value: object) -> str:  # noqa: PLR0911 # a type each
+    """Return the text of `value`, a Number as it was written."""
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_quoted(key)}:{_slow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_slow, value)) + "]"
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(value), repr(value))
+    if isinstance(value, int):
+        return str(value)
+    _refuse(value)
+    return ""
+
+
+def _quoted(text: str) -> str:
+    characters = []
+    for character in text:
+        if character in _ESCAPES:
+            characters.append(_ESCAPES[character])
+        elif ord(character) < 0x20:
+            characters.append(f"\\u{ord(character):04x}")
+        else:
+            characters.append(character)
+    return '"' + "".join(characters) + '"'
+
+
+def _place(text: str, position: int, problem: str) -> str:
+    line = text.count("\n", 0, position) + 1
+    column = position - (text.rfind("\n", 0, position) + 1) + 1
+    return f"line {line}, column {column}: {problem}"

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the host: read whole and bounded, replaced atomically.
+
+Nothing here truncates a file in place: a reader sees the old bytes or the new ones, also when the
+writer is killed or the disk is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuhook.errors import fault
+
+_TEMPORARY = ".gpuhook-"
+
+
+def is_path(text: str) -> bool:
+    """Return whether a file system can have this path: no call raises ValueError for it."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def read(path: str, limit: int = 64 << 20) -> bytes:
+    """Return the content of the regular file `path`; raises OSError, or GH1310 past `limit`."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return read_descriptor(fd, path, limit)
+    finally:
+        os.close(fd)
+
+
+def read_descriptor(fd: int, name: str, limit: int) -> bytes:
+    """Return what the regular file behind `fd` holds; GH1310 when it is larger or not regular."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+        raise fault("GH1310", path=name, limit=limit)
+    chunks: list[bytes] = []
+    left = limit + 1
+    while left > 0:
+        chunk = os.read(fd, min(left, max(found.st_size + 1, 65536)))
+        if not chunk:
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.append(chunk)
+        left -= len(chunk)
+    raise fault("GH1310", path=name, limit=limit)
+
+
+def require_file(mode: int, path: str) -> None:
+    """Raise OSError if what has this `st_mode` is no file: a rename would take a device's place."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EEXIST, "it is no regular file, and is not replaced", path)
+
+
+def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
+    """Put `data` in place of the file `path`, atomically, keeping its mode and owner.
+
+    With a `mode` the file is ours whatever was there: of that mode, and of our own owner. A new
+    file has 0644 without one. A symbolic link is followed, so the file it names is replaced and
+    the link stays. `durable` waits for the disk. Raises OSError; the old file is then untouched
+    and no temporary file stays. What is there and is no file, such as /dev/full, is never replaced.
+    """
+    old: os.stat_result | None = None
+    try:
+        old = os.lstat(path)
+        if stat.S_ISLNK(old.st_mode):
+            path = os.path.realpath(path)
+            old = os.stat(path)
+    except FileNotFoundError:
+        old = None
+    if old is not None:
+        require_file(old.st_mode, path)
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory or ".", temporary_name(name))
+    remove_stale(directory or ".")
+    fd = _made(temporary)
+    try:
+        try:
+            write_whole(fd, data)
+            if old is not None and mode is None:
+                _keep_owner(fd, old)
+                mode = stat.S_IMODE(old.st_mode)
+            os.fchmod(fd, 0o644 if mode is None else mode)
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except BaseException as error:
+        os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path
+        raise
+
+
+def _made(temporary: str) -> int:
+    """Return a descriptor of the new file `temporary`, its owner's alone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(temporary, flags, 0o600)
+    except FileExistsError:
+        # Left by a killed process that had our pid: nobody else can be writing it now.
+        os.unlink(temporary)
+        return os.open(temporary, flags, 0o600)
+
+
+def write_whole(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _keep_owner(fd: int, old: os.stat_result) -> None:
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(fd, old.st_uid, old.st_gid)
+
+
+def remove_stale(directory: str | int) -> None:
+    """Remove temporary files in a directory whose writers have died.
+
+    Those of our own pid too: the caller has none there at that moment, so a dead one left them.
+    """
+    own = _pid()
+    for name in os.listdir(directory):
+        if not is_temporary(name):
+            continue
+        pid = name[len(_TEMPORARY) :].partition("-")[0]
+        if pid == own or (pid.isdigit() and not os.path.exists("/proc/" + pid)):
+            try:
+                if isinstance(directory, str):
+                    os.unlink(os.path.join(directory, name))
+                else:
+                    os.unlink(name, dir_fd=directory)
+            except OSError:
+                continue
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file name is one under which something is being prepared."""
+    return name.startswith(_TEMPORARY)
+
+
+def temporary_name(name: str) -> str:
+    """Return the name under which `name` is prepared before it is renamed into place."""
+    return f"{_TEMPORARY}{_pid()}-{name}"[:250]
+
+
+def _pid() -> str:
+    """Return our pid as /proc has it.
+
+    A hook may run in a container's pid namespace, where getpid() says a number that others have
+    too; the names are shared with processes of the host, and compared with the host's /proc.
+    """
+    try:
+        return os.readlink("/proc/self")
+    except OSError:
+        return str(os.getpid())

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's settings: /etc/gpuhook/config.yaml, read through its compiled form.
+
+YAML is never parsed here: `gpuhook config compile` checks the file against the schema and writes
+JSON below the state directory, once per version of the file. No file means the defaults. Variables
+of the environment win over both: settings_environment.py has them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook import __version__
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import fastjson, files, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_PATH = "/etc/gpuhook/config.yaml"
+PATH_ENV = "GPUHOOK_CONFIG"
+START, REFUSE, AUTO = "start", "refuse", "auto"
+ALWAYS, NEVER = "always", "never"
+IGNORE, FAIL = "ignore", "fail"
+REFRESH = "refresh"
+KUBELET, ANY, NONE = "kubelet", "any", "none"
+_MAX_SIZE = 1 << 20
+# How the variables of sections begin; GPUHOOK_CONFIG and others are no settings.
+_VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "REQUEST", "RUNTIME"))
+
+
+class Settings:
+    """The settings that the hot path needs; the defaults are those of a node without a file."""
+
+    __slots__ = (
+        "accept_annotations",
+        "accept_env_when_unprivileged",
+        "accept_volume_mounts",
+        "annotation_prefixes",
+        "default_driver_capabilities",
+        "default_kind",
+        "dev_root",
+        "disable_requirements",
+        "driver_capabilities",
+        "driver_root",
+        "ignore_imex_channels",
+        "legacy_images",
+        "limits_guarantee",
+        "limits_hints",
+        "limits_on_failure",
+        "low_level_runtimes",
+        "on_missing_driver",
+        "on_refusal",
+        "on_stale",
+        "on_unknown_capability",
+        "spec_dirs",
+        "swarm_resources",
+    )
+
+    def __init__(self) -> None:
+        self.accept_annotations = AUTO  # by what made the container: grant/annotation_origin.py
+        self.accept_env_when_unprivileged = True
+        self.accept_volume_mounts = False
+        self.annotation_prefixes = ["cdi.k8s.io/"]
+        self.default_driver_capabilities = ["compute", "utility"]  # where a container names none
+        self.default_kind = ""  # the vendor's own
+        self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
+        self.disable_requirements = False
+        self.driver_capabilities: list[str] = []  # those that may be had; [] is all of them
+        self.driver_root = ""  # see vendors/nvidia/driver_places.py
+        self.ignore_imex_channels = False
+        self.legacy_images = True
+        self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py
+        self.limits_hints: list[str] = []  # of the frameworks of memory_hints.py
+        self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
+        self.low_level_runtimes = ["runc", "crun"]
+        self.on_missing_driver = START
+        self.on_refusal = IGNORE
+        self.on_stale = REFRESH
+        self.on_unknown_capability = REFUSE
+        self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+        self.swarm_resources: list[str] = []  # variables that count instead of the devices' own
+
+
+# (section, key of the file) -> attribute
+KEYS = {
+    ("cdi", "annotationPrefixes"): "annotation_prefixes",
+    ("cdi", "defaultKind"): "default_kind",
+    ("cdi", "onStale"): "on_stale",
+    ("cdi", "specDirs"): "spec_dirs",
+    ("driver", "devRoot"): "dev_root",
+    ("driver", "root"): "driver_root",
+    ("limits", "guarantee"): "limits_guarantee",
+    ("limits", "hints"): "limits_hints",
+    ("limits", "onFailure"): "limits_on_failure",
+    ("request", "acceptAnnotations"): "accept_annotations",
+    ("request", "acceptEnvWhenUnprivileged"): "accept_env_when_unprivileged",
+    ("request", "acceptVolumeMounts"): "accept_volume_mounts",
+    ("request", "defaultDriverCapabilities"): "default_driver_capabilities",
+    ("request", "disableRequirements"): "disable_requirements",
+    ("request", "driverCapabilities"): "driver_capabilities",
+    ("request", "ignoreImexChannels"): "ignore_imex_channels",
+    ("request", "legacyImages"): "legacy_images",
+    ("request", "onMissingDriver"): "on_missing_driver",
+    ("request", "onRefusal"): "on_refusal",
+    ("request", "onUnknownCapability"): "on_unknown_capability",
+    ("request", "swarmResources"): "swarm_resources",
+    ("runtime", "lowLevelRuntimes"): "low_level_runtimes",
+}
+
+
+def path() -> str:
+    """Return the path of the settings file."""
+    return os.environ.get(PATH_ENV) or DEFAULT_PATH
+
+
+def load(compile_yaml: Callable[[str], None]) -> Settings:
+    """Return the settings of this node, with what the environment says.
+
+    `compile_yaml(path)` runs the cold compiler when the compiled form is missing or stale. Raises
+    GH1530 if the file is broken, with what the compiler found, GH1531 if it cannot be compiled, and
+    GH1533 for a variable that is wrong.
+    """
+    return overridden(_of_file(compile_yaml))
+
+
+def overridden(settings: Settings) -> Settings:
+    """Return the same settings after what variables of the environment say; raises GH1533."""
+    if [name for name in os.environ if name.startswith(_VARIABLES)]:
+        from gpuhook.host.hot import settings_environment
+
+        for attribute, value in settings_environment.values(os.environ).items():
+            setattr(settings, attribute, value)
+    return settings
+
+
+def _of_file(compile_yaml: Callable[[str], None]) -> Settings:
+    source = path()
+    try:
+        found = os.stat(source)
+    except FileNotFoundError:
+        return Settings()
+    document = compiled(source, found)
+    if document is None:
+        compile_yaml(source)
+        document = compiled(source, found)
+    if document is None:
+        raise fault("GH1531", path=source)
+    if isinstance(document.get("error"), str):
+        raise fault("GH1530", path=source, reason=document["error"])
+    return from_document(document)
+
+
+def from_document(document: dict[str, object]) -> Settings:
+    """Return the settings that a checked document (the object of the YAML file) says."""
+    settings = Settings()
+    for (group, key), attribute in KEYS.items():
+        section = document.get(group)
+        if isinstance(section, dict) and key in section:
+            setattr(settings, attribute, section[key])
+    return settings
+
+
+def compiled_path(source: str) -> str:
+    """Return where the compiled form of the settings file `source` is kept."""
+    name = os.path.abspath(source).strip("/").replace("/", "-")
+    return os.path.join(state.directory(), "compiled", "settings-" + name[-200:])
+
+
+def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
+    """Return the compiled document of `source` if it is there and made from this very version.
+
+    What another release of gpuhook found wrong with it does not count: this one may know better.
+    """
+    kept = compiled_path(source)
+    try:
+        if not state.usable(os.lstat(kept)):
+            return None
+        data = files.read(kept, _MAX_SIZE)
+    except (OSError, GpuhookError):
+        return None
+    first, _, rest = data.partition(b"\n")
+    if first != _key(source, found):
+        return None
+    try:
+        document = fastjson.loads(rest)
+    except ValueError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    return document if document.get("by") == __version__ or "error" not in document else None
+
+
+def store(source: str, found: os.stat_result, document: dict[str, object]) -> None:
+    """Write the compiled form of `source`; {"error": text} stands for a broken file."""
+    if "error" in document:
+        document = {**document, "by": __version__}
+    kept = compiled_path(source)
+    os.makedirs(os.path.dirname(kept), 0o755, exist_ok=True)
+    files.replace(kept, _key(source, found) + b"\n" + fastjson.dumps(document), mode=0o644)
+
+
+def _key(source: str, found: os.stat_result) -> bytes:
+    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    return b"gpuhook-settings 1 " + version.encode() + b" " + os.fsencode(os.path.abspath(source))

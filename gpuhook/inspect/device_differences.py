@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container lacks of what it was granted, as findings: a plan to mend it, read backwards."""
+
+from __future__ import annotations
+
+from gpuhook.apply.live.hotplug_steps import Access
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.apply.live.hotplug_plan import Plan
+    from gpuhook.errors import GpuhookError
+
+_SHOWN = 4
+
+
+def findings(container: str, plan: Plan) -> list[GpuhookError]:
+    """Return what is wrong with `container`, the device rules first: most often it is these."""
+    wrong: list[GpuhookError] = []
+    for operation in plan.operations:
+        if isinstance(operation, Access):
+            names = ", ".join(operation.names())
+            wrong.insert(0, fault("GH1744", container=container, nodes=names))
+        elif operation.describe():
+            what = _few(operation.describe())
+            wrong.append(fault("GH1740", container=container, what=what))
+    return wrong
+
+
+def _few(lines: list[str]) -> str:
+    """Return lines as one phrase, the many of a driver's files cut short."""
+    more = len(lines) - _SHOWN
+    return "; ".join(lines[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running containers that have to do with GPUs: what they lack, and who gave them theirs.
+
+Each is looked at by a process of its own and for a few seconds only: the file systems of a
+container answer when they like.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from gpuhook.apply.spec import change_record
+from gpuhook.containers.warm import find
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot import files
+from gpuhook.host.worker import NoAnswerError, Worker
+from gpuhook.inspect import device_differences, inspection
+from gpuhook.live import container_worker, remote_mounts, repair
+from gpuhook.node import read_granting
+from gpuhook.target import running_container
+from gpuhook.usage import unrecorded_containers
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.node.read_granting import ReadGranting
+    from gpuhook.target.running_container import Target
+
+GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
+_PATIENCE = 5.0  # seconds for one container
+_AT_ONCE = min(4, os.cpu_count() or 1)
+_GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_OURS = ("gpuhook-prestart", "gpuhook-hook")
+_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+_OF_CONTAINERS = "GH17"  # the block of faults of live containers
+_DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
+
+
+def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what is wrong with the running containers.
+
+    {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
+    "trouble": those that cannot be looked at, each with where, code, message and hint}. A
+    container has id, engine, runtime, pod, namespace, container, nodes (paths of the
+    device nodes that it was assigned), missing and findings (each with code, message and hint),
+    injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"), recorded: whether the ledger
+    knows it, and repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
+    where this user may not look.
+    """
+    living, broken = find.everything(state_roots)
+    mine = [found for found in living if found.is_ours]
+    told, trouble = _each(mine)
+    trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
+    return {"looked_at": len(mine), "containers": told, "trouble": trouble}
+
+
+def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Look at all, several at a time; in the order of `living`.
+
+    A process that hangs is given up, and the containers that it was to look at yet go to others.
+    All processes are started before the threads that wait for them.
+    """
+    told: dict[int, dict[str, Any]] = {}
+    trouble: dict[int, GpuhookError] = {}
+    rest, late = list(range(len(living))), 0
+    while rest and late < _GAVE_UP:
+        parts = [part for part in (rest[start::_AT_ONCE] for start in range(_AT_ONCE)) if part]
+        turns = [_Turn(living, part) for part in parts]
+        with ThreadPoolExecutor(len(turns)) as threads:
+            list(threads.map(_Turn.run, turns))
+        rest = sorted(number for turn in turns for number in turn.rest)
+        late += sum(turn.is_late for turn in turns)
+        for turn in turns:
+            told |= turn.told
+            trouble |= turn.trouble
+    for number in rest:
+        trouble[number] = fault("GH1904", container=living[number].id, count=late)
+    wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
+    return [told[number] for number in sorted(told) if told[number]], wrong
+
+
+class _Turn:
+    """Some of the containers, looked at one after the other until one does not answer."""
+
+    def __init__(self, living: list[Found], numbers: list[int]) -> None:
+        self._living = living
+        self.rest = numbers
+        self.told: dict[int, dict[str, Any]] = {}
+        self.trouble: dict[int, GpuhookError] = {}
+        self.is_late = False
+        self._looker = Worker(lambda: _Looker(living), _PATIENCE)
+
+    def run(self) -> None:
+        """Look at them, and let go of the process."""
+        with self._looker as looker:
+            while self.rest and not self.is_late:
+                number, self.rest = self.rest[0], self.rest[1:]
+                try:
+                    self.told[number] = looker.call("look", number)
+                except GpuhookError as error:
+                    if error.code not in running_container.GONE:
+                        self.trouble[number] = error
+                except NoAnswerError as error:
+                    self.is_late = True
+                    identity = self._living[number].id
+                    self.trouble[number] = container_worker.no_answer(identity, error, _PATIENCE)
+
+
+class _Looker:
+    """What looks at one container after the other, in a process of its own."""
+
+    def __init__(self, living: list[Found]) -> None:
+        self._living = living
+        self._grants: ReadGranting | None = None
+        with suppress(GpuhookError):  # broken settings are another check's business
+            self._grants = read_granting.of_node()
+
+    def look(self, number: int) -> dict[str, Any]:
+        """Return the facts of one container, {} where it has nothing to do with GPUs."""
+        found = self._living[number]
+        try:
+            with running_container.held(found) as held:
+                return _facts(held, self._grants) if _has_root(held) else {}
+        except OSError as error:
+            raise worded(error) from error
+
+
+def _has_root(held: Target) -> bool:
+    """Return whether a container's root file system can be looked at.
+
+    Raises GH1747 or GH1748 if not, for a container that was granted something.
+    """
+    try:
+        held.held.require_root()
+    except GpuhookError as error:
+        if error.code not in ("GH1747", "GH1748") or held.granted or held.entry:
+            raise
+        return False
+    return True
+
+
+def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
+    remote_mounts.require_none(held, grants)
+    facts = inspection.of(held.held, held.found, held.spec, held.entry)
+    wrong = inspection.findings(facts, held.spec)
+    missing, is_repairable = _missing(held, grants)
+    denied = _denied(facts)
+    if denied and not any(error.code == _DENIED for error in missing):
+        missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
+        is_repairable = False
+    if not (facts["nodes"] or facts["mounts"] or held.granted or wrong or missing):
+        return {}
+    container = facts["container"]
+    names = ("id", "engine", "runtime", "pod", "namespace", "container")
+    return {
+        **{name: container[name] for name in names},
+        "nodes": _assigned(facts, held),
+        "missing": [_document(error) for error in missing],
+        "findings": [_document(error) for error in wrong],
+        "injected_by": injectors(held.spec, held.entry),
+        "recorded": bool(held.entry),
+        "repairable": is_repairable,
+    }
+
+
+def _assigned(facts: dict[str, Any], held: Target) -> list[str]:
+    """Return the paths of the driver's device nodes that were assigned to a container."""
+    if unrecorded_containers.has_all_devices(held.spec):  # the ledger has the assigned ones
+        nodes = (held.entry or {}).get("nodes")
+        return [str(path) for path in nodes] if isinstance(nodes, list) else []
+    return inspection.usable_nodes(facts)
+
+
+def _missing(held: Target, grants: ReadGranting | None) -> tuple[list[GpuhookError], bool]:
+    """Return what the container lacks of what it was granted, and whether repair brings it back.
+
+    Where this node's specs do not tell what it is to have, it lacks nothing that is known.
+    """
+    try:
+        plan = repair.missing(held, grants)
+    except GpuhookError as error:
+        if error.code.startswith(_OF_CONTAINERS):
+            raise
+        return [], False
+    found = device_differences.findings(held.found.id, plan)
+    return found, bool(found)
+
+
+def _denied(facts: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container with the driver's files that its device cgroup denies.
+
+    Nobody who is given a GPU is denied the driver's control node: its rules were lost. Of a
+    container that NVIDIA's hook gave its GPUs this is all that tells, on a node without a spec. The
+    whole /dev of the host mounted in a container gives no GPU, and no files of the driver.
+    """
+    nodes, entry = facts["nodes"], facts["ledger"] or {}
+    if not facts["mounts"] or entry.get("withdrawn"):
+        return []
+    denied = [node["path"] for node in nodes if not node["allowed"]]
+    return denied if _CONTROL in denied else []
+
+
+def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    """Return who gives a container its GPUs, as far as config.json and the ledger tell.
+
+    The hooks of NVIDIA's toolkit show in config.json; what its runtime changes there itself does
+    not. A hook by NVIDIA's name may be gpuhook's: its file says so.
+    """
+    prestart = [os.path.basename(path) for path in _paths(spec, "prestart")]
+    stages = ("createRuntime", "createContainer", "startContainer", "poststop")
+    later = [path for stage in stages for path in _paths(spec, stage)]
+    foreign = [
+        p for p in _paths(spec, "prestart") if os.path.basename(p) in vocabulary.FOREIGN_HOOKS
+    ]
+    found = []
+    if (
+        entry.get("route")
+        or change_record.KEY in spec
+        or hook_args.hooks_in(spec)
+        or any(name in _OURS for name in prestart)
+        or any(map(is_ours, (*foreign, *(p for p in later if os.path.basename(p) in _CDI_HOOKS))))
+    ):
+        found.append(GPUHOOK)
+    if any(not is_ours(path) for path in foreign):
+        found.append(LEGACY)
+    if any(os.path.basename(path) in _CDI_HOOKS and not is_ours(path) for path in later):
+        found.append(CDI)
+    return found
+
+
+def is_ours(path: str) -> bool:
+    """Return whether the hook at `path` is gpuhook's, whatever it is called."""
+    try:
+        return b"gpuhook" in files.read(path, 1 << 16)
+    except (OSError, GpuhookError):
+        return False  # a program of some megabytes is none of ours
+
+
+def _paths(spec: dict[str, Any], stage: str) -> list[str]:
+    hooks = spec.get("hooks")
+    found = hooks.get(stage) if isinstance(hooks, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [str(hook["path"]) for hook in found if isinstance(hook, dict) and "path" in hook]
+
+
+def _document(error: GpuhookError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _trouble(where: str, error: GpuhookError) -> dict[str, str]:
+    return {"where": where, **_document(error)}

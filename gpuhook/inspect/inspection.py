@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running container has of its GPUs, as found in the container itself.
+
+Facts, and beside them what is wrong: each finding has a sentence and what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from gpuhook.apply.rootfs.loader_files import CACHE
+from gpuhook.containers.hot import ledger
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import state
+from gpuhook.inspect.loader_view import LoaderView
+from gpuhook.loader import ld_so_conf
+from gpuhook.loader.library_directory import is_library
+from gpuhook.usage import unrecorded_containers
+from gpuhook.vendors.nvidia.devices import stale_nodes
+from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
+from gpuhook.vendors.nvidia.spec import injection_traces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.kernel.bpf.device_filter import Rule
+    from gpuhook.kernel.mountinfo import Mount
+
+SCHEMA = "gpuhook/inspect/v1"
+_GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
+
+
+def of(
+    live: Live,
+    found: Found,
+    spec: dict[str, Any],
+    entry: dict[str, Any],
+    memory: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the facts of a running container, as schemas/inspect.json has them.
+
+    `spec` is its config.json and `entry` its entry in the ledger, {} where there is none; `memory`
+    are its limits. Raises OSError, and GH1732 if it ends meanwhile.
+    """
+    mounted = live.root.mounts()
+    mounts = [
+        mount_facts(mount) for mount in mounted if injection_traces.is_driver_mount(mount.target)
+    ]
+    return {
+        "schema": SCHEMA,
+        "container": _container(found, spec),
+        "driver": _driver(mounts),
+        "cgroup": {
+            "version": live.rules.version,
+            "path": live.rules.path,
+            "programs": _programs(live.rules),
+        },
+        "nodes": list(_nodes(live, {mount.target for mount in mounted})),
+        "mounts": mounts,
+        "loader": _loader(live, mounts),
+        "memory": memory or [],
+        "env": {
+            "process": _variables(live.process.environment()),
+            "config": _variables(_config_variables(spec)),
+        },
+        "ledger": entry or None,
+        "findings": [],
+    }
+
+
+def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
+    """Return what is wrong with the facts of a container, worst first. `spec` as in of()."""
+    identity = facts["container"]["id"]
+    wrong = []
+    request = _unheard(facts)
+    if request:
+        wrong.append(fault("GH1745", container=identity, request=request))
+    gone_with_gpus = _departed(facts, spec)
+    if gone_with_gpus:
+        wrong.append(fault("GH1123", container=identity, nodes=", ".join(gone_with_gpus)))
+    driver = facts["driver"]
+    if driver["agree"] is False:
+        mounted = " and ".join(driver["mounted"])
+        wrong.append(fault("GH1741", container=identity, mounted=mounted, now=driver["running"]))
+    gone = [mount["path"] for mount in facts["mounts"] if mount["removed"]]
+    if gone:
+        wrong.append(fault("GH1742", container=identity, path=gone[0], count=len(gone)))
+    if facts["loader"]["trouble"]:
+        wrong.append(fault("GH1743", container=identity, reason=facts["loader"]["trouble"]))
+    return wrong
+
+
+def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
+    """Return the nodes of a container whose GPU or MIG instance the node does not have any more.
+
+    A privileged container has all nodes of the host, also those of no GPU.
+    """
+    if unrecorded_containers.has_all_devices(spec):
+        return []
+    return stale_nodes.of_paths(usable_nodes(facts), state.host_root())
+
+
+def usable_nodes(facts: dict[str, Any]) -> list[str]:
+    """Return the paths of the driver's device nodes that the container's cgroup allows.
+
+    A container with CAP_MKNOD makes nodes of any number, under any name. Those show no GPU.
+    """
+    nodes = facts["nodes"]
+    return [node["path"] for node in nodes if node["allowed"] and _has_own_number(node)]
+
+
+def _has_own_number(node: dict[str, Any]) -> bool:
+    """Return whether a node with the name of a GPU's has the numbers of that GPU's."""
+    number = node["path"].removeprefix("/dev/nvidia")
+    is_gpu = node["major"] == _GPU_MAJOR and number == str(node["minor"])
+    return is_gpu or not number.isdecimal()
+
+
+def _unheard(facts: dict[str, Any]) -> str:
+    """Return the variable that asks for GPUs of a container that has none and never had, or ""."""
+    if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
+        return ""
+    name = vocabulary.VOCABULARY.devices_env + "="
+    asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
+    value = asked[-1][len(name) :].strip() if asked else ""
+    return "" if value in ("", "void", "none") else asked[-1]
+
+
+def with_findings(facts: dict[str, Any], wrong: list[GpuhookError]) -> dict[str, Any]:
+    """Return the facts with what is wrong, as JSON has it."""
+    told = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
+    return {**facts, "findings": told}
+
+
+def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
+    pod = ledger.pod_of(spec.get("annotations"))
+    return {
+        "id": found.id,
+        "pid": found.pid,
+        "status": found.status,
+        "engine": found.engine or None,
+        "runtime": found.runtime or None,
+        "bundle": found.bundle or None,
+        "root": found.root_path or None,
+        "state_root": found.state_root or None,
+        "pod": pod.get("pod"),
+        "namespace": pod.get("namespace"),
+        "container": pod.get("container"),
+    }
+
+
+def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the version of the node's driver, those of the mounted files, and if they agree."""
+    running = host_fingerprint.module_version(state.host_root()) or None
+    versions = sorted({mount["version"] for mount in mounts if mount["version"]})
+    agree = versions == [running] if running and versions else None
+    return {"running": running, "mounted": versions, "agree": agree}
+
+
+def mount_facts(mount: Mount) -> dict[str, Any]:
+    """Return a mount as schemas/inspect.json has it."""
+    return {
+        "path": mount.target,
+        "source": mount.root,
+        "options": mount.options,
+        # What is mounted at a fixed name, as a binary is, comes from a place that may say more.
+        "version": injection_traces.driver_version(mount.target)
+        or injection_traces.driver_version(mount.root),
+        "removed": mount.is_deleted,
+    }
+
+
+def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
+    for directory in injection_traces.NODE_DIRECTORIES:
+        for name in live.root.directory_names(directory):
+            path = f"{directory}/{name}"
+            found = live.root.found(path, follow=False)
+            if found is None or not stat.S_ISCHR(found.st_mode):
+                continue
+            number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+            if injection_traces.is_node(path, number, state.host_root()):
+                yield _node(live, path, found, is_bound=path in mounted)
+
+
+def _node(live: Live, path: str, found: os.stat_result, *, is_bound: bool) -> dict[str, Any]:
+    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    allowed, reason = live.rules.verdict("c", major, minor, "rw")
+    return {
+        "path": path,
+        "major": major,
+        "minor": minor,
+        "mode": f"{stat.S_IMODE(found.st_mode):04o}",
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "bound": is_bound,
+        "allowed": allowed,
+        "reason": reason,
+    }
+
+
+def _programs(rules: DeviceRules) -> list[dict[str, Any]]:
+    """Return the device programs; `rules` is null where instructions cannot be read as rules."""
+    return [
+        {
+            "id": program.id,
+            "name": program.name,
+            "cgroup": program.cgroup,
+            "attached": program.flags,
+            "own": program.own,
+            "added": [_worded(rule) for rule in program.ours],
+            "rules": None if program.rules is None else [_worded(rule) for rule in program.rules],
+        }
+        for program in rules.programs()
+    ]
+
+
+def _worded(rule: Rule) -> str:
+    return f"{'allow' if rule.allow else 'deny'} {rule.line}"
+
+
+def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the driver's libraries as the loader finds them, from any source.
+
+    First those that gpuhook recorded, then all names that lead to a mounted file of the driver,
+    then the mounted libraries that no name leads to. Of these, those that programs open by path,
+    such as modules of the X server, are left out.
+    """
+    try:
+        ours = ld_so_conf.recorded(live.root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+        view = LoaderView(live)
+        if view.trouble:
+            return {"libraries": [], "trouble": view.trouble}
+        known = {(name, path) for name, _, path in view.names()}
+        recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
+        paths = _libraries(mounts)
+        mounted = {file: path for path in paths if (file := _identity(live, path))}
+        stems = {_stem(path) for path in paths}
+        candidates = sorted(one for one in known if _stem(one[0]) in stems)[
+            : ld_so_conf.MAX_LIBRARIES
+        ]
+        driver = {one: _identity(live, one[1]) for one in candidates}
+        cached = [one for one, file in driver.items() if file in mounted]
+        reached = {driver[one] for one in cached}
+        unreached = [
+            (os.path.basename(path), path)
+            for file, path in mounted.items()
+            if file not in reached and view.searches(os.path.dirname(path))
+        ]
+        found = [
+            {
+                "name": name,
+                "path": path,
+                "cached": (name, path) in known,
+                "found": live.root.found(path) is not None,
+            }
+            for name, path in dict.fromkeys([*recorded, *cached, *unreached])
+        ]
+    except GpuhookError as error:
+        return {"libraries": [], "trouble": error.message}
+    except OSError as error:
+        return {"libraries": [], "trouble": f"{error.filename or CACHE}: {error.strerror}"}
+    return {"libraries": found, "trouble": None}
+
+
+def _libraries(mounts: list[dict[str, Any]]) -> list[str]:
+    return [one["path"] for one in mounts if is_library(os.path.basename(one["path"]))]
+
+
+def _identity(live: Live, path: str) -> tuple[int, int] | None:
+    found = live.root.found(path)
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).partition(".so")[0]
+
+
+def _config_variables(spec: dict[str, Any]) -> list[str]:
+    process = spec.get("process")
+    env = process.get("env") if isinstance(process, dict) else None
+    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
+
+
+def _variables(env: list[str]) -> list[str]:
+    return [entry for entry in env if entry.startswith(injection_traces.VARIABLES)]

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directories of a host that describe its containers.
+
+They come from a fixed list, from the configurations of engines, from the processes of engines and
+from gpuhook's ledger. A configuration that has been undone and an engine that has ended no longer
+name theirs. An installation that is kept for a container therefore keeps a list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuhook.engines.configure.containerd import containerd_locations
+from gpuhook.engines.configure.docker import dockerd_flags
+from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.engines.read.config_files import joined
+from gpuhook.engines.read.state_directories import EngineState, StateDirectory
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
+from gpuhook.install.mounted_host import inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.engines.configure.host_files import Host
+
+LIST = "state-directories.json"  # in the directory of the installation
+SCHEMA = "gpuhook/state-directories/v1"
+_LEDGER = "/run/gpuhook/containers"
+_UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": dockerd_flags.UNIT}
+_DAEMONS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
+_SHIM, _MONITOR = "containerd-shim", "conmon"
+_CONFIGS = ("config", "c", "config-file")
+_PATHS = frozenset({*_CONFIGS, "config-dir", "d", "state", "exec-root"})
+_OF_DISTRIBUTIONS = (
+    state_directories.CONTAINERD,
+    "/run/k3s/containerd",
+    "/run/k0s/containerd",
+    "/var/snap/microk8s/common/run/containerd",
+    "/run/docker/containerd/daemon",
+)
+USUAL = (
+    *(StateDirectory(path, state_directories.BUNDLES) for path in _OF_DISTRIBUTIONS),
+    *state_directories.STORAGES,
+    StateDirectory("/run/runc", state_directories.OF_RUNTIME),
+    StateDirectory("/run/crun", state_directories.OF_RUNTIME),
+    StateDirectory("/run/containerd/runc", state_directories.OF_NAMESPACES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFiles:
+    """Where to look.
+
+    `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
+    sentence about a directory that an engine has and that cannot be found. `configured` are the
+    engines that are or were configured for gpuhook, and the configuration files of their records.
+    `made` are configuration files that gpuhook made, and that do not exist after undo.
+    """
+
+    directories: tuple[StateDirectory, ...]
+    commands: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    configured: Mapping[str, str] = field(default_factory=dict)
+    made: frozenset[str] = frozenset()
+
+
+def locate(
+    host: Host, configured: Mapping[str, str], at: str, made: frozenset[str] = frozenset()
+) -> ContainerFiles:
+    """Return the directories of a host.
+
+    `configured` are the engines that are configured for gpuhook, with the configuration file that
+    the record names, or "". `at` is the host's directory of the installation. `made` are the files
+    of the records that did not exist before.
+    """
+    search = _Search(host)
+    configured = {**search.add_list(f"{at}/{LIST}"), **configured}
+    search.add_processes()
+    for engine in (*_UNITS, "podman"):
+        is_strict = engine in configured and (engine, configured[engine]) not in search.running
+        search.add(engine, configured.get(engine, ""), is_strict=is_strict)
+    search.add_ledger()
+    found = tuple(dict.fromkeys((*USUAL, *search.directories)))
+    return ContainerFiles(
+        found, tuple(search.commands), tuple(search.unknown), configured, made | search.undone
+    )
+
+
+def keep(host: Host, at: str, found: ContainerFiles) -> None:
+    """Write the list of the engines, and of the directories that are not usual; raises OSError."""
+    directories = [
+        {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
+    ]
+    document = {
+        "schema": SCHEMA,
+        "engines": dict(found.configured),
+        "made": sorted(found.made),
+        "directories": directories,
+    }
+    host.put(f"{at}/{LIST}", json.dumps(document, indent=2).encode())
+
+
+def forget(host: Host, at: str) -> None:
+    """Remove the list; raises OSError."""
+    host.remove(f"{at}/{LIST}")
+
+
+class _Search:
+    """The directories that have been found so far."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.directories: list[StateDirectory] = []
+        self.commands: list[str] = []
+        self.unknown: list[str] = []
+        self.running: set[tuple[str, str]] = set()  # engines, and the files that they name
+        self.undone: frozenset[str] = frozenset()  # the `made` of the list
+
+    def add_processes(self) -> None:
+        """Add what the engines that run and their helpers have on their command lines.
+
+        Of another user's engine only the helpers count: it can name any file. A pod without the
+        pid namespace of the host sees none of them.
+        """
+        for process in host_processes.running(self._host.root):
+            engine = _DAEMONS.get(process.program, "")
+            if engine and process.is_trusted:
+                said = _absolute(state_directories.flags(process.arguments), process.directory)
+                named = [said[name] for name in _CONFIGS if said.get(name)]
+                self.running.add((engine, named[0] if named else ""))
+                self._take(engine, said, is_running=True)
+            elif process.program == _MONITOR:
+                self.commands.append(" ".join(process.arguments))
+            elif process.program.startswith(_SHIM):
+                for one in state_directories.of_shim(process.directory):
+                    self._require(_SHIM, one)
+                    self.directories.append(one)
+
+    def add(self, engine: str, config: str, *, is_strict: bool) -> None:
+        """Add what the configuration of an engine names."""
+        try:
+            said = {}
+            if engine in _UNITS:
+                flags = dockerd_flags.flags(self._host, unit=_UNITS[engine])
+                said = {one.name: one.value for one in flags}
+        except (OSError, GpuhookError) as error:
+            self._note(engine, _reason(error), is_strict=is_strict)
+            return
+        if config:
+            said["config-file" if engine == "docker" else "config"] = config
+        self._take(engine, said, is_strict=is_strict)
+
+    def add_ledger(self) -> None:
+        """Add the state roots of the containers that were assigned GPUs."""
+        try:
+            names = self._host.names(_LEDGER)
+        except OSError as error:
+            self.unknown.append(f"{_LEDGER} cannot be read: {_reason(error)}")
+            return
+        for name in names:
+            try:
+                entry = json.loads(self._host.read(f"{_LEDGER}/{name}") or b"{}")
+            except (OSError, GpuhookError, ValueError, RecursionError):
+                continue
+            root = toml_document.text(entry.get("root")) if isinstance(entry, dict) else ""
+            if root.startswith("/") and files.is_path(root):
+                self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
+
+    def add_list(self, path: str) -> dict[str, str]:
+        """Add the list of an installation that was kept; returns its engines."""
+        try:
+            content = self._host.read(path)
+            if content is None:
+                return {}
+            engines, self.undone, directories = _listed(json.loads(content))
+        except (OSError, GpuhookError, ValueError, RecursionError) as error:
+            self.unknown.append(f"{path} cannot be read: {_reason(error)}")
+            return {}
+        self.directories += directories
+        return engines
+
+    def _take(
+        self,
+        engine: str,
+        said: Mapping[str, str],
+        *,
+        is_running: bool = False,
+        is_strict: bool = False,
+    ) -> None:
+        try:
+            found = _state(self._host, engine, self._without_undone(said))
+        except (OSError, GpuhookError) as error:
+            self._note(engine, _reason(error), is_strict=is_running or is_strict)
+            return
+        for reason in found.unread:
+            self._note(engine, reason, is_strict=is_running or is_strict)
+        for one in found.directories:
+            if not files.is_path(one.path):
+                self._note(engine, f"{one.path!r} is no path", is_strict=is_running or is_strict)
+                continue
+            if (is_running and one.is_required) or (is_strict and one.source):
+                self._require(engine, one)
+            self.directories.append(one)
+
+    def _without_undone(self, said: Mapping[str, str]) -> dict[str, str]:
+        """Return the flags without a file that undo removed: the list has what it named."""
+        return {
+            name: value
+            for name, value in said.items()
+            if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
+        }
+
+    def _require(self, engine: str, directory: StateDirectory) -> None:
+        try:
+            os.listdir(inside(self._host.root, directory.path))
+        except OSError as error:
+            source = f" ({directory.source})" if directory.source else ""
+            self._note(engine, f"{directory.path}{source}: {error.strerror}", is_strict=True)
+
+    def _note(self, engine: str, reason: str, *, is_strict: bool) -> None:
+        if is_strict:
+            self.unknown.append(f"the state directory of {engine} is not known: {reason}")
+
+
+def _state(host: Host, engine: str, said: Mapping[str, str]) -> EngineState:
+    if engine == "containerd":
+        return state_directories.containerd(host, said, containerd_locations.started_with(host))
+    if engine == "docker":
+        return state_directories.docker(host, said)
+    return (
+        state_directories.crio(host, said) if engine == "crio" else state_directories.podman(host)
+    )
+
+
+def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
+    """Return the flags with paths that begin at the root: a process has a working directory."""
+    return {
+        name: joined(f"{directory or '/'}/.", value) if name in _PATHS and value else value
+        for name, value in said.items()
+    }
+
+
+def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDirectory]]:
+    """Return the engines, the made files and the directories of a list; raises ValueError."""
+    try:
+        if document["schema"] != SCHEMA:
+            raise ValueError(document["schema"])
+        engines = {str(name): str(config) for name, config in document["engines"].items()}
+        made = frozenset(str(path) for path in document.get("made") or ())
+        directories = [
+            StateDirectory(str(one["path"]), tuple(str(each) for each in one["files"]))
+            for one in document["directories"]
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("it is not a list of directories") from error
+    if not all(one.path.startswith("/") and files.is_path(one.path) for one in directories):
+        raise ValueError("a path is not absolute")
+    return engines, made, directories
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return error.message if isinstance(error, GpuhookError) else str(error)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which engine of a host to configure if no one names it.
+
+The first answer counts: the engine whose configuration file is named, the engine that the kubelet
+calls, an engine that has a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+
+import yaml
+
+from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import bounded_yaml
+from gpuhook.install.mounted_host import inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CHOICES = ("auto", *ENGINES, "none")
+# In this order: the kubelet's own first. Docker's containerd has a socket as well.
+_SOCKETS = (
+    ("crio", "/run/crio/crio.sock"),
+    ("docker", "/run/cri-dockerd.sock"),
+    ("containerd", "/run/k3s/containerd/containerd.sock"),
+    ("containerd", "/run/k0s/containerd.sock"),
+    ("containerd", "/var/snap/microk8s/common/run/containerd.sock"),
+)
+_ALONE = (
+    ("docker", "/run/docker.sock"),
+    ("containerd", "/run/containerd/containerd.sock"),
+    ("podman", "/run/podman/podman.sock"),
+)
+_KUBELET = "/var/lib/kubelet"
+# The top-level keys that only this engine's configuration has.
+_KEYS = {
+    "containerd": {"disabled_plugins", "grpc", "imports", "plugins", "state"},
+    "crio": {"crio"},
+    "podman": {"containers", "engine", "machine", "secrets"},
+}
+# Parts of paths and of sockets' names.
+_NAMES = {
+    "containerd": ("containerd",),
+    "crio": ("crio",),
+    "docker": ("daemon.json", "docker", "dockerd", "cri-dockerd"),
+    "podman": ("containers.conf", "podman"),
+}
+
+
+def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
+    """Return the engine to configure, none for "none". Raises GH2106 where "auto" finds none.
+
+    `config` is the engine's file, a path of the host, or "".
+    """
+    if chosen == "none":
+        return ()
+    if chosen != "auto":
+        return (chosen,)
+    host = Host(root)
+    found = _of_file(host, config) if config else ""
+    found = found or _of_kubelet(host) or _of_sockets(root)
+    if not found:
+        raise fault("GH2106", root=root)
+    return (found,)
+
+
+def _of_file(host: Host, path: str) -> str:
+    """Return the engine that a file is of, by its content, else by its name; "" if that is open."""
+    try:
+        content = host.read(path) or b""
+    except (OSError, GpuhookError):
+        content = b""
+    if content.lstrip().startswith(b"{"):
+        return "docker" if _is_object(content) else _of_name(path)
+    try:
+        keys = toml_document.parsed(content).keys()
+    except toml_document.UnreadableError:  # such as a template of k3s
+        return _of_name(path)
+    return _only(one for one, own in _KEYS.items() if own & keys) or _of_name(path)
+
+
+def _is_object(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _of_name(path: str) -> str:
+    parts = [part.removesuffix(".sock").removesuffix(".d") for part in path.split("/")]
+    return _only(one for one, names in _NAMES.items() if set(names).intersection(parts))
+
+
+def _only(found: Iterable[str]) -> str:
+    every = set(found)
+    return every.pop() if len(every) == 1 else ""
+
+
+def _of_kubelet(host: Host) -> str:
+    """Return the engine whose socket a kubelet of the host calls, "" if that is open.
+
+    A pod without the pid namespace of the host does not see the kubelet.
+    """
+    for process in host_processes.running(host.root):
+        if process.program == "kubelet" and process.is_trusted:
+            said = state_directories.flags(process.arguments)
+            endpoint = said.get("container-runtime-endpoint") or _configured(host, said)
+            return _of_endpoint(endpoint.removeprefix("unix://"))
+    return ""
+
+
+def _configured(host: Host, said: Mapping[str, str]) -> str:
+    """Return the endpoint in the kubelet's configuration file, "" for none."""
+    try:
+        document = bounded_yaml.document(host.read(said.get("config", "")) or b"")
+    except (OSError, GpuhookError, yaml.YAMLError):
+        return ""
+    return (
+        toml_document.text(document.get("containerRuntimeEndpoint"))
+        if isinstance(document, dict)
+        else ""
+    )
+
+
+def _of_endpoint(socket: str) -> str:
+    known = {path: engine for engine, path in (*_SOCKETS, *_ALONE)}
+    return known.get(posixpath.normpath(socket.replace("/var/run/", "/run/", 1))) or _of_name(
+        socket
+    )
+
+
+def _of_sockets(root: str) -> str:
+    alone: tuple[tuple[str, str], ...] = _ALONE
+    if os.path.isdir(inside(root, _KUBELET)):
+        alone = tuple(sorted(_ALONE, key=lambda one: one[0] != "containerd"))
+    for engine, socket in (*_SOCKETS, *alone):
+        if os.path.exists(inside(root, socket)):
+            return engine
+    return ""

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an installation leaves on a host beside its tree and the engines' configurations.
+
+A CDI spec that names a removed hook keeps every container of an engine with CDI from starting, and
+labels of Node Feature Discovery attract pods. A file is removed only if its content shows that
+gpuhook wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import spec_rules
+from gpuhook.device_plugin.config.configuration import LabelFlags
+from gpuhook.engines.configure.configure_record import Store
+from gpuhook.engines.configure.configure_record import directory as record_directory
+from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
+from gpuhook.install.mounted_host import inside
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.engines.configure.host_files import Host
+
+_SPECS = ("/etc/cdi", "/run/cdi")
+_STATE = "/run/gpuhook"
+# What a later plugin needs: what GPUs had before, and marks of faults.
+_OF_GPUS = frozenset({"policies.json", "health"})
+_FEATURES = LabelFlags().output_file
+_OWN_LABEL = b"nvidia.com/gpu.replica-memory="  # NVIDIA's feature discovery has no such label
+_KUBELETS = (
+    "/var/lib/kubelet",
+    "/var/lib/k0s/kubelet",
+    "/var/snap/microk8s/common/var/lib/kubelet",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Paths of the host that can be removed, and sentences about those that remain."""
+
+    paths: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
+    """Return what remains of the installation in the host's directory `at`; raises OSError.
+
+    The state and the labels have no path in them. They are of this installation if it
+    `is_installed` and neither other programs of gpuhook nor a device plugin use them. The image has
+    a tree of its own in the directory `at`: its root is not the host whose specs are mounted there.
+    """
+    if not is_installed and host.status(at):
+        return Leftovers()
+    paths: list[str] = []
+    notes: list[str] = []
+    for path in _specs(host):
+        content = _content(host, path)
+        if f"{at}/".encode() not in content:
+            continue
+        if _is_written_by_us(path, content, at):
+            paths.append(path)
+        else:
+            notes.append(f"{path} names a program in {at}; it was not written by gpuhook alone")
+    user = _user(host, at)
+    if is_installed and not user:
+        if _OWN_LABEL in _content(host, _FEATURES):
+            paths.append(_FEATURES)
+        paths += _states(host)
+    elif is_installed and (host.names(_STATE) or _OWN_LABEL in _content(host, _FEATURES)):
+        notes.append(f"{_STATE} and {_FEATURES} remain: {user} exists")
+    return Leftovers(tuple(paths), tuple(notes))
+
+
+def remove(host: Host, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Remove the paths; returns a sentence about each that could not be removed."""
+    notes = []
+    for path in paths:
+        here = inside(host.root, path)
+        try:
+            if os.path.isdir(here) and not os.path.islink(here):
+                shutil.rmtree(here)
+            else:
+                os.unlink(here)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            notes.append(f"{path} remains: {error.strerror}")
+    with suppress(OSError):  # something is left in it
+        os.rmdir(inside(host.root, _STATE))
+    return tuple(notes)
+
+
+def _specs(host: Host) -> Iterator[str]:
+    for directory in _SPECS:
+        for name in host.names(directory):
+            path = f"{directory}/{name}"
+            if name.endswith((".json", ".yaml")) and not _is_link(host, path):
+                yield path
+
+
+def _is_link(host: Host, path: str) -> bool:
+    directory, name = posixpath.split(path)
+    return os.path.islink(os.path.join(inside(host.root, directory), name))
+
+
+def _content(host: Host, path: str) -> bytes:
+    try:
+        return host.read(path) or b""
+    except (OSError, GpuhookError):
+        return b""  # not a file, or too large for one of gpuhook
+
+
+def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
+    """Return whether a spec is as gpuhook writes it, and calls the hook of this installation."""
+    try:
+        document = spec_file.parser(path)(content, path)
+        spec_rules.check(document, path)
+        text = spec_file.document(document, path.rpartition(".")[2])
+    except GpuhookError:
+        return False
+    edits = [document, *document["devices"]]
+    hooks = [hook for one in edits for hook in (one.get("containerEdits") or {}).get("hooks") or ()]
+    ours = [hook for hook in hooks if hook_args.is_ours(hook)]
+    return text.encode() == content and any(hook["path"].startswith(f"{at}/") for hook in ours)
+
+
+def _user(host: Host, at: str) -> str:
+    """Return the path of what uses the state of the host, "" for nothing; raises GH2009."""
+    for engine in ENGINES:
+        record = Store(host, record_directory(engine, None)).load()
+        program = record.wanted.program if record else ""
+        if program and not program.startswith(f"{at}/") and host.status(program):
+            return program
+    for directory in state.PROGRAM_DIRS:
+        if host.status(f"{directory}/{GPUHOOK_RUNTIME}"):
+            return f"{directory}/{GPUHOOK_RUNTIME}"
+    for kubelet in _KUBELETS:
+        for name in host.names(f"{kubelet}/device-plugins"):
+            if name.startswith("nvidia-") and name.endswith(".sock"):
+                return f"{kubelet}/device-plugins/{name}"
+    return ""
+
+
+def _states(host: Host) -> list[str]:
+    if _is_link(host, _STATE):
+        return []
+    return [f"{_STATE}/{name}" for name in host.names(_STATE) if name not in _OF_GPUS]

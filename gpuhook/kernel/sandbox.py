@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process shut in: namespaces of its own, another root, few capabilities, bounded resources.
+
+Constants from linux/sched.h, linux/prctl.h and linux/capability.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from gpuhook.kernel import mounts
+from gpuhook.kernel.libc import LIBC, os_error
+
+CAP_DAC_READ_SEARCH = 2
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWPID = 0x20000000
+_CLONE_NEWNET = 0x40000000
+_EVERY = _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID | _CLONE_NEWNET
+_MS_REC = 16384
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_MOST_CAPABILITIES = 64
+# asm-generic/resource.h
+_RLIMIT_CPU, _RLIMIT_FSIZE, _RLIMIT_CORE, _RLIMIT_NOFILE, _RLIMIT_AS = 0, 1, 4, 7, 9
+_NOT_MOUNTED = {errno.EINVAL: "the root of this mount namespace cannot be replaced"}
+
+LIBC.pivot_root.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+
+
+def enter_namespaces() -> None:
+    """Enter new mount, uts, ipc and network namespaces; the next child is in a new pid namespace.
+
+    No mount spreads out of the new mount namespace. Raises OSError.
+    """
+    if LIBC.unshare(_EVERY) != 0:
+        raise os_error("new namespaces")
+    mounts.mount("", "/", "", _MS_REC | mounts.MS_PRIVATE)
+
+
+def change_root(tree_fd: int) -> None:
+    """Make the detached mount behind `tree_fd` the root, and let go of the old one.
+
+    For a process in a mount namespace of its own, whose working directory becomes the new root.
+    Raises OSError.
+    """
+    top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    mounts.move_mount(tree_fd, top, "/")
+    os.fchdir(tree_fd)
+    # pivot_root(2): with "." twice, the old root ends up on top of the new one, and goes.
+    if LIBC.pivot_root(b".", b".") == 0:
+        mounts.umount2(".", mounts.MNT_DETACH)
+    elif ctypes.get_errno() == errno.EINVAL:
+        os.chroot(".")  # an initramfs has no parent to be put on: what is left open is ours
+    else:
+        raise os_error("/", _NOT_MOUNTED)
+    os.chdir("/")
+
+
+def keep_capabilities(kept: tuple[int, ...]) -> None:
+    """Let no program that this process becomes have capabilities other than `kept`.
+
+    Raises OSError.
+    """
+    for number in range(_MOST_CAPABILITIES):
+        if number in kept:
+            continue
+        if LIBC.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
+            if ctypes.get_errno() == errno.EINVAL:
+                break  # the kernel has no more of them
+            raise os_error("capabilities")
+    if LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise os_error("no_new_privs")
+
+
+def bound(*, seconds: int, memory: int, file_size: int, descriptors: int) -> None:
+    """Bound what this process, and the program that it becomes, may use; sizes are in bytes.
+
+    What is bounded more narrowly already stays so.
+    """
+    for kind, most in (
+        (_RLIMIT_CPU, seconds),
+        (_RLIMIT_AS, memory),
+        (_RLIMIT_FSIZE, file_size),
+        (_RLIMIT_NOFILE, descriptors),
+        (_RLIMIT_CORE, 0),
+    ):
+        limits = (ctypes.c_ulong * 2)(most, most)  # struct rlimit: soft, hard
+        if LIBC.setrlimit(kind, limits) != 0 and ctypes.get_errno() != errno.EPERM:
+            raise os_error("resource limits")

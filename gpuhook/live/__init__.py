@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attach, detach and repair: work on a running container."""

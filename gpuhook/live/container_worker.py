@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on running containers, in a child process with a deadline.
+
+A container's file systems (FUSE, NFS) may never answer. The lock of a container that is changed is
+the parent's: the child cannot keep it from others.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, contextmanager
+
+from gpuhook.containers.warm import find, ledger_changes
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import worker
+from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.interrupt import Interruptible
+from gpuhook.host.worker import LATE, NoAnswerError, Worker
+from gpuhook.kernel import parent_death
+from gpuhook.target import running_container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.target.running_container import Target
+
+    T = TypeVar("T")
+
+SECONDS = 45.0  # for one container; a driver that hangs, and ldconfig, have less
+
+
+class ContainerWorker:
+    """Does `work` on one container after the other, in a child process that works on several.
+
+    With `to_change`, only one process at a time works on a container, and an interrupt lets the
+    child undo its work.
+    """
+
+    def __init__(
+        self, work: Callable[[Target], Any], *, to_change: bool, seconds: float = SECONDS
+    ) -> None:
+        self._work = work
+        self._to_change = to_change
+        self._seconds = seconds
+        self._worker: Worker | None = None
+
+    def do(self, found: Found) -> Any:
+        """Return what `work` returns.
+
+        Raises its faults, an OSError as one, GH1756 for another user's container, GH1757 if another
+        process changes the container, GH1760 if there is no answer in time, GH1761 if the child
+        ends without an answer.
+        """
+        with ExitStack() as stack:
+            if self._to_change:
+                running_container.require_ours(found)
+                stack.enter_context(ledger_changes.Changing(found.id))
+                stack.enter_context(Interruptible())
+            return self._answer(found)
+
+    def _answer(self, found: Found) -> Any:
+        start = time.monotonic()
+        try:
+            if self._worker is None:
+                self._worker = self._started()
+            return self._worker.call("do", found)
+        except NoAnswerError as error:
+            self.close()
+            raise no_answer(found.id, error, self._seconds) from error
+        except KeyboardInterrupt:
+            left = self._interrupted()
+            if left:
+                seconds = time.monotonic() - start
+                raise no_answer(found.id, NoAnswerError(LATE, "", left), seconds) from None
+            raise
+
+    def _started(self) -> Worker:
+        parent, work, to_change = os.getpid(), self._work, self._to_change
+        return Worker(
+            lambda: _Child(parent, work, to_change=to_change),
+            self._seconds,
+            relay_stderr=True,
+            undo=to_change,
+        )
+
+    def _interrupted(self) -> tuple[int, ...]:
+        """End the child; return the pids of what does not end."""
+        if self._worker is None:
+            return ()
+        left = self._worker.interrupt() if self._to_change else self._worker.kill()
+        self.close()
+        return left
+
+    def close(self) -> None:
+        """Let the child end."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def __enter__(self) -> ContainerWorker:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Child:
+    """What works on containers, in the child."""
+
+    def __init__(self, parent: int, work: Callable[[Target], Any], *, to_change: bool) -> None:
+        if to_change:  # what it changes is locked as long as the parent lives
+            parent_death.die_with(parent)
+        self._work = work
+        self._to_change = to_change
+
+    def do(self, found: Found) -> Any:
+        with _as_faults(), running_container.held(found, to_change=self._to_change) as one:
+            return self._work(one)
+
+
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    """Turn exceptions into faults: nothing else goes from a child to its parent."""
+    try:
+        yield
+    except (GpuhookError, OSError) as error:
+        raise worded(error) from error
+    except Exception as error:
+        raise unforeseen(error) from error
+
+
+def call_in_child(container: str, work: Callable[[], T]) -> T:
+    """Return what `work` returns, which looks at the file systems of a container from outside.
+
+    Raises its faults, an OSError as one, GH1760 and GH1761.
+    """
+
+    def worded_work() -> T:
+        with _as_faults():
+            return work()
+
+    try:
+        return worker.call_in_child(worded_work, SECONDS, relay_stderr=True)
+    except NoAnswerError as error:
+        raise no_answer(container, error) from error
+
+
+def work_on(
+    text: str, state_roots: Sequence[str], work: Callable[[Target], T], *, to_change: bool = False
+) -> T:
+    """Return what `work` returns for the running container that `text` names.
+
+    Raises the faults of find(), and those of ContainerWorker.do().
+    """
+    found = find.find(text, state_roots)
+    with ContainerWorker(work, to_change=to_change) as one:
+        result: T = one.do(found)
+        return result
+
+
+def no_answer(container: str, error: NoAnswerError, seconds: float = SECONDS) -> GpuhookError:
+    """Return the fault of a container on which a child has worked without an answer.
+
+    GH1760 if its file systems did not answer for so many seconds, GH1761 if the child ended.
+    """
+    if error.how == LATE:
+        left = error.left_behind()
+        return fault("GH1760", container=container, seconds=f"{seconds:.0f}", left=left)
+    return fault("GH1761", container=container, reason=error.reason)

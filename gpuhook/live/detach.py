@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU taken away from a container that runs.
+
+Control nodes and driver files go with the last GPU, and only if they came with one while the
+container lived.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpuhook.apply.live import hotplug_plan, unplug_plan
+from gpuhook.apply.live.bind_mounts import Bind
+from gpuhook.apply.live.dry_run_root import current
+from gpuhook.apply.live.hotplug_plan import Plan
+from gpuhook.apply.live.injected import Made, noted
+from gpuhook.apply.live.unplug_steps import Forbid, PutBack
+from gpuhook.containers.warm import open_devices
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.live.detach_selection import Taken
+from gpuhook.memory_limits import attach_limits
+from gpuhook.target.report import Report
+from gpuhook.target.running_container import Note
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
+from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
+from gpuhook.vendors.nvidia.warm import spec_devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.apply.live.hotplug_steps import Operation
+    from gpuhook.cdi.hot.container_edits import DeviceNode
+    from gpuhook.entry.granting import Granting
+    from gpuhook.kernel.bpf.device_filter import Rule
+    from gpuhook.memory_limits.attach_limits import Limits
+    from gpuhook.target.running_container import Target
+
+_RESTART = "config.json grants it: it comes back when the container is started again"
+_NOT_DENIED = "device rules: {}: who can make a node in there opens the device again"
+_OPEN = "{} keeps what it has: only new opens are refused"
+
+
+def detach(
+    target: Target, grants: Granting, names: Sequence[str], *, force: bool, is_dry: bool
+) -> Report:
+    """Take the devices `names` away; what the container does not have is no fault.
+
+    All or nothing, but for what the container itself holds on to: that is told as left over, and
+    cannot be opened any more.
+
+    Raises GH1753 if a process of the container has one open, unless `force`, and before that what
+    opening the container's root file system raises.
+    """
+    target.held.require_root()
+    taken = Taken(target, grants, names)
+    detaching = _Detach(target, taken)
+    with attach_limits.going(target, grants, taken.has_taken) as limits:
+        return _detached(detaching, limits, force=force, is_dry=is_dry)
+
+
+def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) -> Report:
+    target, taken = detaching.target, detaching.taken
+    holders = _holders(target, taken.nodes)
+    if holders and not force:
+        raise fault("GH1753", id=target.found.id, holders="; ".join(holders))
+    plan = detaching.plan()
+    # Last the limits: the device is not without them for a moment.
+    plan.operations += limits.operations
+    report = Report(target, plan, is_dry=is_dry)
+    if taken.nodes and target.held.rules.version == "none":
+        report.left.append(_NOT_DENIED.format(target.held.rules.why_none))
+    report.notes += [_OPEN.format(holder) for holder in holders]
+    if taken.of_config:
+        report.notes.append(_RESTART)
+    if taken.replicas:
+        report.notes.append(f"no longer noted as held: {', '.join(taken.replicas)}")
+    if is_dry or not (taken.nodes or taken.replicas or taken.is_last):
+        return report
+    # First that it is to go: who is killed in the middle leaves nothing that a repair gives back.
+    plan.operations.insert(0, Note(target, detaching.intend))
+
+    def enter(entry: dict[str, Any]) -> None:
+        detaching.enter(entry)
+        limits.enter(entry)
+
+    plan.operations.append(Note(target, enter))
+    plan.execute(target.held)
+    report.notes += [*target.held.rules.notes, *limits.notes]
+    report.left += target.held.left
+    return report
+
+
+class _Detach:
+    """How the nodes are taken away, and what the ledger is told of it."""
+
+    def __init__(self, target: Target, taken: Taken) -> None:
+        self.target = target
+        self.taken = taken
+        self._coming = Made()
+
+    def plan(self) -> Plan:
+        """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
+        plan, target = Plan(), self.target
+        binds = _binds(target)
+        rules = [(node["path"], hotplug_plan.rule_of(node)) for node in self.taken.nodes]
+        taken = [(path, os.makedev(*rule.device[1:])) for path, rule in rules if rule is not None]
+        forbidden = self._rules()
+        if forbidden is not None:
+            plan.operations.append(forbidden)
+        steps = [unplug_plan.nodes(target.held, target.made, taken, binds)]
+        if self.taken.is_last:
+            others = {path: b for path, b in binds.items() if path not in dict(taken)}
+            steps.append(self._rest(others))
+        for step in steps:
+            plan.operations += step.operations
+            plan.skipped += step.skipped
+        if not self.taken.is_last:
+            plan.operations += self._profile()
+        plan.skipped += self._unknown()
+        return plan
+
+    def _profile(self) -> list[Operation]:
+        """Return the step that takes the nodes out of the application profile, if there is one."""
+        target = self.target
+        root = target.held.root
+        if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
+            return []
+        gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
+        left = spec_devices.without(target.granted, gone).get("deviceNodes") or []
+        with target.held.as_root():
+            change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
+            now = current(root, change.path)
+        if now.summary() == change.summary():
+            return []
+        self._coming.changes.append(change.noted(now))
+        return [PutBack([change], [change.path])]
+
+    def _unknown(self) -> list[str]:
+        """Return what there is of the driver that nobody has noted, if the last GPU goes."""
+        if not self.taken.is_last or self.target.made.mounts:
+            return []
+        known = {m["containerPath"] for m in self.target.by_config.get("mounts") or ()}
+        mounts = [mount.target for mount in self.target.held.root.mounts()]
+        found = [path for path in mounts if vocabulary.is_driver_file(path) and path not in known]
+        if not found:
+            return []
+        return [f"{len(found)} mounts of driver files stay: no record says who made them"]
+
+    def _rest(self, binds: dict[str, Bind]) -> Plan:
+        """Return how the driver's files are taken away, as far as what is there can be read."""
+        target = self.target
+        try:
+            made, _ = rootfs_plan.of(target.held.root, target.jobs)
+            return unplug_plan.rest(target.held, target.made, binds, [made])
+        except (OSError, GpuhookError) as error:
+            plan = Plan()
+            plan.skipped.append(f"the driver's files stay: {error}")
+            return plan
+
+    def _rules(self) -> Forbid | None:
+        """Return the step that takes the rules back, None where there are none."""
+        rules = self.target.held.rules
+        if rules.version == "none":
+            return None
+        added: list[Rule] = []
+        others: list[Rule] = []
+        nodes: dict[Rule, str] = {}
+        hosts: dict[Rule, str] = {}
+        for node in self.taken.nodes:
+            rule = hotplug_plan.rule_of(node)
+            if rule is None:
+                continue
+            nodes[rule] = node["path"]
+            hosts[rule] = node.get("hostPath") or node["path"]
+            if noted(rule) in self.target.made.rules:
+                added.append(rule)
+            elif rules.verdict(*rule.device, "r")[0]:
+                others.append(rule)
+        return Forbid(added, others, nodes, hosts) if added or others else None
+
+    def intend(self, entry: dict[str, Any]) -> None:
+        """Note in the ledger what is going to go."""
+        paths = [node["path"] for node in self.taken.nodes]
+        entry["withdrawn"] = list(dict.fromkeys([*self.target.withdrawn, *paths]))
+        if self._coming.changes:
+            entry["live"] = self.target.record({}, coming=self._coming)
+
+    def enter(self, entry: dict[str, Any]) -> None:
+        """Note in the ledger what is gone, so that no repair brings it back."""
+        target = self.target
+        paths = [node["path"] for node in self.taken.nodes]
+        for key in ("devices", "replicas", "whole"):
+            entry[key] = [name for name in entry.get(key, ()) if not self.taken.is_gone(name)]
+        self.intend(entry)
+        gone = entry["withdrawn"]  # also by a detach that was killed
+        entry["nodes"] = [path for path in entry.get("nodes", ()) if path not in gone]
+        if self.taken.is_last:
+            entry.pop("live", None)
+        elif "live" in entry:
+            target.made.add(self._coming)
+            for node in self.taken.nodes:
+                rule = hotplug_plan.rule_of(node)
+                target.made.forget(node["path"], noted(rule) if rule is not None else [])
+            target.given = spec_devices.without(target.given, paths)
+            entry["live"] = target.record({})
+
+
+def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
+    """Return who has one of the nodes open."""
+    numbers = set()
+    for node in nodes:
+        rule = hotplug_plan.rule_of(node)
+        if rule is not None:
+            numbers.add(rule.device[1:])
+    found = open_devices.processes_with(target.held.process, numbers)
+    return [f"process {pid} ({command}, {how})" for pid, command, how in found]
+
+
+def _binds(target: Target) -> dict[str, Bind]:
+    """Return the mounts that were made, by target, as they would be made again."""
+    binds = {}
+    for mount in target.given.get("mounts") or ():
+        source = mount["hostPath"]
+        is_directory = os.path.isdir(source)
+        attributes = hotplug_plan.attributes_of(mount)
+        path = mount["containerPath"]
+        binds[path] = Bind(source, path, attributes, is_directory=is_directory)
+        binds[path].is_mapped = hotplug_plan.maps_owners(target.held, mount)
+    for node in target.given.get("deviceNodes") or ():
+        source = node.get("hostPath") or node["path"]
+        binds[node["path"]] = Bind(
+            source, node["path"], hotplug_plan.NODE_ATTRIBUTES, is_directory=False
+        )
+    return binds

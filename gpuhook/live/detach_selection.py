@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a detach takes away: which device nodes the names mean, and what goes with them."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.apply.live import hotplug_plan
+from gpuhook.apply.spec import oci_spec
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.live.replica_selection import Shares, device
+from gpuhook.request import replicas
+from gpuhook.request.resolve import NOTHING_BUT_FILES
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.cdi.hot.container_edits import DeviceNode
+    from gpuhook.entry.granting import Granting
+    from gpuhook.target.running_container import Target
+
+EVERY = vocabulary.parse_capabilities("all")
+
+
+class Taken:
+    """The device nodes to take away, with their numbers, and the names that go with them.
+
+    A node that nobody noted counts as well, if it is there or could be opened: afterwards the
+    container cannot open what was named, whoever gave it. `replicas` are those of the ledger's
+    entry that go. `is_last` says that no GPU stays, so that what came with the first one goes too.
+    """
+
+    def __init__(self, target: Target, grants: Granting, names: Sequence[str]) -> None:
+        """Raises GH1759 for a name that neither a spec nor the container has.
+
+        GH1771 for a name where there is no spec, GH1770 for `none` while a GPU needs that.
+        """
+        self.devices: list[str] = []
+        self._target = target
+        self._grants = grants
+        self._devices = self._described()
+        shares = Shares(target, grants, self._devices, names)
+        self.replicas = shares.named
+        names = [name for name in names if name not in shares.staying]
+        held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
+        shared = self._shared(held)
+        asked = self._asked(names, held)
+        asked = {path: node for path, node in asked.items() if path not in shared}
+        self._needed = self._needed_besides(frozenset(asked), frozenset(held))
+        self._named = frozenset(asked)
+        asked = {path: node for path, node in asked.items() if path not in self._needed}
+        self.nodes = [n for path, n in asked.items() if path in held or self._is_usable(n)]
+        left = [path for path in held if path not in asked and path not in shared]
+        is_rest = any(name.rpartition("=")[2] == NOTHING_BUT_FILES for name in names)
+        if is_rest and left:
+            raise fault("GH1770", id=target.found.id, nodes=", ".join(left))
+        is_asked = is_rest or bool(asked)
+        self.is_last = not left and bool(self.nodes or (is_asked and target.given))
+        by_config = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
+        if self.is_last:
+            # A detach that was killed has taken the control nodes' names out, not yet the nodes.
+            given = {node["path"]: node for node in target.given.get("deviceNodes") or ()}
+            rest = (n for path, n in {**given, **held}.items() if path in shared - by_config)
+            self.nodes += [node for node in map(self._numbered, rest) if node is not None]
+        self.of_config = [node["path"] for node in self.nodes if node["path"] in by_config]
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether a device, by its qualified name, or a replica is taken away.
+
+        A device has several names: it is gone when its nodes are, but for those that it has in
+        common with what stays, as the instances of one GPU have.
+        """
+        if self.is_last or name in self.devices or name in self.replicas:
+            return True
+        ending = "=" + device(name) if replicas.device_of(name) else name
+        return any(
+            nodes <= self._named and not nodes <= self._needed
+            for other, nodes in self._devices.items()
+            if other.endswith(ending)
+        )
+
+    def has_taken(self, uuid: str) -> bool:
+        """Return whether the GPU or instance of this UUID is taken away."""
+        known = node_json.uuids()
+        return self.is_gone(uuid) or any(known.get(node["path"]) == uuid for node in self.nodes)
+
+    def _described(self) -> dict[str, frozenset[str]]:
+        """Return the nodes of each device of this node, {} without a spec."""
+        try:
+            return self._grants.nodes_by_device()
+        except GpuhookError:
+            return {}
+
+    def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
+        """Return the nodes that no device has for itself: the control nodes."""
+        try:
+            common = self._grants.named(["none"], EVERY).edits.get("deviceNodes") or []
+        except GpuhookError:  # no spec of this node: by their names
+            return {path for path in held if not vocabulary.is_gpu_node(path)}
+        return {node["path"] for node in common}
+
+    def _asked(self, names: Sequence[str], held: dict[str, DeviceNode]) -> dict[str, DeviceNode]:
+        """Return the nodes that the names mean.
+
+        A name may be a node's path: a GPU that fell off the bus is in no spec any more.
+        """
+        paths = [name for name in names if name.startswith("/dev/")]
+        for path in paths:
+            if path not in held and not vocabulary.is_node(path):
+                raise _unknown(f"{path} is no device node of the driver", held)
+        found = [held.get(path) or self._numbered({"path": path}) for path in paths]
+        named = [name for name in names if name not in paths]
+        if named:
+            found += [held.get(node["path"]) or self._numbered(node) for node in self._of(named)]
+        return {node["path"]: node for node in map(self._numbered, filter(None, found)) if node}
+
+    def _of(self, names: list[str]) -> list[DeviceNode]:
+        try:
+            grant = self._grants.named(names, EVERY)
+        except GpuhookError as error:
+            held = {n["path"]: n for n in self._target.granted.get("deviceNodes") or ()}
+            if error.code == "GH1102":
+                raise _unknown(error.message, held) from error
+            if error.code == "GH1104":
+                node = _node_of(held)
+                raise fault("GH1771", reason=error.message, hint=error.hint, node=node) from error
+            raise
+        self.devices = grant.devices
+        return grant.edits.get("deviceNodes") or []
+
+    def _needed_besides(self, asked: frozenset[str], held: frozenset[str]) -> frozenset[str]:
+        """Return the nodes of devices that the container holds besides those asked for.
+
+        The instances of one GPU have its node in common. A device that has all that is asked for
+        is the same one under another name, or all devices together. What a container's
+        capabilities leave out of a device, it does not hold.
+        """
+        needed: set[str] = set()
+        for every in self._devices.values():
+            nodes = frozenset(path for path in every if vocabulary.is_node(path))
+            if nodes <= held and not asked <= every and not nodes <= asked:
+                needed |= nodes
+        return frozenset(needed)
+
+    def _numbered(self, node: DeviceNode) -> DeviceNode | None:
+        """Return the node with its numbers: the host's, else those that it has in the container."""
+        try:
+            stated = oci_spec.stated(node)
+        except GpuhookError:
+            found = self._target.held.root.found(node["path"], follow=False)
+            if found is None or not stat.S_ISCHR(found.st_mode):
+                return None
+            numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
+            return {**node, "type": "c", "major": numbers[0], "minor": numbers[1]}
+        if stated["type"] not in "bc":
+            return None
+        return {
+            **node,
+            "type": stated["type"],
+            "major": stated["major"],
+            "minor": stated["minor"],
+        }
+
+    def _is_usable(self, node: DeviceNode) -> bool:
+        held, rule = self._target.held, hotplug_plan.rule_of(node)
+        if rule is None:
+            return False
+        found = held.root.found(node["path"], follow=False)
+        is_there = found is not None and found.st_rdev == os.makedev(*rule.device[1:])
+        allowed = held.rules.version != "none" and held.rules.verdict(*rule.device, "r")[0]
+        return is_there or allowed
+
+
+def _unknown(what: str, held: dict[str, DeviceNode]) -> GpuhookError:
+    has = f"the nodes {', '.join(held)}" if held else "no node of the driver"
+    return fault("GH1759", name=what, nodes=has, node=_node_of(held))
+
+
+def _node_of(held: dict[str, DeviceNode]) -> str:
+    """Return a node that may be named, for an example."""
+    return next(filter(vocabulary.is_gpu_node, held), "/dev/nvidia0")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FUSE and NFS mounts of a container in places that gpuhook looks at.
+
+Their servers may never answer. The kernel's list of mounts names them, and asks no server.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gpuhook.apply.rootfs import loader_files
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files
+from gpuhook.kernel import mountinfo
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
+from gpuhook.vendors.nvidia.spec import injection_traces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.entry.granting import Granting
+    from gpuhook.kernel.mountinfo import Mount
+    from gpuhook.target.running_container import Target
+
+_FIXED = (*injection_traces.NODE_DIRECTORIES, *loader_files.paths(), egl_profile.PATH)
+_EVERY = vocabulary.parse_capabilities("all")
+
+
+def require_none(target: Target, grants: Granting | None) -> None:
+    """Raise GH1762 if a walk to the driver's files and nodes of a container enters such a mount.
+
+    The container's root may be one, and what is on a file system of the host's root or driver root
+    is no other server than gpuhook waits for already.
+    """
+    mounts = target.held.process.mounts()
+    remote = [mount for mount in mounts if mount.is_remote and mount.target != "/"]
+    if not remote:
+        return
+    known = _devices_of_host(["/", (grants and grants.settings.driver_root) or "/"])
+    paths = set(_paths(target, mounts, grants))
+    for mount in remote:
+        if mount.device not in known and any(mount.is_over(path) for path in paths):
+            raise fault("GH1762", container=target.found.id, fstype=mount.fstype, path=mount.target)
+
+
+def _paths(target: Target, mounts: list[Mount], grants: Granting | None) -> Iterator[str]:
+    """Yield the paths in a container that are looked at."""
+    yield from _FIXED
+    yield from (mount.target for mount in mounts if injection_traces.is_driver_mount(mount.target))
+    edits = [target.granted]
+    with suppress(GpuhookError):  # a node without a spec
+        edits += [grants.named(["none"], _EVERY).edits] if grants else []
+    for one in edits:
+        yield from (mount["containerPath"] for mount in one.get("mounts") or ())
+        yield from (node["path"] for node in one.get("deviceNodes") or ())
+    for job in target.all_jobs:
+        yield from (path for _, path in job.links)
+
+
+def _devices_of_host(paths: list[str]) -> set[str]:
+    """Return the file systems that these paths of the host are on."""
+    found = set()
+    for name in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
+        try:
+            mounts = mountinfo.parse(files.read(name, mountinfo.MAX_BYTES))
+        except OSError:
+            continue
+        for path in paths:
+            over = [mount for mount in mounts if mount.is_over(path)]
+            found |= {mount.device for mount in sorted(over, key=lambda one: len(one.target))[-1:]}
+    return found

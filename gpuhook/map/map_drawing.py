@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a document gpuhook/ps/v1: which cells each GPU has, and who has them.
+
+Pure. A GPU is cut into its MIG instances, by their memory; an instance, or a GPU without any, into
+its replicas; one that several containers have without replicas into these. Replicas that one
+container has are one cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
+from gpuhook.request import replicas
+from gpuhook.usage.display_names import short_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    Units = Mapping[str, Sequence[str]]
+
+_SMALLEST = 0.01  # a rest of a GPU's width that is not worth a cell
+_WORTH_TELLING = 256 << 20  # bytes that no process accounts for: a driver rounds
+
+
+def picture(
+    node: str,
+    document: Mapping[str, Any],
+    units: Units,
+    *,
+    when: str = "",
+    warnings: Sequence[str] = (),
+) -> Picture:
+    """Return the picture of a node; `units` are the replicas of each device, held or free."""
+    gpus = list(document["gpus"]) or _named(document["containers"])
+    whole = [gpu for gpu in gpus if ":" not in gpu["index"]]
+    bars = tuple(_bar(gpu, gpus, document, units) for gpu in whole)
+    return Picture(node, bars, _summary(bars), when, tuple(warnings))
+
+
+def _named(containers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the devices that are known by their holders alone."""
+    names = dict.fromkeys(gpu for one in containers for gpu in one["gpus"])
+    nothing = dict.fromkeys(("of", "name", "profile", "total", "used", "unattributed", "percent"))
+    facts = {**nothing, "split": False, "lost": None}
+    return [{**facts, "gpu": name, "index": str(n)} for n, name in enumerate(names)]
+
+
+def _bar(
+    gpu: Mapping[str, Any],
+    gpus: Sequence[Mapping[str, Any]],
+    document: Mapping[str, Any],
+    units: Units,
+) -> Bar:
+    containers = document["containers"]
+    if gpu["lost"]:
+        cells: tuple[Cell, ...] = (Cell(1.0, LOST, label=gpu["lost"]),)
+    elif gpu["split"]:
+        own = [one for one in gpus if one["of"] == gpu["gpu"] and one is not gpu]
+        cells = _instances(gpu, own, containers, units)
+    else:
+        cells = tuple(_cells(gpu, containers, units, 1.0))
+    return Bar(
+        gpu["index"],
+        gpu["name"] or "",
+        gpu["gpu"] or "",
+        cells,
+        gpu["total"],
+        gpu["used"],
+        gpu["percent"],
+        tuple(_notes(gpu, document)),
+    )
+
+
+def _instances(
+    gpu: Mapping[str, Any],
+    own: Sequence[Mapping[str, Any]],
+    containers: Sequence[Mapping[str, Any]],
+    units: Units,
+) -> tuple[Cell, ...]:
+    """Return the cells of a GPU in MIG mode, and the rest of it that no instance has."""
+    total = gpu["total"] or sum(one["total"] or 0 for one in own) or 1
+    known = sum(one["total"] or 0 for one in own)
+    scale = max(total, known)
+    found: list[Cell] = []
+    for one in own:
+        part = (one["total"] or 0) / scale or 1 / (len(own) + 1)
+        if one["lost"]:
+            found.append(Cell(part, LOST, label=one["lost"], size=one["total"]))
+        else:
+            cells = _cells(one, containers, units, part)
+            found += [
+                replace(cell, label=" ".join(filter(None, (one["profile"], cell.label))))
+                for cell in cells
+            ]
+    rest = 1.0 - sum(cell.part for cell in found)
+    if rest > _SMALLEST:
+        found.append(Cell(rest, UNCUT, label="no instance"))
+    return tuple(found)
+
+
+def _cells(
+    device: Mapping[str, Any],
+    containers: Sequence[Mapping[str, Any]],
+    units: Units,
+    part: float,
+) -> list[Cell]:
+    """Return the cells of a device that takes `part` of its GPU's width."""
+    uuid, total = device["gpu"], device["total"]
+    holders = [
+        one
+        for one in containers
+        if uuid in one["gpus"] or any(use["gpu"] == uuid for use in one["usage"])
+    ]
+    known = {one: None for one in units.get(uuid, ()) if replicas.device_of(one)}
+    for one in holders:
+        known |= dict.fromkeys(r for r in one["replicas"] if replicas.device_of(r) == uuid)
+    if known:
+        return _replicas(device, holders, sorted(known, key=_number), part)
+    if not holders:
+        return [Cell(part, FREE, size=total)]
+    each, many = part / len(holders), len(holders)
+    labels = [f"{number}/{many}" if many > 1 else "" for number in range(1, many + 1)]
+    return [
+        _cell(one, uuid, each, label, total) for one, label in zip(holders, labels, strict=True)
+    ]
+
+
+def _replicas(
+    device: Mapping[str, Any],
+    holders: Sequence[Mapping[str, Any]],
+    known: Sequence[str],
+    part: float,
+) -> list[Cell]:
+    """Return a cell for each replica; those of one container are one, and come first of it."""
+    uuid, total = device["gpu"], device["total"]
+    extra = [one for one in holders if not any(r in known for r in one["replicas"])]
+    each = part / (len(known) + len(extra))
+    share = None if total is None else total // len(known)
+    held = {replica: one for one in holders for replica in one["replicas"]}
+    cells: list[Cell] = []
+    drawn: set[str] = set()
+    for replica in known:
+        one = held.get(replica)
+        if one is None:
+            cells.append(Cell(each, FREE, label=_tail(replica), size=share))
+        elif one["id"] not in drawn:
+            drawn.add(one["id"])
+            own = [r for r in known if held.get(r) is one]
+            label = " ".join(map(_tail, own))
+            bytes_ = None if share is None else share * len(own)
+            cells.append(_cell(one, uuid, each * len(own), label, bytes_))
+    return cells + [_cell(one, uuid, each, "no replica", total) for one in extra]
+
+
+def _cell(
+    container: Mapping[str, Any], uuid: str, part: float, label: str, share: int | None
+) -> Cell:
+    use = next((use for use in container["usage"] if use["gpu"] == uuid), None)
+    told = use["share"] if use else None
+    return Cell(
+        part,
+        OVER if use and use["over"] else HELD,
+        label=label,
+        holder=_name(container),
+        container=container["id"],
+        route=container["route"],
+        size=told["bytes"] if told else share,
+        used=use["used"] if use else None,
+        percent=use["percent"] if use else None,
+    )
+
+
+def _name(container: Mapping[str, Any]) -> str:
+    """Return how people call a container: by its pod, else by the beginning of its id."""
+    pod = [container["namespace"], container["pod"], container["container"]]
+    return "/".join(filter(None, pod)) if container["pod"] else short_id(str(container["id"]))
+
+
+def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what is used of a GPU outside of its cells."""
+    hosts = [one for one in document["processes"] if one["gpu"] == gpu["gpu"] and one["host"]]
+    if hosts:
+        names = ", ".join(dict.fromkeys(one["name"] or str(one["pid"]) for one in hosts))
+        used = size(sum(one["used"] or 0 for one in hosts))
+        yield f"processes of the host use {used} ({names})"
+    left = gpu["unattributed"] or 0
+    if left >= _WORTH_TELLING:
+        yield f"{size(left)} are in use by nobody that can be seen"
+
+
+def _tail(replica: str) -> str:
+    return replicas.SEPARATOR + replica.rpartition(replicas.SEPARATOR)[2]
+
+
+def _number(replica: str) -> tuple[int, str]:
+    number = replica.rpartition(replicas.SEPARATOR)[2]
+    return (int(number) if number.isascii() and number.isdigit() else 0, replica)
+
+
+def _summary(bars: Sequence[Bar]) -> str:
+    """Return what the node comes to, in one line."""
+    cells = [cell for bar in bars for cell in bar.cells if cell.state not in (UNCUT, LOST)]
+    held = sum(1 for cell in cells if cell.holder)
+    over = sum(1 for cell in cells if cell.state == OVER)
+    known = [(bar.used, bar.total) for bar in bars if bar.used is not None and bar.total]
+    words = [f"{len(bars)} {'GPU' if len(bars) == 1 else 'GPUs'}"]
+    words.append(f"{held} of {len(cells)} {'part' if len(cells) == 1 else 'parts'} held")
+    if over:
+        words.append(f"{over} above {'its' if over == 1 else 'their'} share")
+    if known:
+        used, total = (sum(values) for values in zip(*known, strict=True))
+        words.append(f"{size(used)} of {size(total)} in use")
+    return " · ".join(words)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture as SVG: a card for each GPU, one below the other, and a key.
+
+Everything is drawn with plain shapes and text, so it looks alike everywhere; each cell has its
+whole sentence as its title, which readers of screens say and browsers show under the pointer.
+"""
+
+from __future__ import annotations
+
+import html
+
+from gpuhook.errors import printable
+from gpuhook.map import map_model, svg_colors
+from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+WIDTH = 1120
+_MARGIN = 32
+_PADDING = 18
+_BAR_TOP, _BAR_HEIGHT = 44, 78
+_GAP = 4  # between cells
+_LINE = 19  # from one line of text to the next
+_LEGEND_COLUMNS = 3
+_WORDED = 84  # pixels from which a cell has words in it
+_EM = 0.56  # of a letter's height is its width, on the average of sans-serif fonts
+_MAX_TEXT = 300
+_KEY = (HELD, OVER, FREE, UNCUT, LOST)
+
+
+def text(picture: Picture) -> str:
+    """Return a whole SVG file."""
+    parts, top = [], 96 + _LINE * len(picture.warnings)
+    for bar in picture.bars:
+        drawn, height = card(bar)
+        parts.append(f'<g transform="translate({_MARGIN} {top})">{drawn}</g>')
+        top += height + 16
+    drawn, height = key(picture)
+    parts.append(f'<g transform="translate({_MARGIN} {top + 6})">{drawn}</g>')
+    whole, width = top + height + _MARGIN, WIDTH + 2 * _MARGIN
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {whole}" width="{width}" '
+        f'height="{whole}" role="img" aria-labelledby="map-title map-desc">\n'
+        f'<title id="map-title">GPUs of {shown(picture.node)}</title>\n'
+        f'<desc id="map-desc">{shown(description(picture), 100_000)}</desc>\n'
+        f"<style>{svg_colors.root('svg')}{svg_colors.DRAWING}</style>\n{HATCH}\n"
+        f'<rect class="back" width="{width}" height="{whole}"/>\n'
+        f"{_head(picture)}\n" + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+HATCH = (
+    '<defs><pattern id="hatch" width="12" height="12" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)"><rect class="hatch-back" width="12" height="12"/>'
+    '<line class="hatch" x1="3" y1="0" x2="3" y2="12"/></pattern></defs>'
+)
+
+
+def description(picture: Picture) -> str:
+    """Return the whole picture in words."""
+    words = [f"{picture.summary}."]
+    for bar in picture.bars:
+        cells = "; ".join(cell.sentence for cell in bar.cells)
+        words.append(f"{bar.sentence}: {cells}.")
+        words += [f"{note}." for note in bar.notes]
+    return " ".join([*words, *picture.warnings])
+
+
+def shown(words: str, limit: int = _MAX_TEXT) -> str:
+    """Return text that is no markup, on one line."""
+    return html.escape(printable(words, limit))
+
+
+def _head(picture: Picture) -> str:
+    top = 46
+    lines = [
+        _text("title", _MARGIN, top, f"GPUs of {picture.node}"),
+        _text("soft end", WIDTH + _MARGIN, top, picture.when),
+        _text("words", _MARGIN, top + 26, picture.summary),
+    ]
+    lines += [
+        _text("overname", _MARGIN, top + 26 + _LINE * (number + 1), _cut(f"! {words}", WIDTH, 13))
+        for number, words in enumerate(picture.warnings)
+    ]
+    return "".join(lines)
+
+
+def card(bar: Bar) -> tuple[str, int]:
+    """Return a GPU as the content of a group, WIDTH wide, and its height."""
+    inner = WIDTH - 2 * _PADDING
+    spans = list(_spans(bar.cells, inner))
+    cells = [_cell(cell, left, width) for cell, left, width in spans]
+    tight = [cell for cell, _, width in spans if width < _WORDED and cell.holder]
+    lines, top = [], _BAR_TOP + _BAR_HEIGHT + 8
+    for number, cell in enumerate(tight):
+        column, row = number % _LEGEND_COLUMNS, number // _LEGEND_COLUMNS
+        left = _PADDING + column * (inner // _LEGEND_COLUMNS)
+        words = _letters(cell, inner // _LEGEND_COLUMNS - 12)
+        lines.append(_text("small", left, top + _LINE * (row + 1) - 5, words))
+    top += _LINE * -(-len(tight) // _LEGEND_COLUMNS)
+    for note in bar.notes:
+        top += _LINE
+        lines.append(_text("soft", _PADDING, top - 5, _cut(note, inner, 12.5)))
+    height = top + (10 if lines else 8)
+    title = f"<title>{shown(bar.sentence)}</title>"
+    frame = (
+        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="12"/>'
+    )
+    body = "".join([title, frame, _heading(bar), *cells, *lines])
+    return f'<g role="group" aria-label="{shown(bar.sentence)}">{body}</g>', height
+
+
+def _heading(bar: Bar) -> str:
+    usage = _text("words end", WIDTH - _PADDING, 28, bar.usage)
+    room = WIDTH - 2 * _PADDING - _long(bar.usage, 13) - _long(bar.uuid, 13) - 110
+    words = [("words", _cut(bar.name, room, 13)), ("uuid", bar.uuid)]
+    spans = "".join(
+        f'<tspan class="{style}" dx="12">{shown(word)}</tspan>' for style, word in words if word
+    )
+    first = f'<tspan class="gpu">GPU {shown(bar.index)}</tspan>'
+    return f'<text x="{_PADDING}" y="28">{first}{spans}</text>{usage}'
+
+
+def _spans(cells: Sequence[Cell], width: int) -> Iterator[tuple[Cell, float, float]]:
+    """Yield each cell with where it begins and how wide it is."""
+    whole = sum(cell.part for cell in cells) or 1.0
+    left = float(_PADDING)
+    for cell in cells:
+        own = (width + _GAP) * cell.part / whole
+        yield cell, left, max(1.0, own - _GAP)
+        left += own
+
+
+def _cell(cell: Cell, left: float, width: float) -> str:
+    box = _box(cell.state, left, _BAR_TOP, width, _BAR_HEIGHT, min(8.0, width / 3))
+    parts = [f"<title>{shown(cell.sentence)}</title>", box, *_words(cell, left, width)]
+    if cell.holder:
+        parts += _meter(cell, left, width)
+    return f'<g role="img" aria-label="{shown(cell.sentence)}">{"".join(parts)}</g>'
+
+
+def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
+    """Yield the lines of text of a cell, as far as it has room for them."""
+    room, middle = width - 20, left + width / 2
+    names = [_mark(cell) + name for name in cell.names]
+    label = "" if cell.state == UNCUT else cell.label
+    if width < _WORDED:
+        short = label or (cell.names[0] if not cell.holder else "")
+        for number, word in enumerate(short.split()):
+            if _long(word, 12) <= width - 4:
+                yield _text("small middle", middle, _BAR_TOP + 22 + 17 * number, word)
+        return
+    name = next((name for name in names if _long(name, 13.5) <= room), names[-1])
+    style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
+    under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable upon the hatching
+    yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
+    busy = f"busy {cell.percent}%" if cell.percent is not None and cell.holder else ""
+    for number, words in enumerate(_wrapped((label, cell.memory, busy), room)):
+        yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
+
+
+def _wrapped(facts: Sequence[str], room: float) -> list[str]:
+    """Return facts as the two lines of text that a cell has room for; what is too much is cut."""
+    lines: list[str] = []
+    for fact in filter(None, facts):
+        whole = f"{lines[-1]} · {fact}" if lines else fact
+        if lines and _long(whole, 12) <= room:
+            lines[-1] = whole
+        elif len(lines) < 2:
+            lines.append(_cut(fact, room, 12))
+    return lines
+
+
+def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
+    """Yield the line that fills up with the memory in use."""
+    side = 10 if width >= _WORDED else min(5.0, width / 6)
+    start, long, top = left + side, width - 2 * side, _BAR_TOP + _BAR_HEIGHT - 19
+    yield _box(f"{cell.state}-rest", start, top, long, 10, 3)
+    if cell.used:
+        yield _box(f"{cell.state}-full", start, top, max(2.0, long * cell.level), 10, 3)
+
+
+def _letters(cell: Cell, room: float) -> str:
+    """Return a cell that has no room for words, as a line below the bar."""
+    busy = f"busy {cell.percent}%" if cell.percent is not None else ""
+    facts = (_mark(cell) + cell.label, cell.holder, cell.memory, busy)
+    rest = _long(" · ".join(fact for fact in facts if fact), 12) - _long(cell.holder, 12)
+    name = _shortened(cell.holder, max(room / 3, room - rest), 12)
+    return _cut(" · ".join(fact for fact in (facts[0], name, *facts[2:]) if fact), room, 12)
+
+
+def _mark(cell: Cell) -> str:
+    return "! " if cell.state == OVER else ""
+
+
+def key(picture: Picture) -> tuple[str, int]:
+    """Return what the shades mean, as the content of a group, and its height."""
+    states = {cell.state for bar in picture.bars for cell in bar.cells}
+    parts, left = [], 0.0
+    for state in (one for one in _KEY if one in states):
+        words = "! held, above its share" if state == OVER else WORDS[state]
+        parts.append(_box(state, left + 0.5, 0.5, 26, 15, 4))
+        if state in {HELD, OVER}:
+            parts.append(_box(f"{state}-full", left + 5, 5, 11, 6, 2))
+        parts.append(_text("small", left + 34, 12.5, words))
+        left += 34 + _long(words, 12) + 26
+    if states & {HELD, OVER}:
+        parts.append(_text("small", left, 12.5, "filled: memory in use"))
+    return "".join(parts), 18
+
+
+def _text(style: str, left: float, top: float, words: str) -> str:
+    if not words:
+        return ""
+    return f'<text class="{style}" x="{left:.1f}" y="{top:.1f}">{shown(words)}</text>'
+
+
+def _box(  # noqa: PLR0917 # as a rectangle is told in SVG
+    style: str, left: float, top: float, width: float, height: float, round_: float
+) -> str:
+    return (
+        f'<rect class="{style}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
+        f'height="{height:.1f}" rx="{round_:.1f}"/>'
+    )
+
+
+def _long(words: str, height: float) -> float:
+    """Return about how many pixels wide text is."""
+    return len(printable(words, _MAX_TEXT)) * height * _EM
+
+
+def _cut(words: str, room: float, height: float) -> str:
+    most = max(1, int(room / (height * _EM)))
+    words = printable(words, _MAX_TEXT)
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def _shortened(name: str, room: float, height: float) -> str:
+    return map_model.shortened(printable(name, _MAX_TEXT), max(1, int(room / (height * _EM))))
+
+
+def cells(picture: Picture) -> Iterable[tuple[Bar, Cell]]:
+    """Return each cell that somebody holds, with its GPU."""
+    return ((bar, cell) for bar in picture.bars for cell in bar.cells if cell.holder)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a container's GPUs have a memory limit: what it was granted, for the GPUs that it has.
+
+Imported only for a container with a limit.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.host.hot import settings
+from gpuhook.request import memory_request, replicas
+from gpuhook.request.memory_text import amount
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any
+
+    from gpuhook.errors import GpuhookError
+    from gpuhook.request.memory_request import MemoryLimit
+
+_CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
+
+
+def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
+    """Return the limits of a container that has `devices`; [] for one without. Raises GH1022, 1023.
+
+    Whatever its variables say: a container without a GPU is none of ours.
+    """
+    return memory_request.limits(spec, devices, vocabulary.VOCABULARY) if devices else []
+
+
+def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
+    """Return the grants that the container itself has narrowed to `limits`."""
+    grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
+    pairs = ((grants.get(limit.device), limit) for limit in limits)
+    return [
+        grant
+        for grant, limit in pairs
+        if grant is not None and (grant.hard, grant.soft) != (limit.hard, limit.soft)
+    ]
+
+
+def doubts(limits: Iterable[MemoryLimit]) -> list[GpuhookError]:
+    """Return a warning for each limit with which no program can use the GPU."""
+    return [
+        fault("GH1025", limit=amount(limit.hard), device=limit.device, least=amount(_CONTEXT))
+        for limit in limits
+        if limit.hard < _CONTEXT
+    ]
+
+
+def is_asked(spec: dict[str, Any]) -> bool:
+    """Return whether the pod itself asks, as far as that shows while its GPUs are not known."""
+    grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
+    return not grants or any(limit.is_asked for limit in grants.values())
+
+
+def is_required(policy: str, *, is_asked: bool) -> bool:
+    """Return whether a container may not start without its limits: limits.onFailure `policy`."""
+    return is_asked if policy == settings.AUTO else policy == settings.REFUSE
+
+
+def devices(
+    spec: dict[str, Any],
+    nodes: Collection[str],
+    names: Iterable[str],
+    covered: Callable[[], Collection[str]],
+) -> list[str]:
+    """Return the UUIDs of the GPUs and instances of a container that has the device nodes `nodes`.
+
+    `names` are those of its devices, qualified or as they were asked for. Where this node has no
+    inventory, its grants in `spec` name some, and `covered` returns the names of the devices whose
+    nodes are among `nodes`. Raises GH1024 where a GPU cannot be told.
+    """
+    known = node_json.uuids()
+    nodes = list(dict.fromkeys(nodes))
+    found = [known[path] for path in nodes if path in known]
+    found += map(_plain, names)
+    uuids = [name for name in dict.fromkeys(found) if vocabulary.is_uuid(name)]
+    unknown = [path for path in nodes if vocabulary.is_whole_gpu(path) and path not in known]
+    if known and uuids:
+        return uuids  # the node of a GPU with instances says nothing: those were found
+    if len(unknown) > len(uuids):
+        grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
+        uuids = list(dict.fromkeys([*uuids, *filter(vocabulary.is_uuid, grants)]))
+    if len(unknown) > len(uuids):
+        uuids = list(dict.fromkeys([*uuids, *filter(vocabulary.is_uuid, covered())]))
+    if any(name.startswith("MIG-") for name in uuids) or len(unknown) <= len(uuids):
+        return uuids
+    raise fault("GH1024", nodes=", ".join(unknown))
+
+
+def _plain(name: str) -> str:
+    """Return the device of a name: without a kind, without a replica's number.
+
+    A UUID is returned as NVML and grants write it: a request may have it in any case.
+    """
+    plain = name.rpartition("=")[2]
+    plain = replicas.device_of(plain) or plain
+    is_written_so = not vocabulary.is_uuid(plain) or plain.startswith(vocabulary.OLD_MIG)
+    return plain if is_written_so else plain[:4] + plain[4:].lower()

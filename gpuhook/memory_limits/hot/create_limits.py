@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a create does for a container whose memory of a GPU is limited.
+
+Imported only for such a container. The wrapper cannot set the limit itself, as the cgroup is not
+there yet: a createRuntime hook does, which the runtime runs on the host's side. What the container
+reads in its variables becomes what holds.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import settings, state
+from gpuhook.memory_limits.hot import container_limits, framework_hints
+from gpuhook.request import parse
+from gpuhook.request.memory_request import MIB, NO_LIMIT
+from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV, HOOK_NAME, LIMIT
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import Hook
+    from gpuhook.entry.granting import Granting
+    from gpuhook.request.memory_request import MemoryLimit
+
+_PENDING = "the hook that sets it has not run"
+_TIMEOUT = 60  # seconds: the driver has a third of that
+_V2 = "/sys/fs/cgroup/cgroup.controllers"
+_TELLING = 615  # the driver's branch of CUDA 13.4
+
+
+class Has:
+    """The device nodes of a container, and the names of its devices."""
+
+    __slots__ = ("names", "nodes")
+
+    def __init__(self, nodes: list[str], names: list[str]) -> None:
+        self.nodes = nodes
+        self.names = names
+
+
+def add(
+    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str, *, hook: str = ""
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Let the limits of the container hold from its start on, or raise why they cannot.
+
+    `has` is what it has of devices, `launcher` is the path of our own that the engine has called,
+    `root` the runtime's state root; `hook` is the path of gpuhook-hook where that is known to
+    work, as on another node. Returns the ledger's records, and the variables that were
+    set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
+    """
+    policy = grants.settings.limits_on_failure
+    try:
+        devices = container_limits.devices(
+            spec, has.nodes, has.names, lambda: grants.covered(has.nodes)
+        )
+    except GpuhookError as error:
+        is_asked = container_limits.is_asked(spec)
+        if container_limits.is_required(policy, is_asked=is_asked):
+            raise
+        grants.log.warning(error)
+        return [], []
+    found = container_limits.of(spec, devices)
+    if not found:
+        return [], []
+    for doubt in container_limits.doubts(found):
+        grants.log.warning(doubt)
+    required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
+    held = parse.environment(spec)
+    library = grants.nvml()
+    trouble: GpuhookError | None = None
+    try:
+        guarantee = grants.settings.limits_guarantee
+        wider = [] if required else container_limits.wider(spec, found)
+        program = hook or _program(launcher)
+        added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
+        oci_spec.add_hook(spec, added)
+    except GpuhookError as error:
+        if required:
+            raise
+        trouble = error
+        for limit in found:
+            grants.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
+    is_told = trouble is None and _is_told_by_driver(found, library)
+    entries = _shares(held, found, is_whole=len(found) == len(devices))
+    entries += _hints(held, found, grants.settings.limits_hints, is_told=is_told)
+    for entry in entries:
+        oci_spec.set_variable(spec, entry)
+    return [_record(limit, trouble) for limit in found], entries
+
+
+def _hook(
+    found: list[MemoryLimit],
+    library: str,
+    program: str,
+    root: str,
+    guarantee: str,
+    *,
+    wider: list[MemoryLimit],
+    required: bool,
+) -> Hook:
+    """Return the hook that sets the limits, or what was granted where that is `wider`."""
+    args = [HOOK_NAME, LIMIT]
+    for limit in found:
+        asked = ",asked" if limit.is_asked else ""
+        args += ["--gpu", f"{limit.device}={limit.hard},{limit.soft}{asked}"]
+    for grant in wider:
+        args += ["--grant", f"{grant.device}={grant.hard},{grant.soft}"]
+    if library:
+        args += ["--nvml", library]
+    args += ["--root", os.path.abspath(root)]
+    if guarantee != settings.AUTO:
+        args += ["--guarantee", guarantee]
+    if required:
+        args.append("--required")
+    # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
+    env = [*HOOK_ENV, HOOK_MARK + LIMIT]
+    if state.directory() != state.DIRECTORY:
+        env.append(f"{state.DIRECTORY_ENV}={state.directory()}")
+    return {
+        "hookName": "createRuntime",
+        "path": program,
+        "args": args,
+        "env": env,
+        "timeout": _TIMEOUT,
+    }
+
+
+def _program(launcher: str) -> str:
+    """Return the path of gpuhook-hook: that of this installation first; GH1646 for none."""
+    if not os.path.exists(_V2):
+        raise fault("GH1312")  # it would find no cgroup, and is not started for that
+    directories = (os.path.dirname(os.path.realpath(launcher)), *state.PROGRAM_DIRS)
+    for directory in directories:
+        path = os.path.join(directory, HOOK_NAME)
+        if os.access(path, os.X_OK):
+            return path
+    raise fault("GH1646", dirs=":".join(directories))
+
+
+def _record(limit: MemoryLimit, trouble: GpuhookError | None) -> dict[str, Any]:
+    return {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "",
+        "trouble": _PENDING if trouble is None else f"{trouble.code}: {trouble.message}",
+    }
+
+
+def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -> list[str]:
+    """Return the variables that say what holds; `is_whole` says that all devices are limited.
+
+    One variable stands for all of them: where they differ, only one that is there is mended.
+    """
+    told = {
+        VOCABULARY.memory_limit_env: {limit.hard for limit in found},
+        VOCABULARY.memory_request_env: {limit.soft for limit in found},
+    }
+    entries = []
+    for name, values in told.items():
+        value = min(values)
+        text = "" if value in (0, NO_LIMIT) else str(value // MIB)
+        is_told = held.get(name) or (is_whole and len(values) == 1)
+        if is_told and text != held.get(name, ""):
+            entries.append(f"{name}={text}")
+    return entries
+
+
+def _is_told_by_driver(found: list[MemoryLimit], library: str) -> bool:
+    """Return whether the driver holds the limits and tells them: each as its card's total.
+
+    It does so from _TELLING on, by the version in the library's name, and not for MIG instances.
+    """
+    branch = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
+    is_new = branch.isdecimal() and int(branch) >= _TELLING
+    return is_new and not any(limit.device.startswith("MIG-") for limit in found)
+
+
+def _hints(
+    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], *, is_told: bool
+) -> list[str]:
+    """Return the variables by which frameworks learn of their share.
+
+    Where it `is_told` as the total already, a fraction of the card would be one of the share.
+    """
+    named = held.get(VOCABULARY.hints_env, "").split(",")
+    names = dict.fromkeys([*(name.strip() for name in named), *more])
+    names.pop("", None)
+    hard = min(limit.hard for limit in found)
+    if not names or hard == NO_LIMIT:
+        return []
+    known = {} if is_told else node_json.memory()
+    totals = [known.get(limit.device) for limit in found]
+    # The largest card: of it, the share is the smallest fraction.
+    total = None if None in totals else max(one for one in totals if one is not None)
+    told = framework_hints.missing(names, hard, total, held)
+    return [f"{name}={value}" for name, value in told.items()]

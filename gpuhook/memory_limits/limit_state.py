@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory limit of a container on one GPU: as granted, as noted, and as the driver holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.memory_limits.warm import limit_records
+from gpuhook.request import memory_request
+from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
+from gpuhook.request.memory_text import amount
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from gpuhook.memory_limits.guard_state import Watched
+    from gpuhook.memory_limits.nvml_worker import Limits
+    from gpuhook.memory_limits.warm.driver_limit import Held
+    from gpuhook.memory_limits.warm.limit_records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A container's limit on the GPU `gpu`, a UUID.
+
+    `record` is the ledger's, None where it knows none. `held` has what the driver holds for each
+    cgroup of the container, None for a cgroup that it knows nothing of; it is empty where the
+    driver was not asked or could not answer, and `trouble` is the reason then. `watched` is what
+    the device plugin's guard does about it, None where it does not watch it.
+    """
+
+    gpu: str
+    granted: MemoryLimit | None = None
+    record: Record | None = None
+    held: dict[str, Held | None] = field(default_factory=dict)
+    trouble: str = ""
+    watched: Watched | None = None
+
+    @property
+    def hard(self) -> int:
+        """Return the hard limit that the driver holds, in bytes: the smallest of its cgroups'."""
+        return min((one.hard for one in self.held.values() if one), default=NO_LIMIT)
+
+    @property
+    def soft(self) -> int:
+        """Return the soft limit that the driver holds, in bytes."""
+        return max((one.soft for one in self.held.values() if one), default=0)
+
+    @property
+    def used(self) -> int | None:
+        """Return what the container uses now, in bytes; None where the driver does not tell."""
+        return max((one.used for one in self.held.values() if one), default=None)
+
+    def holds(self, limit: MemoryLimit | None) -> bool:
+        """Return whether the driver holds exactly this, None for no limit, in every cgroup."""
+        return all(is_held(one, limit) for one in self.held.values())
+
+    @property
+    def agrees(self) -> bool | None:
+        """Return whether the driver holds what the ledger has; None where one of them is silent.
+
+        What the driver holds by somebody else's doing is no business of the ledger's.
+        """
+        if self.record is None or not self.held:
+            return None
+        return self.holds(self.record.limit)
+
+
+def of(
+    entry: dict[str, Any],
+    spec: dict[str, Any] | None,
+    gpus: Iterable[str],
+    driver: Limits | None,
+    cgroups: list[str] | None = None,
+) -> list[Limit]:
+    """Return the limits of a container on `gpus` and on those that its entry has records of.
+
+    `spec` is its config.json, None where it was not read. `cgroups` are its cgroups; without them
+    those count that the ledger has noted. A driver that is not there is not asked.
+    """
+    records = limit_records.of(entry)
+    found = []
+    for gpu in dict.fromkeys([*gpus, *records]):
+        record = records.get(gpu)
+        granted = record.granted if record else _by_config(spec, gpu)
+        held, trouble = _held(driver, gpu, _directories(record, cgroups))
+        found.append(Limit(gpu, granted, record, held, trouble))
+    return found
+
+
+def is_held(held: Held | None, limit: MemoryLimit | None) -> bool:
+    """Return whether what the driver holds for a cgroup is the limit, None for no limit."""
+    hard, soft = (limit.hard, limit.soft) if limit else (NO_LIMIT, 0)
+    if held is None:
+        return (hard, soft) == (NO_LIMIT, 0)
+    return held.holds(hard, soft)
+
+
+def finding(container: str, limit: Limit) -> GpuhookError | None:
+    """Return what is wrong with a limit of a container: GH1785, GH1786, or None."""
+    record = limit.record
+    if record is None or limit.agrees:
+        return None
+    noted = amounts(record.limit)
+    if limit.agrees is None:
+        if record.by or not record.is_limited:
+            return None
+        return fault(
+            "GH1786", container=container, gpu=limit.gpu, limit=noted, reason=record.trouble
+        )
+    held = amounts(MemoryLimit(limit.gpu, limit.hard, limit.soft))
+    return fault("GH1785", container=container, gpu=limit.gpu, noted=noted, held=held)
+
+
+def amounts(limit: MemoryLimit | None) -> str:
+    """Return a limit in words: "4Gi (2Gi of it guaranteed)", "no limit"."""
+    if limit is None or not limit_records.is_limited(limit):
+        return "no limit"
+    if limit.hard == NO_LIMIT:
+        return f"no limit ({amount(limit.soft)} guaranteed)"
+    return amount(limit.hard) + (f" ({amount(limit.soft)} of it guaranteed)" if limit.soft else "")
+
+
+def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:
+    if cgroups is not None:
+        return cgroups
+    return record.cgroups if record else []
+
+
+def _held(
+    driver: Limits | None, gpu: str, cgroups: list[str]
+) -> tuple[dict[str, Held | None], str]:
+    if driver is None:
+        return {}, ""
+    try:
+        return {path: driver.get(gpu, path) for path in cgroups}, ""
+    except GpuhookError as error:
+        return {}, error.message
+
+
+def _by_config(spec: dict[str, Any] | None, gpu: str) -> MemoryLimit | None:
+    """Return what config.json grants: NVIDIA's own runtime takes the variables too."""
+    if spec is None:
+        return None
+    try:
+        found = memory_request.limits(spec, [gpu], vocabulary.VOCABULARY)
+    except GpuhookError:  # variables that say nothing sensible grant nothing
+        return memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
+    return found[0] if found else None

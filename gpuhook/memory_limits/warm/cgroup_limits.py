@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory limits handed to the driver for a container's cgroups, and what comes of it.
+
+The hooks go this one way. The driver is talked to in a process of its own: a driver that hangs, and
+a library that crashes, cost a container its limit and hold up nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.fault_texts import text_of
+from gpuhook.host.hot import fastjson, files, settings
+from gpuhook.host.warm import descriptors
+from gpuhook.memory_limits.warm import guarantees, memory_backend
+from gpuhook.memory_limits.warm.limit_records import is_limited
+from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.request.memory_request import MemoryLimit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from gpuhook.host.hot.engine_log import EngineLog
+
+    Answer = list[dict[str, Any]]
+
+_SIGKILL = 9
+_REFUSED = "GH1251"
+PATIENCE = 20.0  # seconds that the driver has for all limits of a container
+_LOOK = 0.002  # seconds between two looks at whether it has answered
+
+
+def apply(
+    limits: list[MemoryLimit],
+    library: str,
+    directories: list[str],
+    told: list[GpuhookError] | None = None,
+    patience: float = PATIENCE,
+    *,
+    guarantee: str = settings.AUTO,
+    grants: Iterable[MemoryLimit] = (),
+) -> list[dict[str, Any]]:
+    """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
+
+    `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
+    limit above what a GPU has becomes that. Of `grants`, which a container has narrowed to its
+    limits, one is set in place of a limit that the driver refuses. What fails for a device is the
+    `trouble` of its record, and is added to `told`; nothing is raised. GH1256 is a driver that does
+    not answer within `patience` seconds, GH1257 a library that crashes, GH1258 a host without
+    processes left.
+    """
+    try:
+        wider = {grant.device: grant for grant in grants}
+        work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
+        answers = _answers(work, patience)
+    except GpuhookError as error:
+        answers = [_failure(error)] * len(limits)
+    faults = [_fault_of(answer) for answer in answers]
+    if told is not None:
+        told += [error for error in faults if error is not None]
+    return [_record(limit, error, answer) for limit, error, answer in zip(limits, faults, answers)]
+
+
+def held(
+    limits: list[MemoryLimit],
+    library: Callable[[], str],
+    directories: Callable[[], list[str]],
+    told: list[GpuhookError],
+    guarantee: str = settings.AUTO,
+    *,
+    grants: Iterable[MemoryLimit] = (),
+) -> list[dict[str, Any]]:
+    """Return what apply() returns; `library` and `directories` may raise, which is told as well."""
+    try:
+        own = directories()
+        path = library()
+    except (GpuhookError, OSError) as error:
+        known = error if isinstance(error, GpuhookError) else _of_system(error)
+        told.append(known)
+        return [record(limit, known) for limit in limits]
+    return apply(limits, path, own, told, guarantee=guarantee, grants=grants)
+
+
+def _of_system(error: OSError) -> GpuhookError:
+    where = f"{error.filename}: " if error.filename else ""
+    return fault("GH1313", reason=f"{where}{error.strerror or error}")
+
+
+def record(
+    limit: MemoryLimit, trouble: GpuhookError | None, directories: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the ledger's record of a limit that the driver holds, or why it does not."""
+    told: dict[str, Any] = {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "driver" if trouble is None else "",
+        "trouble": "" if trouble is None else f"{trouble.code}: {trouble.message}",
+    }
+    if trouble is None:
+        told["cgroups"] = list(directories)
+    return told
+
+
+def _record(
+    limit: MemoryLimit, trouble: GpuhookError | None, answer: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the ledger's record of a limit as it was set, which may be without its guarantee.
+
+    Where it is the grant that was set, the record is that, and says why.
+    """
+    if trouble is not None and "hard" in answer:
+        grant = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
+        why = f"{trouble.code}: {trouble.message}"
+        return {**_record(grant, None, answer), "trouble": why}
+    limit = with_hard(limit, answer.get("hard", limit.hard))
+    if trouble is not None or not answer["guarantee"]:
+        return record(limit, trouble, answer.get("cgroups", ()))
+    without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
+    granted = {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
+    told = record(without, None, answer["cgroups"])
+    return {**told, "granted": granted, "guarantee": answer["guarantee"]}
+
+
+def judge(
+    records: Iterable[dict[str, Any]],
+    told: list[GpuhookError],
+    log: EngineLog,
+    *,
+    required: bool,
+) -> None:
+    """Raise the first of the faults `told` where limits are required; else warn: GH1647, GH1648."""
+    if told and required:
+        raise told[0]
+    for one in records:
+        if one["trouble"] and one["by"]:
+            log.warning(fault("GH1648", device=one["device"], trouble=one["trouble"]))
+        elif one["trouble"]:
+            log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
+
+
+def _set_all(
+    limits: list[MemoryLimit],
+    library: str,
+    directories: list[str],
+    guarantee: str,
+    wider: dict[str, MemoryLimit],
+) -> Answer:
+    """Return for each limit what was set, or the code, message and hint of what fails, or both."""
+    answers = []
+    with Driver(library) as driver:
+        for limit in limits:
+            answer = _set(driver, limit, directories, guarantee)
+            grant = wider.get(limit.device)
+            if grant is not None and answer.get("error", [""])[0] == _REFUSED:
+                answer = {**_set(driver, grant, directories, guarantee), **answer}
+            answers.append(answer)
+    return answers
+
+
+def _set(
+    driver: Driver, limit: MemoryLimit, directories: list[str], guarantee: str
+) -> dict[str, Any]:
+    try:
+        limit = with_hard(limit, driver.within(limit.device, limit.hard))
+        backend = driver.backend(limit.device, directories[-1])
+        kept, reason = guarantees.kept(limit, guarantee, backend)
+        chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
+        for directory in chosen:
+            driver.set(kept.device, directory, kept.hard, kept.soft)
+    except GpuhookError as error:
+        return _failure(error)
+    return {"hard": limit.hard, "soft": limit.soft, "cgroups": chosen, "guarantee": reason}
+
+
+def with_hard(limit: MemoryLimit, hard: int) -> MemoryLimit:
+    """Return `limit` with this hard limit; as it is where more is guaranteed: that is refused."""
+    if limit.soft > hard:
+        return limit
+    return MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)
+
+
+def _failure(error: GpuhookError) -> dict[str, Any]:
+    return {"error": [error.code, error.message, error.hint]}
+
+
+def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
+    if "error" not in answer:
+        return None
+    code, message, hint = answer["error"]
+    return text_of(code)[0](code, message, hint)
+
+
+def _answers(work: Callable[[], Answer], patience: float) -> Answer:
+    """Return what `work` returns in a child process; raises its faults, GH1256 to GH1258."""
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        raise fault("GH1258", reason=error.strerror) from error
+    if pid == 0:
+        _child(work, writer)
+    os.close(writer)
+    try:
+        text = _read(reader, patience)
+    finally:
+        os.close(reader)
+    if text is None:
+        # Not waited for: one that is stuck in the kernel does not end by a signal either.
+        os.kill(pid, _SIGKILL)
+        raise fault("GH1256", seconds=patience)
+    status = os.waitpid(pid, 0)[1]
+    try:
+        document: Any = fastjson.loads(text)
+    except ValueError:
+        signalled = os.WIFSIGNALED(status)
+        number = os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
+        how = f"signal {number}" if signalled else f"status {number}"
+        raise fault("GH1257", how=f"it ended with {how}") from None
+    if "crash" in document:
+        raise fault("GH1257", how=document["crash"])
+    failed = _fault_of(document)
+    if failed is not None:
+        raise failed
+    answers: Answer = document["answers"]
+    return answers
+
+
+def _child(work: Callable[[], Answer], writer: int) -> None:
+    """Work, tell what came of it, and end: the parent's code never runs twice."""
+    status = 1
+    try:
+        descriptors.keep_only(writer)
+        try:
+            document: dict[str, Any] = {"answers": work()}
+        except GpuhookError as error:
+            document = _failure(error)
+        except Exception as error:  # the parent tells it
+            document = {"crash": f"{type(error).__name__}: {error}"}
+        files.write_whole(writer, fastjson.dumps(document))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _read(fd: int, patience: float) -> bytes | None:
+    """Return all that comes out of a pipe, None if that takes longer."""
+    os.set_blocking(fd, False)
+    chunks: list[bytes] = []
+    end = time.monotonic() + patience
+    while True:
+        try:
+            chunk = os.read(fd, 65536)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            if time.monotonic() > end:
+                return None
+            time.sleep(_LOOK)
+            continue
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `memory` records of a ledger entry, read and written: what each GPU's memory is limited to.
+
+The ledger's docstring has their form. A record without `granted` is the grant itself.
+"""
+
+from __future__ import annotations
+
+from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DRIVER = "driver"
+
+
+class Record:
+    """What the ledger has on a container's memory of one device.
+
+    `limit` is what holds since it was made or changed, `granted` what it was given when it was
+    made, None for nothing. `by` is DRIVER or "", `trouble` why it is "". `guarantee` is why the
+    soft limit of the grant was left out, "" where it was not.
+    """
+
+    __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")
+
+    def __init__(
+        self, limit: MemoryLimit, granted: MemoryLimit | None, guarantee: str = ""
+    ) -> None:
+        self.limit = limit
+        self.granted = granted
+        self.by = DRIVER
+        self.trouble = ""
+        self.guarantee = guarantee
+        self.cgroups: list[str] = []
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether there is a limit: not where a grant was lifted."""
+        return is_limited(self.limit)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the ledger has it."""
+        told = {
+            "device": self.limit.device,
+            **_values(self.limit),
+            "by": self.by,
+            "trouble": self.trouble,
+            "cgroups": self.cgroups,
+        }
+        if self.granted != self.limit:
+            told["granted"] = None if self.granted is None else _values(self.granted)
+        if self.guarantee:
+            told["guarantee"] = self.guarantee
+        return told
+
+
+def is_limited(limit: MemoryLimit | None) -> bool:
+    """Return whether a limit limits anything."""
+    return limit is not None and (limit.hard != NO_LIMIT or limit.soft > 0)
+
+
+def of(entry: dict[str, Any]) -> dict[str, Record]:
+    """Return the records of an entry by device; what is none is passed over."""
+    told = entry.get("memory")
+    found = map(_record, told if isinstance(told, list) else ())
+    return {record.limit.device: record for record in found if record is not None}
+
+
+def enter(entry: dict[str, Any], records: dict[str, Record | None]) -> None:
+    """Put records into an entry by device, None for a device that has none any more."""
+    changed: dict[str, Record | None] = {**of(entry), **records}
+    entry["memory"] = [record.document() for record in changed.values() if record is not None]
+    if not entry["memory"]:
+        del entry["memory"]
+
+
+def _values(limit: MemoryLimit) -> dict[str, Any]:
+    return {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
+
+
+def _record(told: object) -> Record | None:
+    device = told.get("device") if isinstance(told, dict) else None
+    limit = _limit(device, told) if isinstance(device, str) else None
+    if limit is None or not isinstance(told, dict):
+        return None
+    granted = _limit(limit.device, told["granted"]) if "granted" in told else limit
+    record = Record(limit, granted)
+    record.by = str(told.get("by") or "")
+    record.trouble = str(told.get("trouble") or "")
+    record.guarantee = str(told.get("guarantee") or "")
+    cgroups = told.get("cgroups")
+    record.cgroups = [str(path) for path in cgroups] if isinstance(cgroups, list) else []
+    return record
+
+
+def _limit(device: str, told: object) -> MemoryLimit | None:
+    hard = told.get("hard") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(hard, int):
+        return None
+    soft = told.get("soft")
+    is_asked = told.get("asked") is True
+    return MemoryLimit(device, hard, soft if isinstance(soft, int) else 0, is_asked=is_asked)

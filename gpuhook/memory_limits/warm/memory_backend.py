@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the driver's two ways holds the memory limits of a cgroup: the kernel's, or its own.
+
+The driver chooses when it is loaded. DMEM is the kernel's controller (Linux 6.14): limits nest, and
+what a cgroup is guaranteed is reserved in all cgroups above it, where it stays when that cgroup is
+removed. MISC is the driver's own account: of the cgroups above a process only the nearest with a
+limit counts. Sources: the kernel's admin-guide/cgroup-v2.rst; "MPS v3 Memory Partitioning" of
+NVIDIA's documentation; src/nvidia/src/kernel/mem_mgr/memacct.c of NVIDIA's open kernel modules.
+"""
+
+from __future__ import annotations
+
+import os
+
+DMEM, MISC = "dmem", "misc"
+_LIMIT = "dmem.max"
+_REGIONS = "dmem.capacity"  # of the topmost cgroup alone: a line for each region of a device
+_CONTROLLERS = "cgroup.controllers"
+_PASSED_ON = "cgroup.subtree_control"
+_OURS = "nvidia/"
+NO_CONTROLLER = (
+    (
+        "the kernel's controller dmem, which holds limits on this node, is not enabled for it: "
+        "dmem is missing in cgroup.subtree_control of {above}"
+    ),
+    (
+        "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
+        "downwards; or let the driver count by itself: options nvidia "
+        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver anew"
+    ),
+)
+
+
+def of(cgroup: str) -> str:
+    """Return the backend for the cgroup with this directory: DMEM or MISC.
+
+    The driver's regions tell it, once a GPU is in use. Where they cannot be seen, as in a cgroup
+    namespace, a kernel with the controller counts as DMEM: what is left out there does no harm.
+    """
+    top = _top(cgroup)
+    regions = _text(os.path.join(top, _REGIONS))
+    if regions is not None:
+        return DMEM if any(line.startswith(_OURS) for line in regions.splitlines()) else MISC
+    controllers = _text(os.path.join(top, _CONTROLLERS)) or ""
+    return DMEM if DMEM in controllers.split() or _has_files(cgroup) else MISC
+
+
+def to_limit(backend: str, own: list[str]) -> list[str]:
+    """Return those of a container's cgroups `own`, upwards, that a limit is to be set for.
+
+    On MISC it is the highest alone: with limits of their own, those below would have so much each.
+    On DMEM it is each: a process reads the limit of its very own cgroup.
+    """
+    return own[-1:] if backend == MISC else own
+
+
+def lacks_controller(cgroup: str) -> bool:
+    """Return whether limits are DMEM's here, and its controller is not enabled for the cgroup."""
+    return of(cgroup) == DMEM and not _has_files(cgroup)
+
+
+def is_not_passed_on(top: str) -> bool:
+    """Return whether limits are DMEM's, and no cgroup below the topmost, `top`, has its files.
+
+    False where another cgroup is seen as the topmost, as in a container: that does not tell.
+    """
+    regions = _text(os.path.join(top, _REGIONS))
+    passed_on = _text(os.path.join(top, _PASSED_ON))
+    if regions is None or passed_on is None or of(top) != DMEM:
+        return False
+    return DMEM not in passed_on.split()
+
+
+def _has_files(cgroup: str) -> bool:
+    return os.path.exists(os.path.join(cgroup, _LIMIT))
+
+
+def _top(cgroup: str) -> str:
+    """Return the directory of the highest cgroup above that can be seen from here."""
+    while True:
+        above = os.path.dirname(cgroup)
+        if above == cgroup or not os.path.exists(os.path.join(above, _CONTROLLERS)):
+            return cgroup
+        cgroup = above
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return None

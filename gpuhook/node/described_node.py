@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How gpuhook grants on a node that has no description of its GPUs, or that is not this one.
+
+The node's facts (asked now, or dumped elsewhere) are described as generate-cdi would, in memory;
+from there on a request goes the way of every request. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.registry import Registry
+from gpuhook.entry.granting import Granting
+from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.vendors.nvidia.hot import gpu_facts
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+    from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+NAME = "what generate-cdi would write"  # stands where the path of a spec file stands
+_WAY = "`gpuhook inventory` shows what the node has; other kinds of devices need a CDI spec there"
+
+
+class Heard(EngineLog):
+    """A log that keeps what is reported, and tells nobody."""
+
+    def __init__(self) -> None:
+        super().__init__("gpuhook")
+        self.failures: list[GpuhookError] = []
+
+    def failure(self, error: GpuhookError) -> None:
+        """Keep a fault."""
+        self.failures.append(error)
+
+    def warning(self, error: GpuhookError) -> None:
+        """Keep a warning."""
+        self.warnings.append(error)
+
+
+class DescribedGranting(Granting):
+    """Granting by the facts of a node alone: none of this machine's specs count."""
+
+    def __init__(
+        self, node: Node, settings: Settings, log: EngineLog, *, is_elsewhere: bool = False
+    ) -> None:
+        """Describe the node; raises what generate-cdi raises: GH1206 and others.
+
+        With `is_elsewhere`, its device nodes have the numbers of its facts: it is not this machine,
+        whose nodes would be looked at.
+        """
+        super().__init__(settings, log, _no_compiler)
+        vendor, _, device_class = self.default_kind().partition("/")
+        self.choices = Choices(vendor=vendor, device_class=device_class)
+        found = describe(node, self.choices)
+        self.warnings = found.warnings
+        self._has_driver = bool(node.driver.module_version)
+        self._aliases = device_selection.aliases(found.gpus, self.choices.strategies)
+        self._facts = gpu_facts.of_node(node.driver, node.gpus)
+        self._nvml = (node.driver.nvml or "") if is_elsewhere else None
+        self.is_here = not is_elsewhere
+        if is_elsewhere:
+            _number(found.spec, node)
+        compiled = compiled_spec.of_spec(NAME, found.spec)
+        self._registry = Registry([NAME], [[compiled]], way=_WAY)
+
+    def registry(self) -> Registry:
+        """Return the registry of the node's description."""
+        return self._registry
+
+    def has_driver(self) -> bool:
+        """Return whether the node has a driver loaded."""
+        return self._has_driver
+
+    def alias(self, name: str) -> str | None:
+        """Return what the description calls the GPU with another name, None if nobody knows."""
+        return self._aliases.get(name.lower())
+
+    def other_names(self) -> list[str]:
+        """Return the names that alias() knows."""
+        return list(self._aliases)
+
+    def noted(self) -> Known:
+        """Return what the facts say of the driver and the GPUs."""
+        return self._facts
+
+    def nvml(self) -> str:
+        """Return the host path of the NVML library, on a node elsewhere that of its facts."""
+        return super().nvml() if self._nvml is None else self._nvml
+
+    def require_fresh(self, job: hook_args.Jobs) -> None:
+        """Do nothing: what was described just now is of now."""
+
+
+def _number(spec: Spec, node: Node) -> None:
+    """Give the device nodes of a description the numbers that they have on the node."""
+    known = {one.path: one for one in node.device_nodes}
+    parts = [spec.get("containerEdits") or {}, *(one["containerEdits"] for one in spec["devices"])]
+    for part in parts:
+        for device in part.get("deviceNodes") or ():
+            one = known.get(device["path"])
+            if one is not None:
+                device["type"], device["major"], device["minor"] = "c", one.major, one.minor
+
+
+def _no_compiler(path: str) -> None:
+    raise AssertionError(f"{path}: a description in memory is not compiled")

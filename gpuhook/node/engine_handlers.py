@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime handlers that engines of Kubernetes have: the names that a RuntimeClass may give.
+
+Only the names of sections are looked for, in every file that the engine may read: whether a handler
+is registered well is for the checks of the engines to say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpuhook.node import node_tree as trees
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.node.node_tree import Tree
+
+CONTAINERD_FILES = (
+    "/etc/containerd/config.toml",
+    "/etc/containerd/conf.d/*.toml",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    "/var/snap/microk8s/current/args/containerd.toml",
+    "/run/k0s/containerd-cri.toml",
+    "/etc/k0s/containerd.d/*.toml",
+)
+CRIO_FILES = ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*.conf")
+
+_NAME = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([\w-]+))"
+_SECTION = re.compile(rf"^\s*\[[^\n]*\.runtimes\.{_NAME}\s*\]", re.MULTILINE)
+_DEFAULT = re.compile(rf"^\s*default_runtime(?:_name)?\s*=\s*{_NAME}", re.MULTILINE)
+_GPU = re.compile(r"^(nvidia|gpuhook)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The handlers by name, with where each is written, and the one that needs no name."""
+
+    written: dict[str, str]
+    default: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def gpu(self) -> list[str]:
+        """The handlers that give GPUs, by their names."""
+        return [name for name in self.written if is_for_gpus(name)]
+
+
+def is_for_gpus(name: str) -> bool:
+    """Return whether the name is one that runtimes for GPUs are registered under."""
+    return bool(_GPU.match(name))
+
+
+def found(tree: Tree, dumped: str = "") -> Handlers:
+    """Return the handlers of the node's engines; `dumped` is what `containerd config dump` says."""
+    texts = [("containerd config dump", dumped)] if dumped else []
+    for pattern in (*(() if dumped else CONTAINERD_FILES), *CRIO_FILES):
+        paths = trees.matching(tree, pattern)
+        texts += [(path, trees.text(tree, path) or "") for path in paths]
+    written: dict[str, str] = {}
+    default = ""
+    for path, text in texts:
+        for match in _SECTION.finditer(text):
+            written.setdefault(_name(match), path)
+        named = _DEFAULT.search(text)
+        default = _name(named) if named else default
+    return Handlers(written, default, tuple(path for path, _ in texts))
+
+
+def _name(match: re.Match[str]) -> str:
+    return next(group for group in match.groups() if group is not None)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster knows of this node, asked of its API server: nothing is changed there.
+
+A pod asks with its service account, and everybody else by kubectl, with the credentials that are
+theirs or, for root on a node, the kubelet's own. What one may not read is left out, and said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+from gpuhook.device_plugin.api_server import service_account
+from gpuhook.errors import GpuhookError, fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Get = Callable[[str, str, str], dict[str, Any]]  # path of the API, resource, name
+
+TIMEOUT = 8  # seconds, for each question
+_MAX_ANSWER = 32 << 20
+# What a node itself may have: kubeadm's and the clouds' kubelet, k3s, rke2, microk8s, k0s.
+KUBECONFIGS = (
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/kubelet/kubeconfig",
+    "/etc/rancher/k3s/k3s.yaml",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/snap/microk8s/current/credentials/client.config",
+    "/var/lib/k0s/kubelet.conf",
+)
+_PROGRAMS = (
+    ("kubectl",),
+    ("k3s", "kubectl"),
+    ("/var/lib/rancher/rke2/bin/kubectl",),
+    ("/snap/bin/microk8s", "kubectl"),
+    ("k0s", "kubectl"),
+)
+_FEATURE = "doctor's look at the cluster"
+_NODES = "/api/v1/nodes"
+_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+_DAEMON_SETS = "/apis/apps/v1/daemonsets"
+
+
+def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[str, Any]:
+    """Return what the API server tells: the reading `kubernetes`.
+
+    {"source": who was asked, "node": {"name", "labels", "capacity", "allocatable", "conditions":
+    [{"type", "status", "reason", "message"}], "unschedulable", "kubelet", "engine"},
+    "runtimeClasses": [{"name", "handler"}], "daemonSets": [{"namespace", "name", "wanted",
+    "ready", "images", "runtimeClass"}] those of device plugins, "refused": {what: why}}. A key is
+    left out where that was refused. Raises GH1905 where nobody can be asked.
+    """
+    environ = os.environ if environ is None else environ
+    name = node or environ.get("NODE_NAME", "") or os.uname().nodename.lower()
+    get, source = _asked(environ)
+    found: dict[str, Any] = {"source": source}
+    refused: dict[str, str] = {}
+    parts: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("node", lambda: _node(get(f"{_NODES}/{name}", "nodes", name))),
+        ("runtimeClasses", lambda: _classes(get(_CLASSES, "runtimeclasses", ""))),
+        ("daemonSets", lambda: _daemon_sets(get(_DAEMON_SETS, "daemonsets", ""))),
+    )
+    end = time.monotonic() + TIMEOUT
+    for part, ask in parts:
+        if time.monotonic() > end:
+            refused[part] = "the API server took all the time that there was"
+            continue
+        try:
+            found[part] = ask()
+        except GpuhookError as error:
+            refused[part] = error.message
+    if len(refused) == len(parts):
+        raise fault("GH1905", reason=next(iter(refused.values())))
+    return {**found, "refused": refused}
+
+
+def _asked(environ: Mapping[str, str]) -> tuple[Get, str]:
+    access = service_account.in_cluster(environ)
+    if access is not None:
+        from gpuhook.device_plugin.api_server.client import ApiServer, Purpose
+
+        server = ApiServer(access, timeout=TIMEOUT)
+
+        def get(path: str, resource: str, name: str) -> dict[str, Any]:
+            return server.get(path, Purpose("get" if name else "list", resource, _FEATURE))
+
+        return get, "the service account of this pod"
+    command = _kubectl(environ)
+    return (lambda path, _resource, _name: _by_kubectl(command, path)), " ".join(command)
+
+
+def _kubectl(environ: Mapping[str, str]) -> list[str]:
+    """Return the kubectl of this node with its credentials; GH1905 where there is none."""
+    program = next((one for one in _PROGRAMS if shutil.which(one[0])), None)
+    if program is None:
+        raise fault("GH1905", reason="there is no kubectl here, and no service account")
+    own = environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+    if environ.get("KUBECONFIG") or os.access(own, os.R_OK) or len(program) > 1:
+        return [*program]
+    found = next((path for path in KUBECONFIGS if os.access(path, os.R_OK)), None)
+    if found is None:
+        raise fault("GH1905", reason="kubectl has no credentials that this user can read")
+    return [*program, f"--kubeconfig={found}"]
+
+
+def _by_kubectl(command: list[str], path: str) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [*command, f"--request-timeout={TIMEOUT}s", "get", "--raw", path],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT + 2,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        reason = f"{command[0]} did not answer within {TIMEOUT + 2} s"
+        raise fault("GH1905", reason=reason) from error
+    except OSError as error:
+        raise fault("GH1905", reason=f"{command[0]}: {error.strerror}") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise fault("GH1905", reason=said[-1] if said else f"{command[0]}: {done.returncode}")
+    try:
+        found = json.loads(done.stdout[:_MAX_ANSWER])
+    except (ValueError, RecursionError) as error:
+        raise fault("GH1905", reason=f"{command[0]} did not answer in JSON") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _node(found: dict[str, Any]) -> dict[str, Any]:
+    metadata, status = _mapping(found, "metadata"), _mapping(found, "status")
+    info = _mapping(status, "nodeInfo")
+    return {
+        "name": metadata.get("name"),
+        "labels": _mapping(metadata, "labels"),
+        "capacity": _mapping(status, "capacity"),
+        "allocatable": _mapping(status, "allocatable"),
+        "conditions": [
+            {key: one.get(key) for key in ("type", "status", "reason", "message")}
+            for one in _items(status, "conditions")
+        ],
+        "unschedulable": bool(_mapping(found, "spec").get("unschedulable")),
+        "kubelet": info.get("kubeletVersion"),
+        "engine": info.get("containerRuntimeVersion"),
+    }
+
+
+def _classes(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": _mapping(one, "metadata").get("name"), "handler": one.get("handler")}
+        for one in _items(found, "items")
+    ]
+
+
+def _daemon_sets(found: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = []
+    for one in _items(found, "items"):
+        metadata, status = _mapping(one, "metadata"), _mapping(one, "status")
+        if "device-plugin" not in str(metadata.get("name")):
+            continue
+        pod = _mapping(_mapping(_mapping(one, "spec"), "template"), "spec")
+        listed.append(
+            {
+                "namespace": metadata.get("namespace"),
+                "name": metadata.get("name"),
+                "wanted": status.get("desiredNumberScheduled"),
+                "ready": status.get("numberReady"),
+                "images": [container.get("image") for container in _items(pod, "containers")],
+                "runtimeClass": pod.get("runtimeClassName"),
+            }
+        )
+    return listed
+
+
+def _mapping(found: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = found.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _items(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = found.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the node's programs say of themselves: their versions, and what containerd has read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import Any
+
+from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read.containerd_config import configuration_file
+from gpuhook.node import program_output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.node.node_tree import Tree
+
+# By program: the words that make it tell its version.
+_WORDS = {
+    "containerd": "--version",
+    "crio": "--version",
+    "crun": "--version",
+    "dockerd": "--version",
+    "k3s": "--version",
+    "kubelet": "--version",
+    "nvidia-cdi-hook": "--version",
+    "nvidia-container-cli": "--version",
+    "nvidia-container-runtime": "--version",
+    "nvidia-ctk": "--version",
+    "podman": "--version",
+    "runc": "--version",
+    "youki": "--version",
+}
+_VERSION = re.compile(r"\bv?([0-9]+(?:\.[0-9]+)+(?:[-+~.][0-9A-Za-z.+~-]*[0-9A-Za-z])?)")
+_PROCESS = "containerd"
+_HEAD = 4096  # bytes of a script that say whose it is
+
+
+def programs(tree: Tree) -> dict[str, dict[str, str]]:
+    """Return path and version of each program that is there.
+
+    Where it does not tell its version, that is "" and `trouble` says why. Programs that another
+    user than root could have put there are not run. NVIDIA's names are left out where they are
+    fronts of gpuhook's: their versions say nothing of NVIDIA's toolkit.
+    """
+    found = {name: path for name in _WORDS if (path := where(tree, name))}
+    found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
+    asked: dict[str, program_output.Asked | OSError] = {}
+    for name, path in found.items():
+        try:
+            _require_roots(tree, path)
+            asked[name] = program_output.Asked([path, _WORDS[name]], tree.root)
+        except OSError as error:
+            asked[name] = error
+    return {name: _told(path, asked[name]) for name, path in found.items()}
+
+
+def _is_front(tree: Tree, name: str, path: str) -> bool:
+    """Return whether a program of NVIDIA's name is a script of gpuhook's (packaging/compat)."""
+    try:
+        return name.startswith("nvidia-") and compat_programs.is_text_of_ours(
+            tree.read(path, _HEAD) or b""
+        )
+    except OSError:
+        return False
+
+
+def where(tree: Tree, name: str) -> str:
+    """Return the path of a program of the node, "" where it has none."""
+    for directory in program_output.DIRECTORIES:
+        path = f"{directory}/{name}"
+        try:
+            found = tree.status(path)
+        except OSError:
+            continue
+        if found is not None and found.is_executable:
+            return path
+    return ""
+
+
+def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Return {"config": what `containerd config dump` prints, "command": the command}.
+
+    It is asked with the file that the containerd was started with which runs. Raises OSError.
+    """
+    path, file = "", ""
+    for process in processes or ():
+        if process["name"] == _PROCESS:
+            path, file = process["exe"], configuration_file(process["argv"])
+            break
+    path = path if path and tree.status(path) else where(tree, _PROCESS)
+    if not path:
+        raise OSError(errno.ENOENT, "there is no such program on this node", _PROCESS)
+    _require_roots(tree, path)
+    words = [path, *(["--config", file] if file else []), "config", "dump"]
+    return {"config": program_output.answer(words, tree.root), "command": " ".join(words)}
+
+
+def _told(path: str, asked: program_output.Asked | OSError) -> dict[str, str]:
+    try:
+        if isinstance(asked, OSError):
+            raise asked
+        text = asked.heard()
+    except OSError as error:
+        return {"path": path, "version": "", "trouble": error.strerror or str(error)}
+    found = _VERSION.search(text)
+    if found is None:
+        return {"path": path, "version": "", "trouble": "it says no version"}
+    return {"path": path, "version": found[1], "trouble": ""}
+
+
+def _require_roots(tree: Tree, path: str) -> None:
+    """Raise OSError if somebody else than root, or ourselves, may change a program."""
+    found = tree.status(path)
+    if found is None or found.uid not in (0, os.geteuid()) or found.permissions & 0o002:
+        raise OSError(errno.EPERM, "it is not run: others than root may change it", path)

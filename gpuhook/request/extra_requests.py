@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container asks for beside its devices: switches and lists in variables, and mounts.
+
+Loaded only for a container with a source that counts and one of these words. An extra becomes
+qualified names that are resolved after those of the source. The Vocabulary says which variable
+means what; what a name means on this host is not decided here.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.request import mount_requests, parse, policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.request.parse import Vocabulary
+
+# How a variable is read: it says `enabled`; it lists ids; it says `all`, and nothing else counts.
+SWITCH, IDS, WHOLE = "switch", "ids", "whole"
+ENABLED, EVERY = "enabled", "all"
+WON, REFUSED, IGNORED = "won", "refused", "ignored"
+IMEX_IGNORED = "the setting request.ignoreImexChannels is on"
+
+
+class Extra:
+    """What one variable or directory asks for: qualified names, and what comes of that.
+
+    `kind` is request.ENV or request.MOUNTS, `result` WON, REFUSED (by policy) or IGNORED, `reason`
+    why it does not count. A container starts without an extra that `is_switch` and finds nothing;
+    one that `is_list` lists ids. What is left out is reported if it `is_told`.
+    """
+
+    __slots__ = ("is_list", "is_switch", "is_told", "kind", "names", "reason", "result", "where")
+
+    def __init__(
+        self,
+        kind: str,
+        where: str,
+        names: list[str],
+        *,
+        is_switch: bool = False,
+        is_list: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.where = where
+        self.names = names
+        self.is_switch = is_switch
+        self.is_list = is_list
+        self.is_told = True
+        self.result = WON
+        self.reason = ""
+
+    def out(self, result: str, reason: str) -> Extra:
+        """Return it as one that does not count, because of `reason`."""
+        self.result, self.reason = result, reason
+        return self
+
+
+def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[Extra]:
+    """Return each extra that a container asks for, with what policy makes of it.
+
+    Ids in mounts count before ids in a variable, where mounts may ask at all. Raises GH1004 and
+    GH1005 for what is no list, GH1039 for a variable that is to say `all` and says something else.
+    """
+    found = [_judged(extra, spec, settings) for extra in _of_mounts(spec, words)]
+    listed = {_kind(name) for one in found if one.result == WON for name in one.names}
+    environment = parse.environment(spec)
+    for variable, (how, kind, device) in words.extras.items():
+        extra = _of_variable(variable, environment.get(variable) or "", how, kind, device)
+        if extra is None:
+            continue
+        if how != WHOLE:  # that is for privileged containers alone, see require_privilege()
+            _judged(extra, spec, settings)
+        if extra.result == WON and kind in listed:
+            extra.out(IGNORED, "mounts ask for devices of this kind, and they come first")
+        found.append(extra)
+    return found
+
+
+def require_privilege(
+    names: Sequence[str], where: str, spec: dict[str, Any], words: Vocabulary
+) -> None:
+    """Raise GH1038 if an unprivileged container names a device that manages the whole node."""
+    for name in names:
+        kind, _, device = name.partition("=")
+        if kind in words.privileged_kinds and device != "none" and not policy.privileged(spec):
+            raise fault("GH1038", where=where, name=name)
+
+
+def _kind(name: str) -> str:
+    return name.partition("=")[0]
+
+
+def _judged(extra: Extra, spec: dict[str, Any], settings: Settings) -> Extra:
+    """Return an extra with what the node's settings make of it."""
+    if extra.result != WON:
+        return extra
+    if extra.is_list and settings.ignore_imex_channels:
+        extra.is_told = False  # the setting says so of every container
+        return extra.out(IGNORED, IMEX_IGNORED)
+    source = parse.Source(extra.kind, extra.where, extra.names)
+    refused = policy.judge([source], spec, settings).refused
+    return extra.out(REFUSED, refused[0][1]) if refused else extra
+
+
+def _of_variable(variable: str, value: str, how: str, kind: str, device: str) -> Extra | None:
+    """Return what a variable asks for, None where it says nothing."""
+    names = parse.names_of(value, "variable " + variable)
+    if not names:
+        return None
+    if how == SWITCH:
+        if value == ENABLED:
+            return Extra(parse.ENV, variable, [f"{kind}={device}"], is_switch=True)
+        return Extra(parse.ENV, variable, names).out(
+            IGNORED, f"{variable}={value} is not {variable}={ENABLED}"
+        )
+    if how == WHOLE:
+        if names != [EVERY]:
+            raise fault("GH1039", variable=variable, value=value)
+        return Extra(parse.ENV, variable, [f"{kind}={device}"])
+    if EVERY in names:
+        return Extra(parse.ENV, variable, names).out(IGNORED, "`all` names none of them")
+    return Extra(parse.ENV, variable, [f"{kind}={name}" for name in names], is_list=True)
+
+
+def _of_mounts(spec: dict[str, Any], words: Vocabulary) -> list[Extra]:
+    found = []
+    for directory, kind in words.extra_mounts.items():
+        below = f"{words.mount_prefix}/{directory}/"
+        held = ",".join(mount_requests.below(spec.get("mounts"), below))
+        names = parse.names_of(held, "mounts below " + below)
+        if names:
+            named = [f"{kind}={name}" for name in names]
+            found.append(Extra(parse.MOUNTS, below, named, is_list=True))
+    return found

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that are asked for by mounts: /dev/null below a directory, at a path that names one.
+
+A path is a device's id, or `cdi/<vendor>/<class>/<name>` for a CDI name, which may also be spelled
+`cdi/<vendor>/<class>=<name>`. An id may have slashes, as some of old have.
+"""
+
+from __future__ import annotations
+
+from os.path import normpath
+
+from gpuhook.cdi.hot.names import is_kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_CDI = "cdi/"
+
+
+def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return (the devices that `mounts` of a config.json name, paths that name none).
+
+    `prefix` is the directory; what lies in its subdirectories `rooms` names other things.
+    """
+    found, malformed = [], []
+    for rest in below(mounts, prefix):
+        if rest.partition("/")[0] in rooms:
+            continue
+        name = _cdi_name(rest[len(_CDI) :]) if rest.startswith(_CDI) or rest == "cdi" else rest
+        if name is None:
+            malformed.append(f"{normpath(prefix)}/{rest}")
+        else:
+            found.append(name)
+    return found, malformed
+
+
+def below(mounts: object, directory: str) -> Iterator[str]:
+    """Yield the paths below `directory` at which /dev/null is mounted, without that directory."""
+    start = normpath(directory) + "/"
+    mark = start.strip("/").rpartition("/")[2]
+    for mount in mounts if isinstance(mounts, list) else ():
+        destination = mount.get("destination") if isinstance(mount, dict) else None
+        if not isinstance(destination, str) or mark not in destination:
+            continue
+        path, source = normpath(destination), mount.get("source")
+        if not path.startswith(start) or not isinstance(source, str):
+            continue
+        if normpath(source) == "/dev/null":
+            yield path[len(start) :]
+
+
+def _cdi_name(rest: str) -> str | None:
+    """Return the qualified name that `<vendor>/<class>/<name>` means, None if that is none."""
+    vendor, _, more = rest.partition("/")
+    ends = [at for at in (more.find("/"), more.find("=")) if at >= 0]
+    if not ends:
+        return None
+    kind, name = f"{vendor}/{more[: min(ends)]}", more[min(ends) + 1 :]
+    return f"{kind}={name}" if is_kind(kind) and name else None

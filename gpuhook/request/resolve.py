@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From requested names to one ContainerEdits, with the reason for each part.
+
+The registry says what the CDI specs of this host describe; `alias` says under which other name a
+device is known (a PCI bus id, an index where specs only have UUIDs).
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi.hot.container_edits import merged
+from gpuhook.errors import GpuhookError
+from gpuhook.request import replicas
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.cdi.hot.registry import Registry
+
+NOTHING_BUT_FILES = "none"
+_UNKNOWN = ("GH1101", "GH1102")
+
+
+class Grant:
+    """What a container gets: `edits`, and `reasons` that say where each device came from.
+
+    `devices` are qualified CDI names, `replicas` the replica ids among the requested names,
+    `specs` the spec files that were used. `short_forms` are the requested names that are one, with
+    the names that they stand for.
+    """
+
+    __slots__ = ("devices", "edits", "reasons", "replicas", "short_forms", "specs")
+
+    def __init__(self) -> None:
+        self.devices: list[str] = []
+        self.replicas: list[str] = []
+        self.short_forms: dict[str, list[str]] = {}
+        self.specs: list[Compiled] = []
+        self.edits: ContainerEdits = {}
+        self.reasons: list[tuple[str, str]] = []
+
+    def in_full(self, names: Iterable[str]) -> list[str]:
+        """Return `names` with the names that short forms stand for in place of these."""
+        return [full for name in names for full in self.short_forms.get(name, (name,))]
+
+
+def _no_short_form(_: str) -> list[str]:
+    return []
+
+
+def _unchanged(_: str, error: GpuhookError) -> GpuhookError:
+    return error
+
+
+def resolve(
+    names: list[str],
+    default_kind: str,
+    registry: Registry,
+    alias: Callable[[str], str | None],
+    adjust: Callable[[Compiled, ContainerEdits], ContainerEdits],
+    *,
+    full_names: Callable[[str], list[str]] = _no_short_form,
+    refusal: Callable[[str, GpuhookError], GpuhookError] = _unchanged,
+    apart: Collection[str] = (),
+) -> Grant:
+    """Return the grant for `names`; raises the registry's fault for a name nobody describes.
+
+    Edits are merged as CDI says: those of each spec once, before those of its devices; `adjust`
+    may leave out of each what the container did not ask for. Devices `apart` are had by their names
+    alone: `all` does not mean them. `full_names` returns what a name stands for that is neither a
+    device nor an alias, `refusal` the fault to raise for a name in place of the registry's.
+    """
+    grant = Grant()
+    parts: list[ContainerEdits] = []
+    for name in names:
+        try:
+            found = _described(
+                name, default_kind, registry, alias, grant, full_names=full_names, apart=apart
+            )
+        except GpuhookError as error:
+            raise refusal(name, error) from error
+        for qualified, spec, edits in found:
+            if spec not in grant.specs:
+                grant.specs.append(spec)
+            if qualified and qualified not in grant.devices:
+                grant.devices.append(qualified)
+                parts.append(adjust(spec, edits))
+                grant.reasons.append((name, f"{qualified} of {spec.path}"))
+    grant.edits = merged([adjust(spec, spec.edits) for spec in grant.specs] + parts)
+    return grant
+
+
+def _described(
+    name: str,
+    default_kind: str,
+    registry: Registry,
+    alias: Callable[[str], str | None],
+    grant: Grant,
+    *,
+    full_names: Callable[[str], list[str]],
+    apart: Collection[str],
+) -> list[tuple[str, Compiled, ContainerEdits]]:
+    """Return (qualified name, spec, edits) of each device that one requested name means."""
+    kind, device = _split_kind(name, default_kind)
+    if device == NOTHING_BUT_FILES:
+        grant.reasons.append((name, "the driver's files, no device"))
+        return [("", spec, {}) for spec in registry.kind(kind)]
+    if device == "all":
+        return _all(kind, registry, apart)
+    plain, replica = replicas.split(device)
+    try:
+        found = [_find(kind, plain, registry, alias)]
+    except GpuhookError as error:
+        is_short = device == name and error.code in _UNKNOWN
+        full = full_names(plain) if is_short else []
+        if not full or (replica is not None and len(full) > 1):
+            raise
+        found = [_find(kind, one, registry, alias) for one in full]
+        if replica is not None:
+            replica = full[0] + replica[len(plain) :]
+        grant.short_forms[name] = full if replica is None else [replica]
+    if replica is not None:
+        grant.replicas.append(replica)
+    return [(qualified, spec, edits) for qualified, (spec, edits) in found]
+
+
+def _split_kind(name: str, default_kind: str) -> tuple[str, str]:
+    kind, equals, device = name.partition("=")
+    return (kind, device) if equals and "/" in kind else (default_kind, name)
+
+
+def _find(
+    kind: str, device: str, registry: Registry, alias: Callable[[str], str | None]
+) -> tuple[str, tuple[Compiled, ContainerEdits]]:
+    qualified = f"{kind}={device}"
+    try:
+        return qualified, registry.device(qualified)
+    except GpuhookError as error:
+        other = alias(device)
+        if other is None:
+            raise
+        try:
+            return f"{kind}={other}", registry.device(f"{kind}={other}")
+        except GpuhookError:
+            raise error from None  # it has the name that was requested
+
+
+def _all(
+    kind: str, registry: Registry, apart: Collection[str]
+) -> list[tuple[str, Compiled, ContainerEdits]]:
+    """Return the device `all`, or, where the specs have none, every device of the kind."""
+    if any("all" in spec.names() for spec in registry.kind(kind)):
+        spec, edits = registry.device(f"{kind}=all")
+        return [(f"{kind}=all", spec, edits)]
+    found = []
+    for name in registry.names(kind):
+        if name in apart:
+            continue
+        spec, edits = registry.device(f"{kind}={name}")
+        found.append((f"{kind}={name}", spec, edits))
+    if not found:
+        registry.device(f"{kind}=all")  # raises, with what was searched
+    return found

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into a bundle: everything that doctor looked at, and what else helps who reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import gpuhook
+from gpuhook.doctor.check import Node
+from gpuhook.node import node_readings
+from gpuhook.node import node_tree as trees
+from gpuhook.support_bundle import bundle_records
+from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
+from gpuhook.support_bundle.reading_record import RecordingTree
+from gpuhook.support_bundle.secrets import Secrets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.node.node_readings import Reading
+
+_ALL = (
+    node_readings.INVENTORY,
+    node_readings.UNITS,
+    node_readings.PROCESSES,
+    node_readings.CONTAINERS,
+    node_readings.PROGRAMS,
+    node_readings.CONTAINERD,
+    node_readings.STORED,
+    node_readings.API,
+    node_readings.SELF,
+)
+# What whoever helps asks for next, whether a check has looked at it or not.
+_WORTH_HAVING = (
+    "/etc/os-release",
+    "/proc/version",
+    "/proc/devices",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/driver/nvidia/version",
+    "/proc/driver/nvidia/params",
+    "/proc/driver/nvidia/gpus/*/information",
+    "/proc/driver/nvidia-caps/*",
+    "/sys/module/nvidia*/version",
+    "/etc/cdi/*",
+    "/var/run/cdi/*",
+    "/run/cdi/*",
+    "/etc/gpuhook/*",
+    "/etc/nvidia-container-runtime/config.toml",
+    "/etc/containerd/config.toml",
+    "/etc/containerd/conf.d/*.toml",
+    "/etc/docker/daemon.json",
+    "/etc/crio/crio.conf",
+    "/etc/crio/crio.conf.d/*.conf",
+    "/etc/containers/containers.conf",
+    "/etc/modprobe.d/*nvidia*",
+    # How gpuhook was configured, without the files as they were before; and its versions.
+    "/var/lib/gpuhook/configured/*/record.json",
+    "/usr/lib/gpuhook/gpuhook/__init__.py",
+    "/usr/lib/gpuhook/*/gpuhook/__init__.py",
+    "/usr/local/lib/gpuhook/gpuhook/__init__.py",
+    "/opt/gpuhook/versions/*/tree.json",
+)
+_LARGEST = 4 << 20  # bytes of a file that are kept
+_NEVER = ("environ", "auxv", "mem")  # of /proc/PID
+_MOST_BYTES = 128 << 20  # of all files
+
+
+@dataclass(slots=True)
+class Bundle:
+    """The members of a bundle; `removed` counts secrets by place, `left_out` says what is not in.
+
+    `removed` is {"where", "what", "count"}, `left_out` {"what", "why"}.
+    """
+
+    members: dict[str, bytes]
+    removed: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
+    made: float = 0.0
+
+
+def recorded(node: Node) -> Node:
+    """Return the node with its files behind a tree that records what is looked at."""
+    return Node(RecordingTree(node.tree), node.readings, node.driver_root, node.dev_root)
+
+
+def gathered(
+    node: Node,
+    documents: Mapping[str, Any],
+    texts: Mapping[str, str],
+    left_out: Iterable[tuple[str, str]] = (),
+) -> Bundle:
+    """Return the bundle of a node that recorded() has made, and that doctor has looked at.
+
+    `documents` and `texts` are more members by their names: results of commands, lines of logs;
+    `left_out` says what could not be had of those, and why.
+    """
+    tree = node.tree
+    assert isinstance(tree, RecordingTree)  # noqa: S101 # see above
+    missing = list(left_out)
+    for name in _ALL:
+        taken = node.readings.of(name)
+        if taken.document is None:
+            missing.append((f"reading {name}", taken.trouble))
+    _look(tree, missing)
+    secrets = Secrets()
+    now = time.time()
+    members = {
+        READINGS: _json(
+            {name: _reading(one, name, secrets) for name, one in node.readings.taken.items()}
+        )
+    }
+    for name, document in documents.items():
+        members[name] = _json(secrets.out_of_document(document, name))
+    for name, text in texts.items():
+        members[name] = secrets.out_of_text(text, name).encode("utf-8", "replace")
+    kept = _contents(tree.records, secrets, missing)
+    members[TREE] = _json(bundle_records.document(tree.records))
+    members.update({CONTENTS + path: content for path, content in kept.items()})
+    bundle = Bundle(members, made=now)
+    bundle.removed = [
+        {"where": where, "what": what, "count": count}
+        for (where, what), count in sorted(secrets.taken.items())
+    ]
+    bundle.left_out = [{"what": what, "why": why} for what, why in missing]
+    manifest = _json(_manifest(node, bundle))
+    bundle.members = {MANIFEST: manifest, **members}
+    return bundle
+
+
+def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
+    """Have what is worth having read, so that it is in the records."""
+    for pattern in _WORTH_HAVING:
+        try:
+            for path in trees.matching(tree, pattern):
+                found = tree.status(path)
+                if found is not None and found.is_file:
+                    tree.read(path, _LARGEST)
+        except OSError as error:
+            missing.append((pattern, error.strerror or str(error)))
+
+
+def _contents(
+    known: bundle_records.Records, secrets: Secrets, missing: list[tuple[str, str]]
+) -> dict[str, bytes]:
+    """Return the contents to keep, without secrets; what is too large is cut, and said."""
+    kept: dict[str, bytes] = {}
+    left = _MOST_BYTES
+    for path, content in sorted(known.contents.items()):
+        if content is None:
+            continue
+        if path.startswith("/proc/") and path.rpartition("/")[2] in _NEVER:
+            missing.append((path, "what a process has in memory is its own"))
+            content = b""
+        if len(content) > min(_LARGEST, left):
+            missing.append((path, f"cut: it has {len(content)} bytes"))
+            content = content[: min(_LARGEST, left)]
+        left -= len(content)
+        kept[path] = secrets.out_of_content(content, CONTENTS + path)
+    return kept
+
+
+def _reading(taken: Reading, name: str, secrets: Secrets) -> dict[str, Any]:
+    where = f"{READINGS}: {name}"
+    return {
+        "document": secrets.out_of_document(taken.document, where),
+        "trouble": secrets.out_of_text(taken.trouble, where),
+        "code": taken.code,
+        "hint": taken.hint,
+    }
+
+
+def _manifest(node: Node, bundle: Bundle) -> dict[str, Any]:
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(bundle.made))
+    return {
+        "schema": SCHEMA,
+        "made": made,
+        "gpuhook": gpuhook.__version__,
+        "driver_root": node.driver_root,
+        "dev_root": node.dev_root,
+        "members": sorted(bundle.members),
+        "removed": bundle.removed,
+        "left_out": bundle.left_out,
+    }
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()

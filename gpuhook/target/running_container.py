@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running container, held, with what it was granted.
+
+What `attach`, `detach`, `repair` and `inspect` begin with. It looks into the container's file
+systems, which may never answer: container_worker.py gives it to work with a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gpuhook.apply.live import hotplug_plan, interrupted_attach
+from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.spec import oci_spec
+from gpuhook.cdi.hot.container_edits import merged
+from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm import ledger_changes, membership
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.interrupt import Interruptible
+from gpuhook.kernel.namespaces import is_initial_user_namespace
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.warm import spec_devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.live.injected import Made
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.containers.warm.process_handle import Process
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.entry.granting import Granting
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+
+# Of a container that ends before it is looked at: who looks at all of them goes on.
+GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
+
+
+class Target:
+    """A container: what its runtime says, its config.json, its ledger entry, and itself, held.
+
+    `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
+    what was newly made for that, `withdrawn` the nodes that were taken away of the former,
+    `denied` those that may be denied without showing it. `cgroup` is the name of its cgroup that
+    counts, as Found has it. `recorded` is the ledger entry of a container that was assigned nothing
+    too, which has warnings alone.
+    """
+
+    def __init__(
+        self, found: Found, spec: dict[str, Any], held: Live, cgroup: str | None = None
+    ) -> None:
+        self.found = found
+        self.spec = spec
+        self.held = held
+        self.cgroup = cgroup
+        entry = ledger_changes.find_entry(found.state_root, found.id, found.pid)
+        self.recorded: dict[str, Any] = entry or {}
+        self.entry = self.recorded if ledger.is_holder(self.recorded) else {}
+        record = LiveRecord(self.entry.get("live"))
+        self.by_config = spec_devices.by_config(spec)
+        self.given = spec_devices.renewed(record.edits)
+        self.jobs = [hook_args.parse(args) for args in record.jobs]
+        self.made = record.made
+        if record.coming is not None:
+            self.made.add(interrupted_attach.made(held, self.given, self.made, record.coming))
+        self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
+        # Somebody was killed who was to allow them again.
+        begun = self.entry.get("nodes") or () if record.coming is not None else ()
+        self.denied = [*self.withdrawn, *begun]
+
+    def record(
+        self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: Made | None = None
+    ) -> dict[str, Any]:
+        """Return what the ledger keeps when the container is given `edits` and `todo` as well.
+
+        What config.json gives is not among it. `coming` is for before it is done, so that who is
+        killed meanwhile leaves a trace.
+        """
+        later = spec_devices.with_numbers(spec_devices.besides(edits, self.by_config))
+        arguments = [job.arguments() for job in [*self.jobs, *todo]]
+        record = LiveRecord()
+        record.edits = merged([self.given, later])
+        record.jobs = [one for n, one in enumerate(arguments) if one not in arguments[:n]]
+        record.made, record.coming = self.made, coming
+        return record.document()
+
+    @property
+    def granted(self) -> ContainerEdits:
+        """Return all that the container is to have now."""
+        whole = spec_devices.without(merged([self.by_config, self.given]), self.withdrawn)
+        nodes = {node["path"]: node for node in whole.get("deviceNodes") or ()}
+        if nodes:
+            whole["deviceNodes"] = list(nodes.values())
+        return whole
+
+    @property
+    def all_jobs(self) -> list[Jobs]:
+        """Return the jobs of the hook that an engine brought, and of what was given later."""
+        return [hook_args.of_hook(hook) for hook in hook_args.hooks_in(self.spec)] + self.jobs
+
+    def capabilities(self, grants: Granting) -> frozenset[str]:
+        """Return the driver capabilities that the container asks for, of those it may have.
+
+        The default for those that ask for what is unknown, or not allowed.
+        """
+        try:
+            return grants.capabilities(self.spec)
+        except GpuhookError:
+            return grants.parsed_capabilities(None)
+
+    def note(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the container's entry in the ledger; raises OSError."""
+
+        def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
+            if not entry.get("route"):  # it is new, or has warnings alone
+                entry.update(_introduction(self.found, self.spec))
+            change(entry)
+            return entry or None
+
+        process = self.held.process
+        ledger_changes.update(
+            self.found.state_root, self.found.id, (process.pid, process.started), changed
+        )
+
+
+class Note:
+    """An operation of a plan: the ledger knows what is done, or it is not done."""
+
+    def __init__(self, target: Target, change: Callable[[dict[str, Any]], None]) -> None:
+        self._target = target
+        self._change = change
+        self._before = target.recorded
+
+    def describe(self) -> list[str]:
+        """Return nothing: it is not the container that changes."""
+        return []
+
+    def execute(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
+        """Write the entry."""
+        self._target.note(self._change)
+
+    def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
+        """Put the entry back as it was."""
+
+        def restored(entry: dict[str, Any]) -> None:
+            entry.clear()
+            entry.update(self._before)
+
+        self._target.note(restored)
+
+
+def require_ours(found: Found) -> None:
+    """Raise GH1756 for another user's container: root does not act on that user's files."""
+    if not found.is_ours:
+        raise fault("GH1756", id=found.id, user=found.owner)
+
+
+@contextmanager
+def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
+    """Give the running container `found`; GH1738 if it is stopped.
+
+    With `to_change`, the caller has the container's lock (ledger_changes.Changing), and has called
+    require_ours().
+    """
+    spec = _config(found) if found.is_ours else {}
+    with found.process() as process:
+        if process.namespace("mnt") in membership.host_namespaces("mnt"):
+            raise fault("GH1737", pid=process.pid)
+        cgroup = found.cgroup
+        if cgroup is None and not membership.has_own_cgroup(process):
+            cgroup = ""
+        with ExitStack() as stack:
+            signals = stack.enter_context(Interruptible()) if to_change else None
+            container = stack.enter_context(hotplug_plan.opened(process, "/", spec, cgroup))
+            container.require_users = lambda: _require_users_of_config(process, spec)
+            if signals is not None:
+                container.signals = signals
+            yield Target(found, spec, container, cgroup)
+
+
+def _require_users_of_config(process: Process, spec: dict[str, Any]) -> None:
+    """Raise GH1748 for a process that has made a user namespace which config.json does not have.
+
+    With it the process may have made a mount namespace too, whose root is then of its choice.
+    """
+    if not spec or oci_spec.user_namespace(spec) or process.in_initial_user_namespace():
+        return
+    ours = os.stat("/proc/self/ns/user")
+    if os.geteuid() == 0 and is_initial_user_namespace(ours.st_ino):
+        raise fault("GH1748", pid=process.pid)
+
+
+def _config(found: Found) -> dict[str, Any]:
+    """Return the container's config.json, {} where its engine has removed the bundle."""
+    try:
+        return found.config()
+    except FileNotFoundError:
+        return {}
+
+
+def _introduction(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what an entry says of a container that the ledger did not know."""
+    return {
+        **ledger.pod_of(spec.get("annotations")),
+        "bundle": found.bundle,
+        "devices": [],
+        "nodes": [node["path"] for node in spec_devices.by_config(spec).get("deviceNodes") or ()],
+        "replicas": [],
+        "requested": [],
+        "source": "",
+        "route": "attach",
+        "runtime": found.runtime,
+    }

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's device nodes: GPUs, MIG instances, DRM."""

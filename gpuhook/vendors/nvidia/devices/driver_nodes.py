@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes of the driver: below the dev root, checked against the kernel's own numbers.
+
+Majors come from /proc/devices and minors from NVML or /proc/driver/nvidia; a node is only reported
+as found by stat. What is not as it should be is a fault for those who give GPUs away, and a
+warning for those who only look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
+
+CONTROL_NODES = (
+    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+)  # fmt: skip
+# Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
+# "nvidia-frontend". Source: nvidia-modprobe-utils.
+FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
+UVM = ("nvidia-uvm",)
+MODESET = ("nvidia-modeset", *FRONTEND)
+_MAX_FILE = 4 << 20
+_ODD = "{name!a} in /proc/driver/nvidia/gpus is no PCI bus id; left out"
+_TWINS = (
+    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another: which GPU "
+    "that is cannot be told"
+)
+_GPUS = "proc/driver/nvidia/gpus"
+_BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
+_MAX_MAJOR, _MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1  # linux/kdev_t.h
+_MAX_NUMA = (1 << 10) - 1  # linux/numa.h
+_MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
+
+
+@dataclass(frozen=True, slots=True)
+class NodesFound:
+    """The device nodes that are there, and what was wrong with the others."""
+
+    nodes: tuple[DeviceNode, ...]
+    warnings: tuple[str, ...]
+
+
+def majors(host_root: str) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in <host_root>/proc/devices."""
+    return parse_majors(_lines(os.path.join(host_root, "proc/devices")))
+
+
+def parse_majors(lines: list[str]) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in the lines of /proc/devices."""
+    numbers: dict[str, int] = {}
+    for line in lines:
+        if line.startswith("Block devices"):
+            break
+        number, _, name = line.strip().partition(" ")
+        major = _number(number, _MAX_MAJOR)
+        if name.startswith("nvidia") and major is not None:
+            numbers[name] = major
+    return numbers
+
+
+def _number(text: str, most: int) -> int | None:
+    """Return the number that `text` is, None where it is none or above `most`."""
+    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_short and int(text) <= most else None
+
+
+def find(
+    dev_root: str, numbers: dict[str, int], gpus: tuple[Gpu, ...], *, require: bool
+) -> NodesFound:
+    """Return the control nodes and those of the GPUs that are not lost, below `dev_root`.
+
+    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210 to GH1212,
+    as does a wrong /dev/nvidia-uvm. A node that the driver may do without is only missed with a
+    warning.
+    """
+    search = _Search(dev_root, numbers, require=require)
+    search.add("/dev/nvidiactl", FRONTEND)
+    search.add("/dev/nvidia-uvm", UVM, absent=f"CUDA will not start; run {_MAKE}")
+    search.add("/dev/nvidia-uvm-tools", UVM, absent=f"run {_MAKE}")
+    search.add("/dev/nvidia-modeset", MODESET, absent="")
+    for gpu in gpus:
+        if gpu.lost is not None:
+            continue
+        if gpu.minor is None:
+            search.warnings.append(f"GPU {gpu.index}: unknown minor number, so no device node")
+            continue
+        search.add(f"/dev/nvidia{gpu.minor}", FRONTEND, minor=gpu.minor)
+    return NodesFound(tuple(search.nodes), tuple(search.warnings))
+
+
+class _Search:
+    """Nodes and warnings in the making."""
+
+    def __init__(self, dev_root: str, numbers: dict[str, int], *, require: bool) -> None:
+        self._root = dev_root
+        self._numbers = numbers
+        self._require = require
+        self.nodes: list[DeviceNode] = []
+        self.warnings: list[str] = []
+
+    def add(
+        self, path: str, names: tuple[str, ...], *, minor: int = 255, absent: str | None = None
+    ) -> None:
+        """Look for the node; `absent` says what it means when an optional one is missing."""
+        host_path = os.path.join(self._root, path.lstrip("/"))
+        try:
+            status = os.stat(host_path)
+        except FileNotFoundError:
+            self._missing(host_path, minor, absent)
+            return
+        wrong = _wrong(host_path, status, names, self._numbers, minor)
+        if wrong is not None:
+            self._refuse(wrong)
+            return
+        self.nodes.append(DeviceNode.of_status(path, host_path, status))
+
+    def _missing(self, host_path: str, minor: int, absent: str | None) -> None:
+        if absent is None:
+            self._refuse(fault("GH1210", path=host_path, minor=minor))
+        elif absent:
+            self.warnings.append(f"{host_path}: no such device node: {absent}")
+
+    def _refuse(self, wrong: GpuhookError) -> None:
+        if self._require:
+            raise wrong
+        self.warnings.append(wrong.message)
+
+
+def _wrong(
+    host_path: str,
+    status: os.stat_result,
+    names: tuple[str, ...],
+    numbers: dict[str, int],
+    minor: int,
+) -> GpuhookError | None:
+    """Return the fault of a node that is none, or one of another major than the module's."""
+    if not stat.S_ISCHR(status.st_mode):
+        return fault("GH1211", path=host_path, minor=minor)
+    name = next((name for name in names if name in numbers), None)
+    found = os.major(status.st_rdev)
+    if name is None or found == numbers[name]:
+        return None
+    return fault("GH1212", path=host_path, found=found, name=name, major=numbers[name])
+
+
+@dataclass(frozen=True, slots=True)
+class ProcGpu:
+    """A GPU as /proc/driver/nvidia/gpus/<bus id>/information describes it."""
+
+    pci_bus_id: str  # NVML's form
+    minor: int | None
+    uuid: str | None
+    model: str | None
+    is_excluded: bool = False  # by NVreg_ExcludedGpus: NVML does not number such a one
+
+
+def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
+    """Return the GPUs that the kernel module knows, by bus id; NVML need not answer for it.
+
+    A minor number or UUID that two of them have is nobody's.
+    """
+    return _apart(_told_gpus(host_root))[0]
+
+
+def doubts(host_root: str) -> tuple[str, ...]:
+    """Return sentences about what of the kernel module's GPUs cannot be believed."""
+    odd = (name for name in _gpu_names(host_root) if not _BUS_ID.fullmatch(name))
+    twins = _apart(_told_gpus(host_root))[1]
+    return (*(_ODD.format(name=name) for name in odd), *twins)
+
+
+def _told_gpus(host_root: str) -> list[ProcGpu]:
+    directory = os.path.join(host_root, _GPUS)
+    return [
+        parse_gpu(name, _lines(os.path.join(directory, name, "information")))
+        for name in _gpu_names(host_root)
+        if _BUS_ID.fullmatch(name)
+    ]
+
+
+def _apart(known: list[ProcGpu]) -> tuple[tuple[ProcGpu, ...], list[str]]:
+    """Return (the GPUs, without minors and UUIDs that two of them have; what is told of those)."""
+    minors = Counter(one.minor for one in known)
+    uuids = Counter(one.uuid for one in known)
+    found, told = [], []
+    for one in known:
+        kept = one
+        if one.minor is not None and minors[one.minor] > 1:
+            kept = replace(kept, minor=None)
+            told.append(_TWINS.format(bus=one.pci_bus_id, what="minor number", value=one.minor))
+        if one.uuid is not None and uuids[one.uuid] > 1:
+            kept = replace(kept, uuid=None)
+            told.append(_TWINS.format(bus=one.pci_bus_id, what="UUID", value=one.uuid))
+        found.append(kept)
+    return tuple(found), told
+
+
+def _gpu_names(host_root: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(host_root, _GPUS)))
+    except OSError:
+        return []
+
+
+def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
+    """Return the GPU of the directory `name`, with the lines of its file `information`."""
+    facts = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        facts[key.strip()] = value.strip()
+    domain, _, rest = name.partition(":")
+    minor, uuid = facts.get("Device Minor", ""), facts.get("GPU UUID", "")
+    return ProcGpu(
+        pci_bus_id=f"{domain:0>8}:{rest}".upper(),
+        minor=_number(minor, _MAX_MINOR),
+        uuid=uuid if _UUID.fullmatch(uuid) else None,
+        model=facts.get("Model") or None,
+        is_excluded=facts.get("GPU Excluded", "").lower() == "yes",
+    )
+
+
+def kernel_bus_id(pci_bus_id: str) -> str:
+    """Return the kernel's form, 0000:00:1e.0, of a PCI bus id in NVML's."""
+    domain, _, rest = pci_bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def pci_directory(host_root: str, pci_bus_id: str) -> str:
+    """Return the directory below /sys of the PCI device with this bus id (in NVML's form)."""
+    return os.path.join(host_root, "sys/bus/pci/devices", kernel_bus_id(pci_bus_id))
+
+
+def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
+    """Return the NUMA node that the PCI device is attached to, None if the kernel has none."""
+    if pci_bus_id is None:
+        return None
+    lines = _lines(os.path.join(pci_directory(host_root, pci_bus_id), "numa_node"))
+    number = lines[0].strip() if lines else ""
+    return _number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
+
+
+def masks_params(host_root: str) -> bool:
+    """Return whether the driver lets its libraries make device nodes (ModifyDeviceFiles: 1)."""
+    lines = _lines(os.path.join(host_root, "proc/driver/nvidia/params"))
+    return any(line.strip() == "ModifyDeviceFiles: 1" for line in lines)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return files.read(path, _MAX_FILE).decode("utf-8", "replace").splitlines()
+    except (OSError, GpuhookError):
+        return []

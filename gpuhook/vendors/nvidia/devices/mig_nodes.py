@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes that open MIG instances: found below the dev root, or made there.
+
+The driver makes none of them by itself; nvidia-modprobe does, for those that it is told of. What
+an instance lacks is its own trouble: the others are given away all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, replace
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files
+from gpuhook.kernel.mknod import mknod
+from gpuhook.vendors.nvidia.devices import mig_capabilities
+from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
+
+_MAX_FILE = 4 << 20
+_MODE = 0o666  # of a node whose mode the driver doesn't say
+_UNKNOWN = "{name} is neither in {minors} nor in {file}: the driver has no such MIG device any more"
+_SHARED = "{name} has the minor {minor} in {minors}, and so has {other}: one of them is wrong"
+_CONTRADICTED = (
+    "{name} has the minor {minor} in {minors}, and {own} in {file}: one of them is wrong"
+)
+_NO_MAJOR = "{path} cannot be checked: /proc/devices has no nvidia-caps; load the kernel module"
+_MISSING = (
+    "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
+    "--create-device-nodes"
+)
+_WRONG = "{path} is not the character device {major}:{minor}: remove it, and have it made again"
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesFound:
+    """GPUs whose instances have the minors of their nodes, or a trouble; and those nodes."""
+
+    gpus: tuple[Gpu, ...]
+    nodes: tuple[DeviceNode, ...]
+
+
+def find(
+    host_root: str,
+    dev_root: str,
+    majors: dict[str, int],
+    gpus: tuple[Gpu, ...],
+    *,
+    create: bool = False,
+) -> InstancesFound:
+    """Return the GPUs with what the kernel tells of their instances, and the nodes of these.
+
+    `majors` are those of /proc/devices. With `create`, a missing node is made below `dev_root`.
+    """
+    if not any(gpu.instances for gpu in gpus):
+        return InstancesFound(gpus, ())
+    search = _Search(host_root, dev_root, majors.get(mig_capabilities.MAJOR_NAME), create=create)
+    found = []
+    for gpu in gpus:
+        instances = tuple(search.completed(gpu, instance) for instance in gpu.instances)
+        found.append(replace(gpu, instances=instances))
+    nodes = sorted(search.nodes.values(), key=lambda node: node.minor)
+    return InstancesFound(tuple(found), tuple(nodes))
+
+
+class _TroubleError(Exception):
+    """A node cannot be had; the text says why."""
+
+
+class _Search:
+    """The nodes found by now; instances of one GPU instance have its node in common."""
+
+    def __init__(self, host_root: str, dev_root: str, major: int | None, *, create: bool) -> None:
+        self._host_root = host_root
+        self._dev_root = dev_root
+        self._major = major
+        self._create = create
+        self._minors = mig_capabilities.parse_minors(_read(host_root, mig_capabilities.MINORS))
+        self._holders: dict[int, list[str]] = {}
+        for name, minor in self._minors.items():
+            self._holders.setdefault(minor, []).append(name)
+        self.nodes: dict[int, DeviceNode] = {}
+
+    def completed(self, gpu: Gpu, instance: MigInstance) -> MigInstance:
+        """Return the instance with the minors of its nodes, or with what keeps it from use."""
+        if gpu.minor is None:
+            return instance  # without a node of its GPU it has a greater trouble
+        first = mig_capabilities.name(gpu.minor, instance.gpu_instance)
+        second = mig_capabilities.name(gpu.minor, instance.gpu_instance, instance.compute_instance)
+        known = [self._capability(name) for name in (first, second)]
+        instance = replace(
+            instance,
+            gpu_instance_minor=None if known[0] is None else known[0].minor,
+            compute_instance_minor=None if known[1] is None else known[1].minor,
+        )
+        troubles = []
+        for name, capability in zip((first, second), known, strict=True):
+            try:
+                self._require_own(name)
+                self._have(name, capability)
+            except _TroubleError as trouble:
+                troubles.append(str(trouble))
+        return replace(instance, trouble="; ".join(troubles)) if troubles else instance
+
+    def _capability(self, name: str) -> Capability | None:
+        """Return the capability of that name: mig-minors counts, its own file tells the mode."""
+        described = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
+        minor = self._minors.get(name)
+        if minor is None:
+            return described
+        return Capability(minor, None if described is None else described.mode)
+
+    def _require_own(self, name: str) -> None:
+        """Raise _TroubleError where the minor of a capability may open what is another's."""
+        minor = self._minors.get(name)
+        if minor is None:
+            return
+        told = {"name": name, "minor": minor, "minors": mig_capabilities.MINORS}
+        other = next((held for held in self._holders[minor] if held != name), "")
+        if other:
+            raise _TroubleError(_SHARED.format(other=other, **told))
+        own = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
+        if own is not None and own.minor != minor:
+            file = mig_capabilities.file(name)
+            raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **told))
+
+    def _have(self, name: str, capability: Capability | None) -> None:
+        """Find the node, or make it; raises _TroubleError."""
+        if capability is None:
+            raise _TroubleError(
+                _UNKNOWN.format(
+                    name=name, minors=mig_capabilities.MINORS, file=mig_capabilities.file(name)
+                )
+            )
+        path = vocabulary.capability_node(capability.minor)
+        host_path = os.path.join(self._dev_root, path.lstrip("/"))
+        if self._major is None:
+            raise _TroubleError(_NO_MAJOR.format(path=host_path))
+        try:
+            status = os.stat(host_path)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                raise _TroubleError(f"{host_path}: {error.strerror}") from error
+            status = self._made(host_path, name, self._major, capability)
+        number = os.makedev(self._major, capability.minor)
+        if not stat.S_ISCHR(status.st_mode) or status.st_rdev != number:
+            wrong = _WRONG.format(path=host_path, major=self._major, minor=capability.minor)
+            raise _TroubleError(wrong)
+        self.nodes[capability.minor] = DeviceNode.of_status(path, host_path, status)
+
+    def _made(
+        self, host_path: str, name: str, major: int, capability: Capability
+    ) -> os.stat_result:
+        """Make the node if that is allowed; raises _TroubleError."""
+        if not self._create:
+            raise _TroubleError(_MISSING.format(path=host_path, file=mig_capabilities.file(name)))
+        mode = _MODE if capability.mode is None else capability.mode
+        try:
+            make(host_path, major, capability.minor, mode)
+            return os.stat(host_path)
+        except OSError as error:
+            facts = {
+                "path": host_path,
+                "file": mig_capabilities.file(name),
+                "reason": error.strerror or error,
+            }
+            wrong = fault("GH1246", **facts)
+            raise _TroubleError(f"{wrong.code}: {wrong.message}; {wrong.hint}") from error
+
+
+def make(path: str, major: int, minor: int, mode: int) -> None:
+    """Make a character device of root's at `path`, and its directory; raises OSError.
+
+    It has its mode and owner before it has its name. Where somebody else was faster, his stays.
+    """
+    directory, name = os.path.split(path)
+    if not os.path.isdir(directory):
+        os.makedirs(directory, 0o755, exist_ok=True)
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    temporary = files.temporary_name(name)
+    try:
+        files.remove_stale(directory)
+        mknod(fd, temporary, "c", major, minor, mode, 0, 0)
+        try:
+            os.link(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+        except FileExistsError:
+            return
+        finally:
+            os.unlink(temporary, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _read(host_root: str, path: str) -> str:
+    try:
+        content = files.read(host_root.rstrip("/") + path, _MAX_FILE)
+        return content.decode("utf-8", "replace")
+    except (OSError, GpuhookError):
+        return ""

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs and MIG instances of a node as the kernel's files tell of them: no library is loaded.
+
+No GPU is initialised by that. Indices are NVML's: GPUs in the order of their PCI bus ids, without
+those that the driver excludes; instances of a GPU in the order of their GPU and compute instances.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
+from gpuhook.vendors.nvidia.driver import cuda_versions
+from gpuhook.vendors.nvidia.hot.host_fingerprint import mig_state, module_version
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.devices.driver_nodes import ProcGpu
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
+
+_NUMBERED = (
+    "MIG instances are named by index alone, in the order of their GPU and compute instances: "
+    "their UUIDs are known to NVML only"
+)
+_NO_UUID = "MIG-unknown"
+_UNTOLD = "the UUID of its GPU is unknown"
+_EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
+
+
+def told(where: Roots) -> discover.Told:
+    """Return the driver and the GPUs of the node at `where`; what no file tells is None.
+
+    There are neither GPUs nor a version without a loaded kernel module.
+    """
+    version = module_version(where.host) or None
+    # Before the GPUs: what changes meanwhile makes the description stale, not wrong.
+    state = mig_state(where.host)
+    known = sorted(driver_nodes.proc_gpus(where.host), key=_bus_order)
+    listed = [one for one in known if not one.is_excluded]
+    gpus = tuple(_gpu(where.host, index, one) for index, one in enumerate(listed))
+    return discover.Told(
+        driver=Driver(
+            version=version, module_version=version, cuda=cuda_versions.of_driver(version)
+        ),
+        gpus=gpus,
+        mig_state=state,
+        warnings=(*driver_nodes.doubts(where.host), *_warnings(known, gpus)),
+    )
+
+
+def _warnings(known: list[ProcGpu], gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
+    found = [_EXCLUDED.format(bus=one.pci_bus_id) for one in known if one.is_excluded]
+    if any(gpu.instances for gpu in gpus):
+        found.append(_NUMBERED)
+    return tuple(found)
+
+
+def _bus_order(gpu: ProcGpu) -> tuple[int, ...]:
+    """Return domain, bus, device and function as numbers; (-1,) of a name that is no bus id."""
+    parts = gpu.pci_bus_id.replace(".", ":").split(":")
+    try:
+        return tuple(int(part, 16) for part in parts)
+    except ValueError:
+        return (-1,)
+
+
+def _gpu(host_root: str, index: int, known: ProcGpu) -> Gpu:
+    """Return a GPU; one that has GPU instances is in MIG mode, of others that is not known."""
+    places = _places(host_root, known.minor)
+    instances = [place for place in places or () if place[1] >= 0]
+    return Gpu(
+        index=index,
+        uuid=known.uuid,
+        minor=known.minor,
+        pci_bus_id=known.pci_bus_id,
+        name=known.model,
+        mig_mode="enabled" if places else None,
+        instances=tuple(
+            _instance(position, known.uuid, place) for position, place in enumerate(instances)
+        ),
+    )
+
+
+def _instance(index: int, gpu_uuid: str | None, place: tuple[int, int]) -> MigInstance:
+    """Return an instance; its UUID of today's drivers is in no file, that of old ones can be made.
+
+    Source: MIG User Guide, "Device Enumeration": MIG-GPU-<uuid>/<gi>/<ci> before driver 470.
+    """
+    return MigInstance(
+        index=index,
+        uuid=mig_capabilities.old_uuid(gpu_uuid, *place) if gpu_uuid else _NO_UUID,
+        gpu_instance=place[0],
+        compute_instance=place[1],
+        trouble=None if gpu_uuid else _UNTOLD,
+    )
+
+
+def _places(host_root: str, minor: int | None) -> list[tuple[int, int]]:
+    """Return (GPU instance, compute instance) of a GPU in order; -1 where it has no compute one."""
+    if minor is None:
+        return []
+    directory = f"{host_root.rstrip('/')}{mig_capabilities.CAPABILITIES}/gpu{minor}/mig"
+    found = []
+    for gpu_instance in _numbers(directory, "gi"):
+        below = _numbers(f"{directory}/gi{gpu_instance}", "ci")
+        found += [(gpu_instance, one) for one in below or (-1,)]
+    return found
+
+
+def _numbers(directory: str, prefix: str) -> list[int]:
+    """Return the numbers of the entries gi0, gi1 and so on, in order."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    rests = (name[len(prefix) :] for name in names if name.startswith(prefix))
+    return sorted(int(rest) for rest in rests if rest.isascii() and rest.isdigit())

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that belongs to the driver below a root, as facts for the CDI spec."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.driver import (
+    companion_files,
+    explicit_libraries,
+    libcuda,
+    libraries,
+    site_files,
+    site_rules,
+)
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of one driver. Links leave out the SONAME links, which follow from the files."""
+
+    files: tuple[DriverFile, ...]
+    links: tuple[Link, ...]
+    library_dirs: tuple[str, ...]  # container directories for the loader, libcuda's first
+    libcuda: str  # host path of libcuda.so.<version>
+    version: str  # "580.95.05"
+    warnings: tuple[str, ...] = ()
+
+
+def find(
+    driver_root: str,
+    version: str | None = None,
+    *,
+    library_search_paths: Sequence[str] = (),
+    config_search_paths: Sequence[str] = (),
+    host_root: str = "/",
+    with_explicit_libraries: bool = False,
+    files_dir: str = site_rules.DIRECTORY,
+) -> Found:
+    """Return the files of the driver below `driver_root`, links followed inside that root.
+
+    Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
+    paths are directories inside the root, looked at first. What the site's rules in `files_dir` add
+    and drop is considered. A single broken file is a warning; faults are GH1230 to GH1236 (no
+    driver, two versions, another version, broken libcuda), and GH1243 to GH1245 (broken rules).
+    """
+    if not os.path.isdir(driver_root):
+        raise fault("GH1235", root=driver_root)
+    root = Root(os.path.abspath(driver_root))
+    rules = site_rules.read(files_dir)
+    located = libcuda.locate(root, version, library_search_paths)
+    found = _libraries(root, located)
+    if with_explicit_libraries:
+        explicit_libraries.add(found, root, located)
+    for path in config_search_paths:
+        if not path.startswith("/"):
+            raise fault("GH1236", path=path)
+    others = companion_files.companions(
+        root,
+        located.version,
+        config_search_paths=config_search_paths,
+        host_root=host_root,
+    )
+    files, links, warnings = site_files.changed(rules, root, [*found.files, *others], found.links)
+    libraries_of = [file for file in files if file.kind == "library"]
+    held = [posixpath.dirname(file.container_path) for file in libraries_of]
+    directories = [where for where in found.directories if where in held] + held
+    return Found(
+        files=tuple(files),
+        links=tuple(links),
+        library_dirs=tuple(dict.fromkeys(directories)),
+        libcuda=root.host(located.path),
+        version=located.version,
+        warnings=(*found.warnings, *warnings, *_missing_ml(found, located)),
+    )
+
+
+def _libraries(root: Root, located: libcuda.Libcuda) -> libraries.Libraries:
+    """Return the 64-bit libraries and, behind them, those of 32 bits."""
+    found = libraries.libraries(root, located)
+    narrow = libcuda.narrow(root, located)
+    if narrow is not None:
+        more = libraries.libraries(root, narrow)
+        found.files += more.files
+        found.links += more.links
+        found.directories += more.directories
+        # /usr/lib may be a directory of both.
+        found.warnings += [warning for warning in more.warnings if warning not in found.warnings]
+    return found
+
+
+def _missing_ml(found: libraries.Libraries, located: libcuda.Libcuda) -> list[str]:
+    name = "libnvidia-ml.so." + located.version
+    if any(file.container_path.endswith("/" + name) for file in found.files):
+        return []
+    return [f"{name} is not beside libcuda: nvidia-smi and NVML will not work in containers"]

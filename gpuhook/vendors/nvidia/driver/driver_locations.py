@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a driver is that is not installed into the root of its node."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import gpuhook
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.warm import nvml_library
+
+# The driver container of NVIDIA's GPU operator; GKE's installer.
+OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
+OTHER_ROOTS = (OPERATOR, GKE)
+# NixOS keeps everything in its store, and has links to what the system of now is made of.
+NIXOS_LIBRARIES = "/run/opengl-driver/lib"
+NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
+# What the toolkit container of the operator installs.
+OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
+# What `gpuhook install --driver-root` writes, in the directory that contains this package.
+INSTALLED_FILE = "driver.json"
+
+
+def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the driver roots of this host that have a libnvidia-ml.so.1, the one to use first.
+
+    "/" excludes all others. `search_paths` are directories below each root. A driver container
+    may start later than this program, so the answer must not be kept. Directories that another
+    user could have made are left out: programs of root load the library.
+    """
+    if _has_driver("/", search_paths):
+        return ("/",)
+    return tuple(
+        root for root in OTHER_ROOTS if is_trusted(root) and _has_driver(root, search_paths)
+    )
+
+
+def is_trusted(path: str) -> bool:
+    """Return whether no user but root and the caller can replace what is at an absolute path."""
+    return all(map(_is_safe, (*_with_parents(path), *_with_parents(os.path.realpath(path)))))
+
+
+def _with_parents(path: str) -> list[str]:
+    found = [path]
+    while found[-1] != os.path.dirname(found[-1]):
+        found.append(os.path.dirname(found[-1]))
+    return found
+
+
+def _is_safe(directory: str) -> bool:
+    """Return whether other users can neither change a directory nor replace one of root in it."""
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return False
+    is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in (0, os.geteuid()) and not is_open
+
+
+def _has_driver(root: str, search_paths: tuple[str, ...]) -> bool:
+    try:
+        nvml_library.find(root, search_paths=search_paths)
+    except GpuhookError:
+        return False
+    return True
+
+
+def installed_file() -> str:
+    """Return the path of the file that `gpuhook install` writes for the programs of this tree."""
+    package = os.path.dirname(os.path.abspath(gpuhook.__file__))
+    return os.path.join(os.path.dirname(package), INSTALLED_FILE)
+
+
+def installed_roots() -> tuple[str, str]:
+    """Return the driver root and the dev root of `gpuhook install`, "" for one that is not set."""
+    try:
+        with open(installed_file(), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return "", ""
+    known = found if isinstance(found, dict) else {}
+    root, dev_root = (known.get(key) for key in ("root", "devRoot"))
+    return _absolute(root), _absolute(dev_root)
+
+
+def _absolute(path: object) -> str:
+    return path if isinstance(path, str) and path.startswith("/") else ""

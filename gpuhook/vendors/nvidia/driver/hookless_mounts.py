@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's libraries for containers in which no hook runs: bind mounts and one variable.
+
+Without a hook there are no links and no loader cache, so each library is bound under every name
+by which it is opened, in one directory, and LD_LIBRARY_PATH says where that is.
+
+The directory is /usr/local/nvidia/lib64, and the value is the very one that CUDA images carry
+themselves (`LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64`, which GKE's driver
+mounts rely on too). CDI can only replace a variable, not append to it, so for these images nothing
+is lost, and they find the driver even if an engine lets the image's value win. An image that keeps
+libraries of its own in LD_LIBRARY_PATH alone loses them: such an image needs the hook.
+"""
+
+from __future__ import annotations
+
+from posixpath import basename, dirname, join, normpath
+
+from gpuhook.loader.multilib import is_narrow
+from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
+
+DIRECTORY = "/usr/local/nvidia/lib64"
+ENV = f"LD_LIBRARY_PATH=/usr/local/nvidia/lib:{DIRECTORY}"
+
+
+def bindings(
+    files: tuple[DriverFile, ...], links: tuple[Link, ...], directory: str = DIRECTORY
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return ([(host path, container path), ...], links that nothing can stand for).
+
+    Libraries are bound in `directory`, .../lib64, those of 32 bits in .../lib, and files that the
+    loader does not look up where they belong; links become binds of the file they lead to. A
+    library bound twice is one library to the loader: it compares inodes.
+    """
+    host = _by_container_path(files)
+    directories = {dirname(file.container_path) for file in files if file.kind == "library"}
+    targets = {link.path: normpath(join(dirname(link.path), link.target)) for link in links}
+    found: dict[str, str] = {}
+    lost = []
+    for path in [*host, *targets]:
+        end = _end(path, targets)
+        if end not in host:
+            lost.append(f"{path} -> {targets[path]}")
+            continue
+        # One of 32 bits has the same name: in LD_LIBRARY_PATH the loader passes over the other's.
+        own = directory.removesuffix("64") if is_narrow(path) else directory
+        place = join(own, basename(path)) if dirname(path) in directories else path
+        found.setdefault(place, host[end])
+        if basename(path).startswith(VDPAU_PLUGIN):  # libvdpau falls back to its name alone
+            found.setdefault(join(own, basename(path)), host[end])
+    return [(source, place) for place, source in found.items()], lost
+
+
+def _by_container_path(files: tuple[DriverFile, ...]) -> dict[str, str]:
+    """Return the host path of each file by its path, and of each library by its SONAME's too."""
+    host = {file.container_path: file.host_path for file in files}
+    for file in files:
+        if file.kind == "library" and file.soname:
+            host.setdefault(join(dirname(file.container_path), file.soname), file.host_path)
+    return host
+
+
+def _end(path: str, targets: dict[str, str]) -> str:
+    """Return where a chain of links that starts at `path` ends."""
+    for _ in range(40):  # Linux follows as many (path_resolution(7))
+        if path not in targets:
+            break
+        path = targets[path]
+    return path

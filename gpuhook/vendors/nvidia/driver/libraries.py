@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's shared libraries and plugins below a root, and the links that belong to them.
+
+A library is given to a container at the path where the host has it (Debian's
+/usr/lib/x86_64-linux-gnu/nvidia/current included), whatever the image is: its directory is
+announced in the container's loader cache and ld.so.conf.d, which works with every layout of an
+image, while a directory that is built into one image's loader is unknown to the next. Plugins are
+found by path alone, so they keep their directory, and get a link where their callers look.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+
+from gpuhook.loader import elf, multilib
+from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile, Link
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
+    from gpuhook.vendors.nvidia.hot.driver_root import Root
+
+# Of the driver, but with a version of their own.
+_OWN_VERSION = re.compile(
+    r"(libnvidia-(?:nvvm70|egl-gbm|egl-wayland2?|egl-xcb|egl-xlib))\.so\.([0-9]+(?:\.[0-9]+)*)$"
+)
+_BELOW_SYSTEM = re.compile(r"(.*/lib(?:64)?(?:/[^/]+-linux-gnu)?)/nvidia/[^/]+$")
+_XORG_SERVER = "libglxserver_nvidia.so."
+_XORG_PLACES = (
+    "nvidia/xorg",
+    "xorg/modules/drivers",
+    "xorg/modules/extensions",
+    "xorg/modules/updates/drivers",
+    "xorg/modules/updates/extensions",
+)
+_XORG_DIRECTORIES = (
+    "/usr/lib/nvidia",  # Debian's alternatives
+    "/usr/lib/xorg/modules/drivers",
+    "/usr/lib/xorg/modules/extensions",
+    "/usr/lib/xorg/modules/updates/drivers",
+    "/usr/lib/xorg/modules/updates/extensions",
+    "/usr/lib64/xorg/modules/drivers",
+    "/usr/lib64/xorg/modules/extensions",
+    "/usr/X11R6/lib/modules/drivers",
+    "/usr/X11R6/lib/modules/extensions",
+    "/usr/X11R6/lib64/modules/drivers",
+    "/usr/X11R6/lib64/modules/extensions",
+)
+
+
+@dataclass
+class Libraries:
+    """What was found; `links` leave out the SONAME links, which follow from the files."""
+
+    files: list[DriverFile] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)  # in the container, for the loader
+    warnings: list[str] = field(default_factory=list)
+
+
+def libraries(root: Root, libcuda: Libcuda) -> Libraries:
+    """Return the libraries and plugins of the driver that `libcuda` belongs to, of its width.
+
+    A file that is missing behind its name, unreadable or no library becomes a warning. There is
+    no X.Org server of 32 bits that could load a driver.
+    """
+    found = Libraries()
+    seen: set[str] = set()
+    for directory in libcuda.directories:
+        for name in _names(root, directory, libcuda.version):
+            key = _stem(name)
+            if key not in seen and take(found, root, libcuda, posixpath.join(directory, name)):
+                seen.add(key)
+    for directory in libcuda.directories:
+        for name in root.names(posixpath.join(directory, "vdpau")):
+            if name == VDPAU_PLUGIN + libcuda.version and _stem(name) not in seen:
+                take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
+    if libcuda.bits == 64:
+        _take_xorg(found, root, libcuda)
+    _link_always(found, libcuda.version)
+    return found
+
+
+def _names(root: Root, directory: str, version: str) -> list[str]:
+    """Return the names in `directory` that are the driver's, of each stem the newest."""
+    own: dict[str, tuple[list[int], str]] = {}
+    names = []
+    for name in root.names(directory):
+        match = _OWN_VERSION.match(name)
+        if match:
+            parts = [int(part[:9]) for part in match.group(2).split(".")]
+            # Beside the file there are links of fewer parts: the SONAME's.
+            own[match.group(1)] = max(own.get(match.group(1), ([], "")), (parts, name))
+        elif name.startswith("lib") and name.endswith(".so." + version):
+            names.append(name)
+    return names + [name for _, name in own.values()]
+
+
+def _stem(name: str) -> str:
+    return name.partition(".so")[0]
+
+
+def take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
+    """Add the library `path` (inside the root) with its links; tell whether it is one."""
+    name = path.rpartition("/")[2]
+    plugin = name.startswith((VDPAU_PLUGIN, _XORG_SERVER)) or name == "nvidia_drv.so"
+    real = root.real(path)
+    try:
+        binary = elf.read(root.host(real)) if real else None
+    except OSError as error:
+        found.warnings.append(f"{root.host(path)} cannot be read: {error.strerror}; left out")
+        return False
+    if binary is None or real is None:
+        reason = "leads nowhere" if real is None else "is not a shared library"
+        found.warnings.append(f"{root.host(path)} {reason}; left out")
+        return False
+    if binary.bits != libcuda.bits or binary.machine != libcuda.machine:
+        return False
+    place = _place(root, libcuda, path)
+    plugin = plugin and place == root.container(path)
+    kind = "plugin" if plugin else "library"
+    file = DriverFile(kind, root.host(real), place, binary.soname)
+    found.files.append(file)
+    directory = posixpath.dirname(place)
+    if not plugin and directory not in found.directories:
+        found.directories.append(directory)
+    if not plugin:
+        _link_development(found, root, path, file)
+    return True
+
+
+def _place(root: Root, libcuda: Libcuda, path: str) -> str:
+    """Return where a container finds a library: its width can be told by the directory.
+
+    A plugin that moves for that is found by the loader, as its callers try that in the end.
+    """
+    place = root.container(path)
+    if libcuda.bits == 64 or multilib.is_narrow(place):
+        return place
+    return f"{multilib.DIRECTORY}/{posixpath.basename(path)}"
+
+
+def _link_development(found: Libraries, root: Root, path: str, file: DriverFile) -> None:
+    """Add libX.so -> its SONAME where the host has that link."""
+    short = _stem(path) + ".so"
+    if root.host(root.real(short) or "") == file.host_path and short != path:
+        target = file.soname or posixpath.basename(file.container_path)
+        directory = posixpath.dirname(file.container_path)
+        found.links.append(Link(f"{directory}/{posixpath.basename(short)}", target))
+
+
+def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
+    """Add the X.Org driver and its GLX module, each from the first directory that has it."""
+    homes = [_system_directory(d) for d in libcuda.directories]
+    places = [f"{home}/{place}" for home in dict.fromkeys(homes) for place in _XORG_PLACES]
+    for name in ("nvidia_drv.so", _XORG_SERVER + libcuda.version):
+        for directory in (*places, *_XORG_DIRECTORIES, "/usr/lib/nvidia/current"):
+            path = posixpath.join(directory, name)
+            if root.real(path) and take(found, root, libcuda, path):
+                break
+
+
+def _system_directory(directory: str) -> str:
+    """Return the library directory that callers know: Debian's without nvidia/current."""
+    below = _BELOW_SYSTEM.match(directory)
+    return below.group(1) if below else directory
+
+
+def _link_always(found: Libraries, version: str) -> None:
+    """Add the links that programs expect although no file of the driver is called so."""
+    held = {posixpath.basename(file.container_path): file for file in found.files}
+
+    def link(file_name: str, name: str, target: str) -> None:
+        if file_name in held:
+            directory = posixpath.dirname(held[file_name].container_path)
+            _add(found, posixpath.join(directory, name), target)
+
+    versioned = {name: f"{name}.{version}" for name in ("libcuda.so", "libGLX_nvidia.so")}
+    link(versioned["libcuda.so"], "libcuda.so", "libcuda.so.1")
+    link(versioned["libGLX_nvidia.so"], "libGLX_indirect.so.0", versioned["libGLX_nvidia.so"])
+    flow = "libnvidia-opticalflow.so"
+    link(f"{flow}.{version}", flow, flow + ".1")
+    for name in ("libnvidia-vulkan-producer.so", _XORG_SERVER.rstrip(".")):
+        link(f"{name}.{version}", name, f"{name}.{version}")
+    _link_plugin(found, held.get("libnvidia-allocator.so." + version), "gbm/nvidia-drm_gbm.so", 1)
+    _link_plugin(found, held.get(VDPAU_PLUGIN + version), "vdpau/" + VDPAU_PLUGIN + "1", None)
+
+
+def _link_plugin(found: Libraries, file: DriverFile | None, place: str, number: int | None) -> None:
+    """Add the link `place`, below the directory that callers know, to `file`.
+
+    With `number` the link leads to the file's SONAME link, as the driver's installer does it.
+    """
+    if file is None:
+        return
+    directory, _, name = file.container_path.rpartition("/")
+    if number is not None:
+        name = f"{_stem(name)}.so.{number}"
+    home = _system_directory(directory)
+    if home.endswith("/vdpau"):
+        home = posixpath.dirname(home)
+    link = f"{home}/{place}"
+    _add(found, link, posixpath.relpath(f"{directory}/{name}", posixpath.dirname(link)))
+
+
+def _add(found: Libraries, path: str, target: str) -> None:
+    """Add a link, unless the host's own of that name is there already."""
+    if all(link.path != path for link in found.links):
+        found.links.append(Link(path, target))

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/etc/gpuhook/files.d/*.yaml: which files a site adds to the driver's, and which it leaves out.
+
+`add` is a list of files, `drop` one of globs; schemas/files.json tells the keys. All files of the
+directory count together, in the order of their names. Broken ones are faults: a container with a
+file that was to be dropped would be worse than none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.errors import fault
+from gpuhook.host import bounded_yaml
+from gpuhook.host.hot import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import yaml
+
+    Path = tuple[str | int, ...]
+
+DIRECTORY = "/etc/gpuhook/files.d"
+_SCHEMA = os.path.join(os.path.dirname(__file__), "../../schemas/files.json")
+_FORBIDDEN = ("/dev", "/proc", "/sys")
+_MAX_SIZE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A file to add. `kind` "" means as it looks, no `capabilities` mean those of its name."""
+
+    path: str  # below the driver root
+    container_path: str  # "": where it is
+    kind: str
+    capabilities: tuple[str, ...]
+    where: str  # "/etc/gpuhook/files.d/site.yaml, line 3"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a site adds, and the globs of what it leaves out."""
+
+    add: tuple[Added, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+def read(directory: str = DIRECTORY) -> Rules:
+    """Return the rules in `directory`, none where it is not there.
+
+    Raises GH1243 (not YAML), GH1244 (not what the schema says), GH1245 (a place for no file),
+    GH1310 (not a file) and OSError.
+    """
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return Rules()
+    read = [_read(os.path.join(directory, n)) for n in names if n.endswith((".yaml", ".yml"))]
+    add = [one for rules in read for one in rules.add]
+    drop = [one for rules in read for one in rules.drop]
+    return Rules(tuple(add), tuple(drop))
+
+
+def _read(file: str) -> Rules:
+    document, lines = _loaded(file)
+    if document is None:
+        return Rules()  # comments alone
+    _check(document, file, lines)
+    add = []
+    for number, entry in enumerate(document.get("add", ())):
+        line = lines.get(("add", number), 1)
+        _require_place(file, line, entry.get("containerPath") or entry["path"])
+        add.append(
+            Added(
+                path=posixpath.normpath(entry["path"]),
+                container_path=entry.get("containerPath", ""),
+                kind=entry.get("kind", ""),
+                capabilities=tuple(sorted(set(entry.get("capabilities", ())))),
+                where=f"{file}, line {line}",
+            )
+        )
+    return Rules(tuple(add), tuple(document.get("drop", ())))
+
+
+def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
+    """Return what a file holds, and the line of each key and entry; raises GH1243."""
+    import yaml
+
+    content = files.read(file)
+    if len(content) > _MAX_SIZE:
+        raise fault("GH1243", file=file, line=1, column=1, reason="it is larger than 1 MiB")
+    try:
+        document, tree = bounded_yaml.read(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        line, column, reason = bounded_yaml.place_and_reason(error)
+        at = {"line": line or 1, "column": column or 1}
+        raise fault("GH1243", file=file, reason=reason, **at) from error
+    lines: dict[Path, int] = {}
+    if tree is not None and document is not None:
+        _take(tree, (), lines, depth=0)
+    return document, lines
+
+
+def _take(node: yaml.Node, path: Path, lines: dict[Path, int], depth: int) -> None:
+    """Note the lines of a node and of what is in it, as deep as a good file is."""
+    import yaml
+
+    lines[path] = node.start_mark.line + 1
+    if depth > 3:
+        return
+    if isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            _take(child, (*path, str(key.value)), lines, depth + 1)
+            lines[(*path, str(key.value))] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for number, child in enumerate(node.value):
+            _take(child, (*path, number), lines, depth + 1)
+
+
+def _check(document: object, file: str, lines: dict[Path, int]) -> None:
+    """Raise GH1244 for the first thing that the schema does not allow."""
+    import jsonschema
+
+    with open(_SCHEMA, encoding="utf-8") as stream:
+        validator = jsonschema.Draft202012Validator(json.load(stream))
+    errors = sorted(validator.iter_errors(document), key=lambda error: list(map(str, error.path)))
+    if not errors:
+        return
+    path = tuple(errors[0].absolute_path)
+    while path and path not in lines:
+        path = path[:-1]
+    place = ".".join(map(str, errors[0].absolute_path)) or "the file"
+    reason = errors[0].message[:200]
+    raise fault("GH1244", file=file, line=lines.get(path, 1), where=place, reason=reason)
+
+
+def _require_place(file: str, line: int, path: str) -> None:
+    """Raise GH1245 for a place in the container that is the kernel's, or cannot be told."""
+    whole = posixpath.normpath(path)
+    is_kernels = any(whole == top or whole.startswith(top + "/") for top in _FORBIDDEN)
+    if is_kernels or ".." in path.split("/"):
+        raise fault("GH1245", file=file, line=line, path=path)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root that a driver lives in: links are followed inside it, never out of it.
+
+A driver container's tree, or one below a host's /home, has absolute links that mean its own root.
+Paths called "inside" start with "/" at that root.
+
+Loaded only for a container that asks for something beside its GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+# Where GKE's own device plugin mounts its driver directory, and where the PATH and the
+# LD_LIBRARY_PATH of CUDA images look.
+PREFIX_IN_CONTAINERS = "/usr/local/nvidia"
+_SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
+_MAX_LINKS = 40  # as the kernel
+
+
+class Root:
+    """The directory `path` of the host, "/" included."""
+
+    __slots__ = ("_is_prefix", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._is_prefix: bool | None = None
+
+    def host(self, inside: str) -> str:
+        """Return the host's name of `inside`, links not followed."""
+        return posixpath.normpath(self.path.rstrip("/") + "/" + inside.lstrip("/"))
+
+    def inside(self, path: str) -> str:
+        """Return `path` as seen inside; it may be given with the root in front."""
+        path = posixpath.normpath("/" + path.lstrip("/"))
+        top = self.path.rstrip("/")
+        if top and (path == top or path.startswith(top + "/")):
+            return path[len(top) :] or "/"
+        return path
+
+    def real(self, inside: str) -> str | None:
+        """Return `inside` with every link followed inside, None when it leads nowhere."""
+        if "\0" in inside:  # of a kernel's file or a loader cache: no path has one
+            return None
+        todo = inside.split("/")[::-1]
+        done = ""
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                done = posixpath.dirname(done).rstrip("/")
+                continue
+            try:
+                target = os.readlink(self.host(done + "/" + part))
+            except FileNotFoundError:
+                return None
+            except OSError:  # not a link
+                done += "/" + part
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                return None
+            if target.startswith("/"):
+                done = ""
+            todo += target.split("/")[::-1]
+        return done or "/" if os.path.lexists(self.host(done)) else None
+
+    def directory(self, inside: str) -> str | None:
+        """Return the directory `inside` with links followed, None when it is none."""
+        real = self.real(inside)
+        return real if real and os.path.isdir(self.host(real)) else None
+
+    def names(self, inside: str) -> list[str]:
+        """Return the sorted names in the directory `inside`, [] when it cannot be listed."""
+        real = self.real(inside)
+        try:
+            return sorted(os.listdir(self.host(real))) if real else []
+        except OSError:
+            return []
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether this is an installation prefix with lib64 and bin (GKE), not a system's root.
+
+        A system has /lib64 as a link, or its dynamic loader in there.
+        """
+        if self._is_prefix is None:
+            self._is_prefix = self._looks_like_prefix()
+        return self._is_prefix
+
+    def _looks_like_prefix(self) -> bool:
+        names = self.names("/lib64")
+        return (
+            self.path.rstrip("/") != ""
+            and not os.path.islink(self.host("/lib64"))
+            and any(name.startswith("libcuda.so.") for name in names)
+            and not any(name.startswith(("ld-", "ld64.")) for name in names)
+        )
+
+    def container(self, inside: str) -> str:
+        """Return where a container finds `inside`: at the same place, or below a fixed prefix."""
+        if self.is_prefix and not inside.startswith(_SYSTEM):
+            return PREFIX_IN_CONTAINERS + inside
+        return inside
+
+
+def place(root: str, path: str) -> str | None:
+    """Return the host path of what `path` is in `root`, links followed inside; None for nothing."""
+    if not root.rstrip("/"):
+        return path if os.path.exists(path) else None
+    within = Root(root)
+    real = within.real(path)
+    return None if real is None else within.host(real)

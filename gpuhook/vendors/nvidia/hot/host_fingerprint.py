@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fingerprint of the host that a description of its GPUs was made on.
+
+It is readable text, `boot=..,driver=..,gpus=..,majors=..,mig=..,tree=..`, so that a mismatch can
+name what changed. It costs a handful of small reads and never loads NVML.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+
+PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
+NO_DRIVER = "no NVIDIA driver is loaded"
+NO_GPU = "the driver has no GPU"
+TEGRA_RELEASE = "/etc/nv_tegra_release"
+_MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
+
+
+def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
+    """Return the fingerprint of the host whose /proc and /sys lie below `host_root`.
+
+    `libcuda` is the host path of the driver's libcuda file: its identity stands for the driver
+    tree (an upgrade in place changes it). `mig` is what mig_state() said when the driver was asked
+    for its instances, None for now. What is not there is left empty.
+    """
+    root = host_root.rstrip("/")
+    return ",".join(
+        (
+            "boot=" + _first_line(root + "/proc/sys/kernel/random/boot_id"),
+            "driver=" + (module_version(host_root) or tegra_release(host_root)),
+            "gpus=" + gpus_of(_names(root + "/proc/driver/nvidia/gpus")),
+            "majors=" + majors(_read(root + "/proc/devices")),
+            "mig=" + (mig_state(host_root) if mig is None else mig),
+            "tree=" + _identity(libcuda),
+        )
+    )
+
+
+def module_version(host_root: str) -> str:
+    """Return the version of the loaded nvidia kernel module, "" when none is loaded."""
+    root = host_root.rstrip("/")
+    version = _first_line(root + "/sys/module/nvidia/version")
+    if version:
+        return version
+    for word in _first_line(root + "/proc/driver/nvidia/version").split():
+        if word[:1].isdigit() and "." in word:
+            return word
+    return ""
+
+
+def tegra_release(host_root: str) -> str:
+    """Return the release of a Tegra's system, "R36.4.3", "" where it is none."""
+    return release_in(_first_line(host_root.rstrip("/") + TEGRA_RELEASE))
+
+
+def release_in(line: str) -> str:
+    """Return the release that the line `# R36 (release), REVISION: 4.3, GCID: ...` tells of."""
+    words = line.replace("#", " ").replace(",", " ").split()
+    release = words[0] if words else ""
+    if "REVISION:" in words[:-1]:
+        release += "." + words[words.index("REVISION:") + 1]
+    return release
+
+
+def driver_is_loaded(host_root: str) -> bool:
+    """Return whether the host has a driver at all.
+
+    That is the kernel module, that of a Tegra's own GPU (it has no version), or WSL's /dev/dxg.
+    """
+    root = host_root.rstrip("/")
+    others = (root + "/dev/dxg", root + "/sys/module/nvgpu", root + TEGRA_RELEASE)
+    return bool(module_version(host_root)) or any(map(os.path.exists, others))
+
+
+def absence(host_root: str) -> str:
+    """Return why a node has no GPU to describe, "" if it may have one."""
+    if not driver_is_loaded(host_root):
+        return NO_DRIVER
+    try:
+        has_gpu = bool(os.listdir(os.path.join(host_root, "proc/driver/nvidia/gpus")))
+    except OSError:
+        return ""  # WSL's driver has no such directory, nor has a Tegra's
+    return "" if has_gpu else NO_GPU
+
+
+def differences(recorded: str, current: str) -> list[str]:
+    """Return one phrase per part in which the two fingerprints differ, [] when they are equal.
+
+    A part that an older gpuhook did not record says nothing.
+    """
+    old, new = _parsed(recorded), _parsed(current)
+    return [
+        "{}: was {}, is {}".format(part, old.get(part) or "none", new.get(part) or "none")
+        for part in PARTS
+        if part in old and old[part] != new.get(part, "")
+    ]
+
+
+def _parsed(text: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _first_line(path: str) -> str:
+    return _read(path).partition(b"\n")[0].decode("utf-8", "replace").strip().replace(",", " ")
+
+
+def gpus_of(names: list[str]) -> str:
+    """Return what stands for the GPUs by their bus ids, in order: how many, and which."""
+    return f"{len(names)}-{crc32(os.fsencode(' '.join(names))):08x}" if names else ""
+
+
+def majors(devices: bytes) -> str:
+    """Return what stands for the majors in the content of /proc/devices."""
+    found = []
+    for line in devices.split(b"\n"):
+        number, _, name = line.strip().partition(b" ")
+        if name in _MAJOR_NAMES:
+            found.append(name.decode() + ":" + number.decode())
+    return "+".join(sorted(found))
+
+
+def mig_state(host_root: str) -> str:
+    """Return what stands for the MIG instances of the host, "" where the driver knows no MIG.
+
+    The numbers of all capabilities are not enough: the driver lists those that could be, so they
+    stay what they are while instances come and go, and a destroyed one's are the next one's. Which
+    instances there are shows in the names below its capabilities. Both together name an instance
+    for good: its UUID is made of its GPU and of its place in it.
+    """
+    root = host_root.rstrip("/") + "/proc/driver"
+    content = _read(root + "/nvidia-caps/mig-minors")
+    return mig_of(content, _instances(root + "/nvidia/capabilities"))
+
+
+def mig_of(content: bytes, names: list[str]) -> str:
+    """Return mig_state() by the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
+    return format(crc32(os.fsencode("\n".join(names)), crc32(content)), "08x") if content else ""
+
+
+def _instances(directory: str) -> list[str]:
+    """Return gpu0/gi1/ci0 and so on, in order.
+
+    A GPU instance without a compute instance is no device, and containers that have MIG devices
+    may see those alone.
+    """
+    found = []
+    for gpu in _names(directory):
+        if gpu.startswith("gpu"):
+            for gi in _names(directory + "/" + gpu + "/mig"):
+                below = directory + "/" + gpu + "/mig/" + gi
+                names = [name for name in _names(below) if name.startswith("ci")]
+                found += [gpu + "/" + gi + "/" + name for name in names]
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _identity(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""node.json read: what generate-cdi noted of this node's GPUs, and under which names.
+
+Read only for a name that no spec has. node_file.py writes it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import fastjson, files, state
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MAX_SIZE = 16 << 20
+
+
+def path() -> str:
+    """Return the path of node.json."""
+    return os.path.join(state.directory(), "node.json")
+
+
+def alias(name: str) -> str | None:
+    """Return what the spec calls the GPU with another name (PCI bus id, index), None if unknown."""
+    found = _section("aliases", dict).get(name.lower())
+    return found if isinstance(found, str) else None
+
+
+def other_names() -> list[str]:
+    """Return the names that alias() knows, in lower case."""
+    return list(_section("aliases", dict))
+
+
+def uuids() -> dict[str, str]:
+    """Return the UUID of each GPU and MIG instance by the path of a device node of its own.
+
+    That is the compute instance's capability node for an instance; the node of a GPU that has
+    instances tells nothing of who holds it. {} without a usable node.json. A GPU whose UUID is not
+    known stands under the path itself.
+    """
+    found = {}
+    for gpu in _section("gpus", list):
+        if not isinstance(gpu, dict):
+            continue
+        instances = gpu.get("instances")
+        if isinstance(instances, list) and instances:
+            found.update(_instances(instances))
+            continue
+        place, uuid = f"/dev/nvidia{gpu.get('minor')}", str(gpu.get("uuid"))
+        found[place] = uuid if uuid.startswith("GPU-") else place
+    return found
+
+
+def memory() -> dict[str, int]:
+    """Return the bytes of each GPU by its UUID, as far as they are known."""
+    return {
+        str(gpu.get("uuid")): gpu["memory_bytes"]
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict) and isinstance(gpu.get("memory_bytes"), int)
+    }
+
+
+def nvml() -> str:
+    """Return the host path of the libnvidia-ml.so.1 that answered, "" where it is not there."""
+    found = _section("driver", dict).get("nvml")
+    return found if isinstance(found, str) and os.path.isfile(found) else ""
+
+
+def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
+    """Return the CUDA version, the driver's, its module's, and (minor, capability, brand) of GPUs.
+
+    "" stands for what is not known.
+    """
+    driver = _section("driver", dict)
+    cuda, version, module = (_text(driver, key) for key in ("cuda", "version", "module_version"))
+    gpus = [
+        (str(gpu["minor"]), _text(gpu, "compute_capability"), _text(gpu, "brand"))
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict) and isinstance(gpu.get("minor"), int)
+    ]
+    return cuda, version, module, gpus
+
+
+def sorts() -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the kernel module's version, and (capability, brand) of each GPU by its UUID.
+
+    "" stands for what is not known.
+    """
+    found = {
+        str(gpu.get("uuid")): (_text(gpu, "compute_capability"), _text(gpu, "brand"))
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict)
+    }
+    return _text(_section("driver", dict), "module_version"), found
+
+
+def _text(section: dict[str, Any], key: str) -> str:
+    value = section.get(key)
+    return value if isinstance(value, str) and _is_known(value) else ""
+
+
+def turns() -> dict[str, dict[str, str]]:
+    """Return the time slice and the compute mode of each GPU by UUID, as far as they are known."""
+    keys = ("time_slice", "compute_mode")
+    return {
+        str(gpu.get("uuid")): {key: gpu[key] for key in keys if _is_known(gpu.get(key))}
+        for gpu in _section("gpus", list)
+        if isinstance(gpu, dict)
+    }
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, str) and value != "unknown"
+
+
+def _instances(instances: list[Any]) -> dict[str, str]:
+    known = [one for one in instances if isinstance(one, dict)]
+    return {
+        vocabulary.capability_node(one["compute_instance_minor"]): str(one.get("uuid"))
+        for one in known
+        if isinstance(one.get("compute_instance_minor"), int)
+    }
+
+
+def _section(key: str, kind: type[Any]) -> Any:
+    """Return a part of node.json, empty where the file is not there or cannot be believed."""
+    try:
+        if state.usable(os.lstat(path())):
+            node = fastjson.loads(files.read(path(), _MAX_SIZE))
+            if isinstance(node, dict) and isinstance(node.get(key), kind):
+                return node[key]
+    except (OSError, ValueError, GpuhookError):
+        return kind()
+    return kind()

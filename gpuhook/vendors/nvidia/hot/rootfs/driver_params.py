@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's parameters as a container should see them: it must not make device nodes.
+
+With ModifyDeviceFiles: 1 the driver's user space creates /dev/nvidia* nodes for every GPU of the
+host when it runs privileged enough. A copy that says 0 is bound over the file. No runtime takes a
+mount inside /proc from config.json, so that is a hook's job.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.host.hot import files, state
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Hook
+
+PATH = "/proc/driver/nvidia/params"
+_KEY = b"ModifyDeviceFiles:"
+_MAX_SIZE = 1 << 16
+
+
+def masked(host_root: str) -> bytes | None:
+    """Return the parameters with ModifyDeviceFiles: 0, None where the host's need no mask.
+
+    Neither do they where this kernel has no such file, whatever another `host_root` holds: then a
+    container's /proc has none to put a mask over.
+    """
+    if not os.path.exists(PATH):
+        return None
+    try:
+        text = files.read(host_root.rstrip("/") + PATH, _MAX_SIZE)
+    except OSError:
+        return None
+    lines = text.split(b"\n")
+    for number, line in enumerate(lines):
+        if line.startswith(_KEY) and line[len(_KEY) :].strip() == b"1":
+            lines[number] = _KEY + b" 0"
+            return b"\n".join(lines)
+    return None
+
+
+def masked_file(content: bytes) -> str:
+    """Return the path of a file of the state directory that holds `content`, made if need be."""
+    path = os.path.join(state.directory(), "params")
+    try:
+        if state.usable(os.lstat(path)) and files.read(path, _MAX_SIZE) == content:
+            return path
+    except OSError:
+        pass
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+    files.replace(path, content, mode=0o444)
+    return path
+
+
+def _is_busybox(program: str) -> bool:
+    """Return whether a program is busybox, whose mount(8) does not make a bind read-only."""
+    try:
+        return "busybox" in os.readlink(program)
+    except OSError:
+        return False
+
+
+def mount_hook(source: str, rootfs: str) -> Hook | None:
+    """Return the createContainer hook that binds `source` over the file, None without mount(8).
+
+    It is mount(8) itself: it takes a tenth of the time an interpreter needs to start. Its
+    environment is explicit, as the image's must not reach it.
+    """
+    for program in ("/usr/bin/mount", "/bin/mount"):
+        if os.access(program, os.X_OK) and not _is_busybox(program):
+            return {
+                "hookName": "createContainer",
+                "path": program,
+                "args": ["mount", "--bind", "-o", "ro", source, rootfs + PATH],
+                "env": [*HOOK_ENV, HOOK_MARK + "params"],
+            }
+    return None

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of our CDI hook, done by the wrapper before the runtime starts; else by the hook.
+
+An interpreter in a hook runs inside the container's own CPU limit, so the wrapper does the work
+itself wherever the result would be the same: no mount of config.json covers what it writes, and the
+root file system is there and is not the host's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from gpuhook.apply.rootfs.filesystem_ids import Identity
+from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
+from gpuhook.apply.rootfs.safe_walk import CrossingError
+from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, rootfs_plan
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, is_beside_toolkit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
+
+
+_NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
+
+
+class Work:
+    """How a root file system is worked on. A rehearsal answers as this does, and writes nothing."""
+
+    def opened(self, path: str) -> Root:
+        """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
+        return Root(path)
+
+    def masked_file(self, content: bytes) -> str:
+        """Return the path of a file that holds the driver's masked parameters; raises OSError."""
+        return driver_params.masked_file(content)
+
+
+def do(
+    bundle: str,
+    spec: dict[str, Any],
+    edits: ContainerEdits,
+    todo: list[Jobs],
+    *,
+    engine: list[Jobs],
+    work: Work,
+) -> Outcome:
+    """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied.
+
+    `engine` are the jobs of hooks that an engine put into the spec. Hooks know of each other by
+    config.json, and not of what the wrapper did: it does all of `todo` or leaves all of it to them.
+    """
+    outcome = Outcome()
+    if not todo:
+        return outcome
+    ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
+    with work.opened(root_path(bundle, spec)) as root:
+        require_writable(root)
+        foreign = [path for path in _destinations(spec) if path not in ours]
+        if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
+            return _left_to_hooks(todo)
+        for job in todo:
+            hooks = [*_params_hook(root, spec, job, work), *_chmod_hook(job)]
+            outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
+    return outcome
+
+
+def _left_to_hooks(todo: list[Jobs]) -> Outcome:
+    outcome = Outcome()
+    outcome.hooks += [_python_hook(job) for job in todo]
+    return outcome
+
+
+class Outcome:
+    """The hooks for what is left to do inside the container, and what could not be done at all."""
+
+    __slots__ = ("hooks", "left_out")
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+        self.left_out: list[str] = []
+
+
+def root_path(bundle: str, spec: dict[str, Any]) -> str:
+    """Return the host path of the root file system; GH1306 where config.json names none."""
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    if not isinstance(path, str) or not path:
+        raise fault("GH1306", bundle=bundle, reason="it has no root.path")
+    whole = os.path.join(bundle, path)
+    if not os.path.isdir(whole):
+        raise fault("GH1306", bundle=bundle, reason=f"{whole} is no directory")
+    return os.path.abspath(whole)
+
+
+def nodes(spec: dict[str, Any]) -> list[str]:
+    """Return the paths of a container's device nodes, with those of all that is mounted."""
+    return [*oci_spec.device_paths(spec), *_destinations(spec)]
+
+
+def _is_done(
+    root: Root,
+    spec: dict[str, Any],
+    foreign: list[str],
+    todo: list[Jobs],
+    engine: list[Jobs],
+    *,
+    outcome: Outcome,
+) -> bool:
+    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'.
+
+    What ldconfig is to make is: it has to see the libraries where the container has them. And so
+    is what a hook of NVIDIA's will look at, which would take what it does not know for outdated.
+    """
+    if any(job.ldconfig for job in todo) or is_beside_toolkit(spec):
+        return False
+    whole, reasons = rootfs_plan.of(root, todo, nodes(spec))
+    if engine and whole.libraries:
+        whole.together = rootfs_plan.of(root, engine)[0]
+        if not set(whole.entries()).issubset(whole.together.entries()):
+            return False
+    if _is_covered(root, whole.paths(), foreign):
+        return False
+    with _identity(spec):
+        failures = provide(root, whole)
+    if any(_is_the_hooks(failure, spec) for failure in failures):
+        return False
+    outcome.left_out += reasons
+    for failure in failures:
+        if not isinstance(failure, IsADirectoryError):
+            raise failure
+        outcome.left_out.append(f"{failure.filename}: the image has a directory there")
+    return True
+
+
+def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
+    """Return whether what failed here may work inside the container.
+
+    In a user namespace whose mapping config.json does not tell (it joins another's), the host's
+    root may have no id in that file system.
+    """
+    if isinstance(failure, CrossingError):
+        return True
+    return failure.errno in _NO_IDENTITY and oci_spec.user_namespace(spec)
+
+
+def _destinations(spec: dict[str, Any]) -> list[str]:
+    mounts = [mount for mount in spec.get("mounts") or () if isinstance(mount, dict)]
+    found = [mount.get("destination") for mount in mounts]
+    return [path for path in found if isinstance(path, str)]
+
+
+def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
+    """Return whether a mount of the container lies over one of `paths`."""
+    parents = {path.rpartition("/")[0] for path in paths}
+    real = {parent: root.real(parent).rstrip("/") + "/" for parent in parents}
+    targets = set(real.values())
+    files = {real[parent] + name for parent, _, name in (path.rpartition("/") for path in paths)}
+    for destination in destinations:
+        place = root.real(destination)
+        if destination in paths or place in files:
+            return True
+        below = place.rstrip("/") + "/"
+        if any(target.startswith(below) for target in targets):
+            return True
+    return False
+
+
+def _identity(spec: dict[str, Any]) -> Identity:
+    """Return who the container's root is on the host, as far as config.json tells."""
+    if not oci_spec.user_namespace(spec):
+        return Identity(0, 0)
+    linux = spec["linux"]
+    return Identity(_mapped(linux.get("uidMappings")), _mapped(linux.get("gidMappings")))
+
+
+def _mapped(mappings: object) -> int:
+    """Return the host id of the container's 0."""
+    for mapping in mappings if isinstance(mappings, list) else ():
+        if isinstance(mapping, dict) and mapping.get("containerID") == 0:
+            return int(mapping.get("hostID") or 0)
+    return 0
+
+
+def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> list[Hook]:
+    """Return the hook that masks the driver's parameters, if this host's say they need it."""
+    content = driver_params.masked(job.host_root) if job.driver_params else None
+    if content is None or "/proc" not in _destinations(spec):
+        return []
+    hook = None
+    if not oci_spec.user_namespace(spec):
+        try:
+            hook = driver_params.mount_hook(work.masked_file(content), root.path)
+        except OSError:
+            hook = None
+    return [hook or _python_hook(_only_params(job))]
+
+
+def _chmod_hook(job: Jobs) -> list[Hook]:
+    """Return the hook that changes directories which the runtime is going to make."""
+    if not job.chmod:
+        return []
+    rest = Jobs(job.hook_path)
+    rest.chmod = job.chmod
+    return [_python_hook(rest)]
+
+
+def _only_params(job: Jobs) -> Jobs:
+    rest = Jobs(job.hook_path)
+    rest.driver_params, rest.host_root = True, job.host_root
+    return rest
+
+
+def _python_hook(job: Jobs) -> Hook:
+    hook = job.hook()
+    hook["env"].append(HOOK_MARK + "apply")
+    return hook

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a root file system is to get for the jobs of our hook, the image's own libraries considered."""
+
+from __future__ import annotations
+
+from gpuhook.apply.rootfs.rootfs_files import Provision, soname_links
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpuhook.apply.rootfs.root_directory import Root
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+
+_EGL = "libEGL_nvidia.so.0"
+
+
+def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
+    """Return whether EGL is among libraries, which reads the application profile."""
+    return any(soname == _EGL for _, soname in libraries)
+
+
+def needs_profile_of(job: Jobs) -> bool:
+    """Return whether a job brings EGL, and its application profile is not left out."""
+    return hook_args.PROFILE not in job.skipped and needs_profile(job.libraries)
+
+
+def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Provision, list[str]]:
+    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
+
+    With the device nodes of the container as `nodes`, EGL learns which GPUs these are.
+    """
+    libraries: list[tuple[str, str]] = []
+    links: list[tuple[str, str]] = []
+    preferred: list[tuple[str, str]] = []
+    reasons: list[str] = []
+    has_profile = False
+    for job in todo:
+        if hook_args.LOADER not in job.skipped:
+            libraries += job.libraries
+        elif hook_args.LINKS not in job.skipped:
+            links += soname_links(job.libraries)
+        links += job.links
+        has_profile = has_profile or needs_profile_of(job)
+        chosen, reason = _preferred(root, job)
+        preferred += chosen
+        reasons += [reason] if reason and reason not in reasons else []
+    made = Provision(_once(libraries), _once(links), _once(preferred))
+    if nodes and has_profile:
+        from gpuhook.vendors.nvidia.hot.rootfs import egl_profile  # few containers have EGL
+
+        made.files.append((egl_profile.PATH, egl_profile.content(nodes)))
+    return made, reasons
+
+
+def beside(
+    root: Root, job: Jobs, others: Sequence[Jobs], nodes: Sequence[str] = ()
+) -> tuple[Provision, list[str]]:
+    """Return the provision for `job` as `of` does, for a container whose jobs are all of `others`.
+
+    Whichever of them is done first, the loader's files end up the same.
+    """
+    made, reasons = of(root, [job], nodes)
+    if len(others) > 1:
+        made.together = of(root, others)[0]
+    return made, reasons
+
+
+def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
+    if not (job.cuda_compat and (job.driver_version or job.cuda_version) and job.libraries):
+        return [], ""
+    if hook_args.LOADER in job.skipped:
+        return [], ""
+    names = root.names(job.cuda_compat)
+    if not names:
+        return [], ""
+    from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat  # few images have any
+
+    return cuda_compat.libraries(root, job.cuda_compat, names, job.driver_version, job.cuda_version)
+
+
+def _once(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(pairs))

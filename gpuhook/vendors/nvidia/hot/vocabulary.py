@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words in which containers ask for NVIDIA's GPUs, and what of the driver each one needs."""
+
+from __future__ import annotations
+
+from gpuhook.errors import fault
+from gpuhook.loader.multilib import is_narrow
+from gpuhook.request.parse import Vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+VENDOR = "nvidia.com"
+PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
+PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
+# Kinds of what there is beside GPUs: looked for on the node itself where no spec describes them.
+GDS_KIND = VENDOR + "/gds"
+MOFED_KIND = VENDOR + "/mofed"
+GDRCOPY_KIND = VENDOR + "/gdrcopy"
+NVSWITCH_KIND = VENDOR + "/nvswitch"
+IMEX_KIND = VENDOR + "/imex-channel"
+MIG_KIND = VENDOR + "/mig"  # access to the administration of MIG; instances are of the GPUs' kind
+# These kinds and the modes of generate-cdi that describe them.
+EXTRA_KINDS = {
+    GDS_KIND: "gds",
+    MOFED_KIND: "mofed",
+    GDRCOPY_KIND: "gdrcopy",
+    NVSWITCH_KIND: "nvswitch",
+    IMEX_KIND: "imex",
+    MIG_KIND: "mig",
+}
+VOCABULARY = Vocabulary(
+    devices_env="NVIDIA_VISIBLE_DEVICES",
+    capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
+    replicas_env="GPUHOOK_REPLICAS",
+    mount_prefix="/var/run/nvidia-container-devices",
+    image_version_env="CUDA_VERSION",
+    image_requirement_env="NVIDIA_REQUIRE_CUDA",
+    default_kind=VENDOR + "/gpu",
+    memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
+    memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
+    memory_prefix="/var/run/gpuhook/memory",
+    hints_env="GPUHOOK_MEMORY_HINTS",
+    extras={
+        "NVIDIA_GDS": ("switch", GDS_KIND, "all"),
+        "NVIDIA_MOFED": ("switch", MOFED_KIND, "all"),
+        "NVIDIA_GDRCOPY": ("switch", GDRCOPY_KIND, "all"),
+        "NVIDIA_NVSWITCH": ("switch", NVSWITCH_KIND, "all"),
+        "NVIDIA_IMEX_CHANNELS": ("ids", IMEX_KIND, ""),
+        "NVIDIA_MIG_CONFIG_DEVICES": ("whole", MIG_KIND, "config"),
+        "NVIDIA_MIG_MONITOR_DEVICES": ("whole", MIG_KIND, "monitor"),
+    },
+    extra_mounts={"imex": IMEX_KIND},
+    privileged_kinds=(MIG_KIND,),
+)
+# Images put this directory in front of their own libcuda's; as NVIDIA's specs have it since 1.17.6.
+LIBCUDA_DIRECTORY_ENV = "NVIDIA_CTK_LIBCUDA_DIR"
+# On a Tegra, this variable with this value asks for what all files of the system name; a spec has
+# what is more than usual in a device of its own.
+CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
+CSV_DEVICE = "csv-mounts-all"
+# Hooks of NVIDIA's own that would give a container its GPUs a second time.
+FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+
+CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx")
+DEFAULT_CAPABILITIES = ("utility", "compute")
+_IMPLIED = {"video": ("compute",), "display": ("graphics",)}
+
+EVERY = frozenset(CAPABILITIES)  # who has all of these gets every file
+_COMPUTE = frozenset(("compute",))
+_GRAPHICS = frozenset(("graphics", "display"))
+_UTILITY = frozenset(("utility",))
+_VIDEO = frozenset(("video",))
+_NGX = frozenset(("ngx",))
+
+# Library names without "lib" and everything from ".so" on. A library that is not listed is given
+# to every container: drivers grow new ones, and one too many is better than one missing.
+_LIBRARIES = {
+    "cuda": _COMPUTE,
+    "cuda_loader": _COMPUTE,
+    "cudadebugger": _COMPUTE,
+    "nvidia-allocator": _COMPUTE | _GRAPHICS,
+    "nvidia-compiler": _COMPUTE,
+    "nvidia-compiler-next": _COMPUTE,
+    "nvidia-fatbinaryloader": _COMPUTE,
+    "nvidia-gpucomp": _COMPUTE | _GRAPHICS,
+    "nvidia-nvvm": _COMPUTE,
+    "nvidia-nvvm70": _COMPUTE,
+    "nvidia-opencl": _COMPUTE,
+    "nvidia-pkcs11": _COMPUTE,
+    "nvidia-pkcs11-openssl3": _COMPUTE,
+    "nvidia-ptxjitcompiler": _COMPUTE,
+    "nvidia-sandboxutils": _UTILITY,
+    "nvidia-tileiras": _COMPUTE,
+    "OpenCL": _COMPUTE,
+    "nvidia-cfg": _UTILITY,
+    "nvidia-ml": _UTILITY,
+    "nvidia-ml_loader": _UTILITY,
+    "nvidia-nscq": _UTILITY,
+    "nvcuvid": _VIDEO,
+    "nvidia-encode": _VIDEO,
+    "nvidia-opticalflow": _VIDEO,
+    "vdpau_nvidia": _VIDEO,
+    "EGL": _GRAPHICS,
+    "GL": _GRAPHICS,
+    "GLESv1_CM": _GRAPHICS,
+    "GLESv2": _GRAPHICS,
+    "GLX": _GRAPHICS,
+    "GLdispatch": _GRAPHICS,
+    "OpenGL": _GRAPHICS,
+    "nvidia-api": _GRAPHICS,
+    "EGL_nvidia": _GRAPHICS,
+    "GLESv1_CM_nvidia": _GRAPHICS,
+    "GLESv2_nvidia": _GRAPHICS,
+    "GLX_indirect": _GRAPHICS,
+    "GLX_nvidia": _GRAPHICS,
+    "glxserver_nvidia": _GRAPHICS,
+    "nvidia-eglcore": _GRAPHICS,
+    "nvidia-cbl": _GRAPHICS,
+    "nvidia-egl-gbm": _GRAPHICS,
+    "nvidia-egl-wayland": _GRAPHICS,
+    "nvidia-egl-wayland2": _GRAPHICS,
+    "nvidia-egl-xcb": _GRAPHICS,
+    "nvidia-egl-xlib": _GRAPHICS,
+    "nvidia-fbc": _GRAPHICS,
+    "nvidia-glcore": _GRAPHICS,
+    "nvidia-glsi": _GRAPHICS,
+    "nvidia-glvkspirv": _GRAPHICS,
+    "nvidia-gtk2": _GRAPHICS,
+    "nvidia-gtk3": _GRAPHICS,
+    "nvidia-ifr": _GRAPHICS,
+    "nvidia-present": _GRAPHICS,
+    "nvidia-rtcore": _GRAPHICS,
+    "nvidia-tls": _GRAPHICS,
+    "nvidia-vksc-core": _GRAPHICS,
+    "nvidia-vulkan-producer": _GRAPHICS,
+    "nvidia-wayland-client": _GRAPHICS,
+    "nvoptix": _GRAPHICS,
+    "nvidia-ngx": _NGX,
+}
+# Binaries, sockets' directories, configuration files and device nodes, by their last component.
+_FILES = {
+    "nvidia-smi": _UTILITY,
+    "nvidia-debugdump": _UTILITY,
+    "nvidia-persistenced": _UTILITY,
+    "nv-fabricmanager": _UTILITY,
+    "nvidia-fabricmanager": _UTILITY,
+    "nvidia-imex": _UTILITY,
+    "nvidia-imex-ctl": _UTILITY,
+    "nvidia-cuda-mps-control": _COMPUTE,
+    "nvidia-cuda-mps-server": _COMPUTE,
+    "nvidia-mps": _COMPUTE,
+    "nvidia-ngx-updater": _NGX,
+    "nvidia-xconfig": _GRAPHICS,
+    "nvidia.icd": _COMPUTE,
+    "nvoptix.bin": _GRAPHICS,
+    "nvidia_drv.so": _GRAPHICS,
+    "nvidia-drm_gbm.so": _GRAPHICS,
+    "nvidia-drm-outputclass.conf": _GRAPHICS,
+    "10-nvidia.conf": _GRAPHICS,
+    "nvidia-uvm": _COMPUTE,
+    "nvidia-uvm-tools": _COMPUTE,
+    "nvidia-modeset": _GRAPHICS,
+}
+# Those of MIG's configuration and monitoring, whose minors every driver has been giving.
+_MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
+# Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
+_NARROW_HOOKLESS = "/usr/local/nvidia/lib/"
+_NARROW_ICD = "/nvidia_icd.i686.json"
+_NODES = ("/dev/nvidia", "/dev/nvhost-", "/dev/nvgpu/")
+_OTHER_NODES = ("/dev/dxg", "/dev/nvmap")
+_GRAPHICS_DIRECTORIES = ("/dev/dri/", "/egl/", "/glvnd/", "/vulkan/", "/X11/", "/xorg/")
+
+
+def parse_capabilities(
+    value: str | None,
+    allowed: Sequence[str] = (),
+    default: Sequence[str] = DEFAULT_CAPABILITIES,
+    unknown: list[str] | None = None,
+) -> frozenset[str]:
+    """Return the capabilities that NVIDIA_DRIVER_CAPABILITIES names, with those they imply.
+
+    None or "" means `default`, and so does a value of unknown words alone. Of `allowed` there are
+    no others; [] allows all. Unknown words are added to `unknown`; without that list they raise
+    GH1020. Raises GH1027 for a capability that is named and not allowed.
+    """
+    may = frozenset(allowed) or EVERY
+    words = [word.strip() for word in (value or "").split(",")]
+    words = [word for word in words if word]
+    if unknown is not None and "all" not in words:
+        unknown += [word for word in words if word not in EVERY]
+        words = [word for word in words if word in EVERY]
+    named = words or default
+    if "all" in named:
+        return may
+    found = set()
+    for word in named:
+        if word not in EVERY:
+            raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
+        if words and word not in may:
+            raise fault("GH1027", word=word, allowed=", ".join(allowed))
+        found.add(word)
+        found.update(_IMPLIED.get(word, ()))
+    return may.intersection(found)
+
+
+def capabilities_of(path: str) -> frozenset[str]:
+    """Return the capabilities of which any one needs the driver's file or node at `path`."""
+    name = path.rpartition("/")[2]
+    if name in _FILES:
+        return _FILES[name]
+    if name == "socket":
+        return capabilities_of(path.rpartition("/")[0])
+    if name.startswith("lib") and ".so" in name:
+        return _LIBRARIES.get(name[3:].partition(".so")[0], EVERY)
+    for directory in _GRAPHICS_DIRECTORIES:
+        if directory in path:
+            return _GRAPHICS
+    return EVERY
+
+
+def wanted(path: str, capabilities: frozenset[str]) -> bool:
+    """Return whether a container with `capabilities` gets the file or node at `path`.
+
+    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability, and are given
+    also where a container may have none of those that it asks for. A file for 32-bit programs needs
+    compat32 besides a capability of its own.
+    """
+    return chooser(capabilities)(path)
+
+
+def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
+    """Return what tells of many paths what wanted() tells of one."""
+    has_narrow = "compat32" in capabilities
+
+    def is_wanted(path: str) -> bool:
+        needed = capabilities_of(path)
+        if needed is not EVERY and capabilities.isdisjoint(needed):
+            return False
+        return has_narrow or not is_32_bit(path)
+
+    return is_wanted
+
+
+def requires(environment: Mapping[str, str]) -> bool:
+    """Return whether variables may require something of the driver: requirements.py reads them."""
+    return "CUDA_VERSION" in environment or any(
+        name.startswith("NVIDIA_REQUIRE_") for name in environment
+    )
+
+
+def is_32_bit(path: str) -> bool:
+    """Return whether `path` is that of a library, or an ICD, for 32-bit programs."""
+    return is_narrow(path) or path.startswith(_NARROW_HOOKLESS) or path.endswith(_NARROW_ICD)
+
+
+def is_node(path: str) -> bool:
+    """Return whether `path` is that of a device node of this vendor's driver."""
+    return (path.startswith(_NODES) and "/.." not in path) or path in _OTHER_NODES
+
+
+def is_graphics_node(path: str) -> bool:
+    """Return whether `path` is that of a node for graphics, whosever driver made it."""
+    return path.startswith("/dev/dri/")
+
+
+OLD_MIG = "MIG-GPU-"  # MIG-GPU-<uuid>/<gi>/<ci>, the UUID of an instance before driver 470
+
+
+def is_uuid(name: str) -> bool:
+    """Return whether `name` is the UUID of a GPU or of a MIG instance."""
+    return name.startswith(("GPU-", "MIG-"))
+
+
+def is_nvml(path: str) -> bool:
+    """Return whether `path` is that of the driver's NVML library, which is a 64-bit one."""
+    name = path.rpartition("/")[2]
+    return name.startswith("libnvidia-ml.so") and not is_32_bit(path)
+
+
+def is_gpu_node(path: str) -> bool:
+    """Return whether `path` is that of one GPU's node or instance, and no control node."""
+    name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
+    return name.isdigit() or (name.startswith("-caps/") and path not in _MANAGEMENT_NODES)
+
+
+def is_extra(name: str) -> bool:
+    """Return whether a device's name is qualified, and of a kind of what is beside GPUs."""
+    return name.partition("=")[0] in EXTRA_KINDS
+
+
+def is_whole_gpu(path: str) -> bool:
+    """Return whether `path` is that of one GPU's node, no instance's."""
+    return path.startswith("/dev/nvidia") and path[len("/dev/nvidia") :].isdigit()
+
+
+def capability_node(minor: int) -> str:
+    """Return the path of the node that opens a MIG instance's capability."""
+    return f"/dev/nvidia-caps/nvidia-cap{minor}"
+
+
+def is_driver_file(path: str) -> bool:
+    """Return whether `path` is named as a file of this vendor's driver is."""
+    name = path.rpartition("/")[2]
+    return "nvidia" in name or capabilities_of(path) is not EVERY

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole node, asked for its driver, its GPUs, its device nodes and the driver's files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.devices import driver_nodes, drm, mig_nodes
+from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint, mig_state, module_version
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
+from gpuhook.vendors.nvidia.warm import nvml_library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.driver.driver_files import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the parts of a node are: its driver's user space, its /dev, its /proc and /sys."""
+
+    driver: str = "/"
+    dev: str = "/"
+    host: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What NVML, or /proc alone, tells of a node.
+
+    `mig_state` is what freshness.mig_state() said before the GPUs were looked at, so that these
+    cannot be older.
+    """
+
+    driver: Driver
+    gpus: tuple[Gpu, ...]
+    mig_state: str
+    warnings: tuple[str, ...] = ()
+
+
+def roots(driver_root: str = "/", dev_root: str | None = None, host_root: str = "/") -> Roots:
+    """Return absolute roots; without a dev root, the driver root if it has a /dev/nvidiactl."""
+    driver, host = os.path.abspath(driver_root), os.path.abspath(host_root)
+    if dev_root is not None:
+        return Roots(driver, os.path.abspath(dev_root), host)
+    has_nodes = os.path.exists(os.path.join(driver, "dev/nvidiactl"))
+    return Roots(driver, driver if has_nodes else host, host)
+
+
+def node(
+    where: Roots,
+    *,
+    nvml_library_path: str | None = None,
+    library_search_paths: tuple[str, ...] = (),
+    config_search_paths: tuple[str, ...] = (),
+    require_nodes: bool = True,
+    require_files: bool = True,
+    create_nodes: bool = False,
+    explicit_libraries: bool = False,
+    files_dir: str = site_rules.DIRECTORY,
+) -> Node:
+    """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
+
+    Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
+    node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
+    incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
+    nodes that MIG instances lack are made; without, or where that fails, such an instance has a
+    trouble. `explicit_libraries` are those of glvnd and the like, `files_dir` has the site's rules.
+    """
+    told = _ask_nvml(where, nvml_library_path, library_search_paths)
+    return assembled(
+        where,
+        told,
+        library_search_paths=library_search_paths,
+        config_search_paths=config_search_paths,
+        require_nodes=require_nodes,
+        require_files=require_files,
+        explicit_libraries=explicit_libraries,
+        files_dir=files_dir,
+        create_nodes=create_nodes,
+    )
+
+
+def assembled(
+    where: Roots,
+    told: Told,
+    *,
+    library_search_paths: tuple[str, ...] = (),
+    config_search_paths: tuple[str, ...] = (),
+    require_nodes: bool = True,
+    require_files: bool = True,
+    explicit_libraries: bool = False,
+    files_dir: str = "",
+    create_nodes: bool = False,
+) -> Node:
+    """Return the node of which `told` is known, with its device nodes and the driver's files.
+
+    As node(), but for the faults of NVML.
+    """
+    driver = told.driver
+    gpus, warnings = _completed(told.gpus, where.host)
+    found, trouble = _files(
+        where,
+        driver.version,
+        library_search_paths=library_search_paths,
+        config_search_paths=config_search_paths,
+        with_explicit_libraries=explicit_libraries,
+        files_dir=files_dir,
+    )
+    if trouble is not None and require_files:
+        raise trouble
+    numbers = driver_nodes.majors(where.host)
+    devices = driver_nodes.find(where.dev, numbers, gpus, require=require_nodes)
+    mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
+    graphics = drm.find(where.host, where.dev, gpus)
+    return Node(
+        driver=replace(driver, version=found.version or driver.version),
+        gpus=mig.gpus,
+        device_nodes=devices.nodes + mig.nodes + graphics.nodes,
+        files=found.files,
+        links=found.links,
+        library_dirs=found.library_dirs,
+        majors=numbers,
+        driver_root=where.driver,
+        dev_root=where.dev,
+        masks_params=driver_nodes.masks_params(where.host),
+        fingerprint=fingerprint(where.host, found.libcuda, told.mig_state),
+        files_trouble=trouble.message if trouble else "",
+        warnings=(
+            *told.warnings,
+            *warnings,
+            *found.warnings,
+            *devices.warnings,
+            *graphics.warnings,
+        ),
+    )
+
+
+def _files(where: Roots, version: str | None, **choices: Any) -> tuple[Found, GpuhookError | None]:
+    """Return the driver's files, or none of them and what is wrong with them.
+
+    `choices` are those of files.find.
+    """
+    from gpuhook.vendors.nvidia.driver import driver_files
+
+    try:
+        found = driver_files.find(where.driver, version, host_root=where.host, **choices)
+        if version is not None and found.version != version:
+            raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
+    except GpuhookError as trouble:
+        return driver_files.Found(
+            files=(), links=(), library_dirs=(), libcuda="", version=""
+        ), trouble
+    return found, None
+
+
+def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) -> Told:
+    path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
+    loaded = module_version(where.host) or None
+    with nvml_inventory.opened(path, loaded) as answering:
+        # Before the GPUs: what changes meanwhile makes the description stale, not wrong.
+        state = mig_state(where.host)
+        driver = Driver(
+            version=answering.driver_version() or nvml_library.version_of(path),
+            module_version=loaded,
+            cuda=answering.cuda_version(),
+            nvml=path,
+        )
+        return Told(driver, answering.gpus(), state)
+
+
+def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """Add what only the kernel tells: NUMA nodes, DRM nodes, minors that an old NVML does not."""
+    by_bus = {gpu.pci_bus_id: gpu for gpu in driver_nodes.proc_gpus(host_root)}
+    unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
+    nameless = [gpu for gpu in gpus if gpu.pci_bus_id is None]
+    whole = []
+    for gpu in gpus:
+        known = by_bus.get(gpu.pci_bus_id or "")
+        if known is None and len(nameless) == len(unseen) == 1 and gpu is nameless[0]:
+            known = unseen[0]  # the one GPU that NVML has no handle for is the one it didn't name
+        if known is not None:
+            gpu = replace(
+                gpu,
+                pci_bus_id=known.pci_bus_id,
+                minor=known.minor if gpu.minor is None else gpu.minor,
+                uuid=gpu.uuid or known.uuid,
+                name=gpu.name or known.model,
+            )
+        bus = gpu.pci_bus_id
+        numa_node, drm_names = driver_nodes.numa_node(host_root, bus), drm.names(host_root, bus)
+        whole.append(replace(gpu, numa_node=numa_node, drm=drm_names))
+    warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
+    return tuple(whole), warnings

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node as a plain dict, for `gpuhook inventory -o yaml`, and back.
+
+'unknown' stands for what the node could not tell. A host path is left out where it is the same as
+the container's, so that a dump of a usual node is pleasant to read. The keys are described by
+gpuhook/schemas/inventory.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from gpuhook.vendors.nvidia.inventory.inventory import (
+    DeviceNode,
+    Driver,
+    DriverFile,
+    Gpu,
+    Link,
+    MigInstance,
+    Node,
+)
+
+SCHEMA = "gpuhook/inventory/v1"
+UNKNOWN = "unknown"
+
+
+def as_dict(node: Node) -> dict[str, Any]:
+    """Return the dump of `node`, made of dicts, lists, strings, numbers and booleans only."""
+    return {
+        "schema": SCHEMA,
+        "driver": _known(node.driver),
+        "driver_root": node.driver_root,
+        "dev_root": node.dev_root,
+        "fingerprint": node.fingerprint,
+        "masks_params": node.masks_params,
+        "majors": dict(sorted(node.majors.items())),
+        "gpus": [_gpu(gpu) for gpu in node.gpus],
+        "device_nodes": [_device_node(device) for device in node.device_nodes],
+        "library_dirs": list(node.library_dirs),
+        "links": [{"path": link.path, "target": link.target} for link in node.links],
+        "files": [_file(file) for file in node.files],
+        "warnings": list(node.warnings),
+    }
+
+
+def from_dict(dump: dict[str, Any]) -> Node:
+    """Return the node of a dump that fits the schema (see gpuhook.vendors.nvidia.inventory.dump_file)."""
+    return Node(
+        driver=Driver(**_facts(dump["driver"])),
+        gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),
+        device_nodes=tuple(_read_device_node(device) for device in dump["device_nodes"]),
+        files=tuple(_read_file(file) for file in dump["files"]),
+        links=tuple(Link(**link) for link in dump["links"]),
+        library_dirs=tuple(dump["library_dirs"]),
+        majors=dict(dump["majors"]),
+        driver_root=dump.get("driver_root", "/"),
+        dev_root=dump.get("dev_root", "/"),
+        masks_params=dump.get("masks_params", False),
+        fingerprint=dump.get("fingerprint", ""),
+        warnings=tuple(dump.get("warnings", ())),
+    )
+
+
+def _known(facts: Driver | Gpu | MigInstance) -> dict[str, Any]:
+    values = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    return {name: UNKNOWN if value is None else value for name, value in values.items()}
+
+
+def _facts(dumped: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value == UNKNOWN else value for name, value in dumped.items()}
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    dumped = _known(gpu)
+    for name in ("coherent", "compute_mode", "time_slice", "lost"):  # settings, and what is unusual
+        if dumped[name] == UNKNOWN:
+            del dumped[name]
+    del dumped["instances"], dumped["drm"]
+    if gpu.drm:
+        dumped["drm"] = list(gpu.drm)
+    if gpu.instances:
+        dumped["instances"] = [_instance(instance) for instance in gpu.instances]
+    return dumped
+
+
+def _instance(instance: MigInstance) -> dict[str, Any]:
+    dumped = _known(instance)
+    if instance.trouble is None:
+        del dumped["trouble"]
+    return dumped
+
+
+def _read_gpu(dumped: dict[str, Any]) -> Gpu:
+    instances = dumped.get("instances", ())
+    facts = _facts(dumped)
+    facts["instances"] = tuple(MigInstance(**_facts(instance)) for instance in instances)
+    facts["drm"] = tuple(dumped.get("drm", ()))
+    return Gpu(**facts)
+
+
+def _device_node(device: DeviceNode) -> dict[str, Any]:
+    dumped: dict[str, Any] = {"path": device.path}
+    if device.host_path != device.path:
+        dumped["host_path"] = device.host_path
+    dumped |= {"major": device.major, "minor": device.minor, "mode": f"{device.mode:04o}"}
+    dumped |= {
+        name: number for name, number in (("uid", device.uid), ("gid", device.gid)) if number
+    }
+    return dumped
+
+
+def _read_device_node(dumped: dict[str, Any]) -> DeviceNode:
+    whole = _with_host_path(dumped, "path")
+    if "mode" in whole:
+        whole["mode"] = int(whole["mode"], 8)
+    return DeviceNode(**whole)
+
+
+def _file(file: DriverFile) -> dict[str, Any]:
+    dumped: dict[str, Any] = {"kind": file.kind, "container_path": file.container_path}
+    if file.soname is not None:
+        dumped["soname"] = file.soname
+    if file.host_path != file.container_path:
+        dumped["host_path"] = file.host_path
+    if file.capabilities:
+        dumped["capabilities"] = list(file.capabilities)
+    return dumped
+
+
+def _read_file(dumped: dict[str, Any]) -> DriverFile:
+    whole = _with_host_path(dumped, "container_path")
+    whole["capabilities"] = tuple(dumped.get("capabilities", ()))
+    return DriverFile(**whole)
+
+
+def _with_host_path(dumped: dict[str, Any], same_as: str) -> dict[str, Any]:
+    return {"host_path": dumped[same_as], **dumped}

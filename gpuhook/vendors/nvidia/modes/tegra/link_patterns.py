@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns and chains of links inside a root: what a line of a Tegra's file leads to.
+
+Everything is bounded, and nothing leads out of the root.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from gpuhook.vendors.nvidia.inventory.inventory import Link
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.vendors.nvidia.hot.driver_root import Root
+
+_MAGIC = frozenset("*?[")
+_MAX_LINKS = 40  # as the kernel
+_MAX_MATCHES = 4096
+
+
+def matches(root: Root, pattern: str) -> list[str]:
+    """Return the paths inside `root` that `pattern` means and that lead somewhere, in order.
+
+    `*`, `?` and `[...]` stand for characters of one component, as in filepath.Glob.
+    """
+    if _MAGIC.isdisjoint(pattern) or root.real(pattern) is not None:
+        return [pattern] if root.real(pattern) is not None else []
+    found = [""]
+    for part in pattern.strip("/").split("/"):
+        if _MAGIC.isdisjoint(part):
+            found = [f"{directory}/{part}" for directory in found]
+        else:
+            found = list(islice(_below(root, found, part), _MAX_MATCHES))
+    return [path for path in found if root.real(path) is not None]
+
+
+def _below(root: Root, directories: list[str], pattern: str) -> Iterator[str]:
+    """Yield the paths in `directories` whose last part fits, no more than are asked for."""
+    for directory in directories:
+        for name in root.names(directory or "/"):
+            if fnmatchcase(name, pattern):
+                yield f"{directory}/{name}"
+
+
+def chain(root: Root, path: str) -> tuple[list[Link], str | None]:
+    """Return (each link from `path` on, the file where they end); None for a circle or no end.
+
+    A link is told as it is, unless it lies behind a link to its directory: then its target is told
+    from / on, as a container may have that directory elsewhere.
+    """
+    links: list[Link] = []
+    for _ in range(_MAX_LINKS):
+        directory, _, name = path.rpartition("/")
+        real = root.real(directory or "/")
+        if real is None or name in ("", ".", ".."):
+            break
+        at = posixpath.join(real, name)
+        try:
+            target = os.readlink(root.host(at))
+        except OSError:
+            break
+        following = posixpath.join(real, target)
+        is_plain = posixpath.normpath(path) == at
+        links.append(Link(path, target if is_plain else posixpath.normpath(following)))
+        path = following
+    return links, root.real(path)
+
+
+def is_ignored(path: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether one of `patterns` means `path`: the whole of it, after `**/` its last part.
+
+    As in filepath.Match, `*` stops at a slash.
+    """
+    parts = path.split("/")
+    for pattern in patterns:
+        if pattern.startswith("**/"):
+            if fnmatchcase(parts[-1], pattern[3:]):
+                return True
+            continue
+        wanted = pattern.split("/")
+        if len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted)):
+            return True
+    return False

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which device nodes each GPU of a Tegra system has.
+
+The files of the system name the nodes of its own GPU. A card beside it (IGX, Thor) has the node of
+its minor number; where that is /dev/nvidia1, which the files give to the system's own GPU, that
+GPU has /dev/nvidia2 in its place.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
+from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
+from gpuhook.vendors.nvidia.modes.tegra.soc import is_integrated
+from gpuhook.vendors.nvidia.spec import device_selection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
+    from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+    from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Search
+
+_OF_A_GPU = re.compile(r"/dev/nvidia[0-9]+")
+_SHARED, _INSTEAD = "/dev/nvidia1", "/dev/nvidia2"
+
+Own = list[tuple["Gpu", list["DeviceNode"]]]
+
+
+def of(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, list[str]]:
+    """Return ([(GPU, its nodes), ...], why others are left out).
+
+    `named` are the nodes that the system's files name.
+    """
+    cards = [gpu for gpu in soc.gpus if not is_integrated(gpu)]
+    taken = {_node(gpu) for gpu in cards}
+    own = {path: node for path, node in named.items() if path not in taken}
+    if _SHARED in taken:
+        own.update(search.of([Line("dev", _INSTEAD)]).nodes)
+    found: Own = []
+    left_out = []
+    for gpu in soc.gpus:
+        reason, nodes = "", own
+        if gpu in cards:
+            reason = _trouble(gpu)
+            nodes = search.of([Line("dev", path) for path in (_node(gpu), *CONTROL_NODES)]).nodes
+        if not reason and not nodes:
+            reason = "the system's files name no device node that is there"
+        if not reason and gpu in cards and not any(map(_OF_A_GPU.fullmatch, nodes)):
+            reason = f"{_node(gpu)}: no such device node"
+        if reason:
+            left_out.append(f"GPU {gpu.index} is left out of the spec: {reason}")
+        else:
+            found.append((gpu, list(nodes.values())))
+    return found, left_out
+
+
+def only(soc: Soc, named: dict[str, DeviceNode]) -> Own:
+    """Return the system's first GPU with all nodes that its files name, [] for none of them."""
+    return [(soc.gpus[0], list(named.values()))] if named else []
+
+
+def chosen(found: Own, ids: tuple[str, ...]) -> Own:
+    """Return those GPUs that `ids` name, all without; raises GH1511 for an id that nobody has."""
+    if not ids or device_selection.EVERY in ids:
+        return found
+    known = {name: gpu.index for gpu, _ in found for name in device_selection.every_name(gpu)}
+    have = ", ".join(f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu, _ in found)
+    wanted = set()
+    for identifier in ids:
+        index = known.get(identifier.lower(), known.get(device_selection.bus_id(identifier) or "-"))
+        if index is None:
+            raise fault("GH1511", value=identifier, have=have)
+        wanted.add(index)
+    return [(gpu, nodes) for gpu, nodes in found if gpu.index in wanted]
+
+
+def _trouble(gpu: Gpu) -> str:
+    if gpu.lost is not None:
+        return f"it is lost ({gpu.lost})"
+    if gpu.minor is None:
+        return "its minor number is unknown"
+    if device_selection.is_divided(gpu):
+        return "it is in MIG mode, whose instances only --mode nvml describes"
+    return ""
+
+
+def _node(gpu: Gpu) -> str:
+    return f"/dev/nvidia{gpu.minor}"

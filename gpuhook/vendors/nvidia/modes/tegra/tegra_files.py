@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lines of a Tegra's files mean on this system: device nodes, files and links."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from dataclasses import dataclass, field
+
+from gpuhook.loader import elf
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Link
+from gpuhook.vendors.nvidia.modes.tegra import csv_files
+from gpuhook.vendors.nvidia.modes.tegra import link_patterns as chains
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
+
+# Links that programs expect although no file says so: of a library -> (name, its target or None).
+_ALWAYS = {
+    "libcuda.so.": ("libcuda.so", "libcuda.so.1"),
+    "libGLX_nvidia.so.": ("libGLX_indirect.so.0", None),
+    "libnvidia-opticalflow.so.": ("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
+}
+_SHOWN = 8
+
+
+@dataclass
+class Found:
+    """Nodes, files and links by their paths in containers, and lines that mean nothing here."""
+
+    nodes: dict[str, DeviceNode] = field(default_factory=dict)
+    files: dict[str, DriverFile] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return one sentence about what is not on this system, none if all is."""
+        if not self.missing:
+            return []
+        rest = len(self.missing) - _SHOWN
+        more = f" and {rest} more" if rest > 0 else ""
+        return [f"not on this system: {', '.join(self.missing[:_SHOWN])}{more}"]
+
+    def without(self, other: Found) -> Found:
+        """Return what is not in `other`."""
+        return Found(
+            {path: one for path, one in self.nodes.items() if path not in other.nodes},
+            {path: one for path, one in self.files.items() if path not in other.files},
+            {path: one for path, one in self.links.items() if path not in other.links},
+        )
+
+
+class Search:
+    """A driver root and a dev root, in which lines are looked up."""
+
+    def __init__(
+        self,
+        driver_root: str,
+        dev_root: str,
+        *,
+        search_paths: tuple[str, ...] = (),
+        ignored: tuple[str, ...] = (),
+    ) -> None:
+        self._root = Root(driver_root)
+        self._dev = Root(dev_root)
+        self._directories = (*map(self._root.inside, search_paths), "/")
+        self._ignored = ignored
+
+    def of(self, lines: Iterable[Line]) -> Found:
+        """Return what `lines` mean; what is not there is told in `missing`."""
+        found = Found()
+        take = {"dev": self._node, "dir": self._directory, "lib": self._file, "sym": self._link}
+        for line in lines:
+            if line.kind == "sym" and chains.is_ignored(line.path, self._ignored):
+                continue
+            taken = [take[line.kind](found, place) for place in self._matches(line)]
+            if True not in taken:
+                found.missing.append(line.path)
+        _tidy(found)
+        return found
+
+    def _matches(self, line: Line) -> list[str]:
+        if line.kind == "dev":
+            return chains.matches(self._dev, line.path)
+        if line.path.startswith("/"):
+            return chains.matches(self._root, line.path)
+        for directory in self._directories:
+            places = chains.matches(self._root, posixpath.join(directory, line.path))
+            if places:
+                return places
+        return []
+
+    def _node(self, found: Found, path: str) -> bool:
+        host = self._dev.host(self._dev.real(path) or path)
+        try:
+            status = os.stat(host)
+        except OSError:
+            return False
+        if not stat.S_ISCHR(status.st_mode):
+            return False
+        found.nodes[path] = DeviceNode.of_status(path, host, status)
+        return True
+
+    def _directory(self, found: Found, path: str) -> bool:
+        real = self._root.directory(path)
+        if real is None or csv_files.misplaced("dir", path):
+            return False
+        found.files[path] = DriverFile("directory", self._root.host(real), path)
+        return True
+
+    def _file(self, found: Found, path: str) -> bool:
+        real = self._root.real(path)
+        if real is None:
+            return False
+        host = self._root.host(real)
+        if os.path.isdir(host):
+            return self._directory(found, real)
+        if not os.path.isfile(host) or csv_files.misplaced("lib", real):
+            return False
+        soname = _soname(host)
+        found.files[real] = DriverFile("library" if soname else "config", host, real, soname)
+        if soname:
+            self._link_names(found, real, soname)
+        return True
+
+    def _link(self, found: Found, path: str) -> bool:
+        chain, end = chains.chain(self._root, path)
+        if end is None or not self._file(found, end):
+            return False
+        for link in chain:
+            found.links.setdefault(link.path, link)
+        return True
+
+    def _link_names(self, found: Found, real: str, soname: str) -> None:
+        """Add the links by which a library is found when programs are built, as the host has it."""
+        directory, _, name = real.rpartition("/")
+        short = name.partition(".so")[0] + ".so"
+        if short != name and self._root.real(f"{directory}/{short}") == real:
+            found.links.setdefault(f"{directory}/{short}", Link(f"{directory}/{short}", soname))
+        for beginning, (link, target) in _ALWAYS.items():
+            if name.startswith(beginning):
+                place = f"{directory}/{link}"
+                found.links.setdefault(place, Link(place, target or name))
+
+
+def _tidy(found: Found) -> None:
+    """Leave out links that are in directories which are given whole, and those over files."""
+    held = (path for path, file in found.files.items() if file.kind == "directory")
+    whole = tuple(f"{path}/" for path in held)
+    for path in list(found.links):
+        if path in found.files or path.startswith(whole):
+            del found.links[path]
+
+
+def _soname(path: str) -> str | None:
+    try:
+        binary = elf.read(path)
+    except OSError:
+        return None
+    return binary.soname if binary is not None and binary.bits == 64 else None

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPU is used for right now, asked of the NVML that is open: memory, processes.
+
+Memory and processes of a MIG instance are asked by the instance's own UUID. Source: nvml.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+import pynvml
+
+from gpuhook.vendors.nvidia.nvml import nvml_sessions
+from gpuhook.vendors.nvidia.nvml.nvml_device import asked
+
+_MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
+_NO_INSTANCE = 0xFFFFFFFF
+_NO_MEMORY = 0xFFFFFFFFFFFFFFFF
+_TRIES = 4  # the list of processes grows between asking for its length and for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of memory. Without `reserved` (of the driver itself), that part is in `used`."""
+
+    total: int
+    used: int
+    free: int
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """A process on a GPU. `pid` is the host's, `kind` is "compute", "graphics" or "mps"."""
+
+    pid: int
+    memory_bytes: int | None
+    gpu_instance: int | None
+    compute_instance: int | None
+    kind: str
+
+
+# nvmlProcessInfo_v1_t (pid, bytes) from before MIG, and v2 (pid, bytes, GPU and compute
+# instance), which _v3 fills in too.
+_VERSIONS = (("_v3", Struct("@IQII")), ("_v2", Struct("@IQII")), ("", Struct("@IQ")))
+# What _v3 filled in from 535.43 to 535.98: with the bytes of protected memory at the end. These
+# libraries know confidential computing, and not yet the list that tells such bytes since.
+_PROTECTED = Struct("@IQII8x")
+_PROTECTING, _DETAILS = (
+    "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetRunningProcessDetailList",
+)
+_KINDS = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+    "mps": "nvmlDeviceGetMPSComputeRunningProcesses",
+}
+
+
+def memory(uuid: str) -> Memory | None:
+    """Return the memory of a GPU or MIG instance, None where NVML cannot tell."""
+    return asked(uuid, _memory_v2) or asked(uuid, _memory_v1)
+
+
+def _memory_v2(handle: Any) -> Memory:
+    said = pynvml.nvmlDeviceGetMemoryInfo(handle, _MEMORY_V2)
+    return Memory(int(said.total), int(said.used), int(said.free), int(said.reserved))
+
+
+def _memory_v1(handle: Any) -> Memory:
+    said = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return Memory(int(said.total), int(said.used), int(said.free))
+
+
+def processes(uuid: str) -> tuple[ProcessUse, ...] | None:
+    """Return the processes of a GPU or MIG instance, None where NVML cannot tell.
+
+    A process that computes and draws is there once for each kind.
+    """
+    handle = asked(uuid, lambda handle: handle)
+    if handle is None:
+        return None
+    found = [_processes_of_kind(handle, kind) for kind in _KINDS]
+    if all(of_kind is None for of_kind in found):
+        return None
+    return tuple(process for of_kind in found for process in of_kind or ())
+
+
+def _processes_of_kind(handle: Any, kind: str) -> list[ProcessUse] | None:
+    for suffix, layout in _VERSIONS:
+        function = _function(_KINDS[kind] + suffix)
+        if function is None:
+            continue  # this library is older
+        if suffix == "_v3" and _function(_PROTECTING) and not _function(_DETAILS):
+            layout = _PROTECTED
+        filled = _filled(function, handle, layout.size)
+        return None if filled is None else [_process(kind, *e) for e in layout.iter_unpack(filled)]
+    return None
+
+
+def _function(name: str) -> Any:
+    """Return the function of the library, None if it doesn't have it."""
+    try:
+        return nvml_sessions.function(name)
+    except pynvml.NVMLError:
+        return None
+
+
+def _filled(function: Any, handle: Any, size: int) -> bytes | None:
+    """Return what `function` wrote: so many structures of `size` bytes, None if it failed."""
+    count = ctypes.c_uint(0)
+    room = None
+    for _ in range(_TRIES):
+        code = function(handle, ctypes.byref(count), room)
+        if code == pynvml.NVML_SUCCESS:
+            return b"" if room is None else room.raw[: count.value * size]
+        if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            return None
+        count.value = count.value * 2 + 5
+        room = ctypes.create_string_buffer(count.value * size)
+    return None
+
+
+def _process(
+    kind: str,
+    pid: int,
+    used: int,
+    gpu_instance: int = _NO_INSTANCE,
+    compute_instance: int = _NO_INSTANCE,
+) -> ProcessUse:
+    return ProcessUse(
+        pid=pid,
+        memory_bytes=None if used == _NO_MEMORY else used,
+        gpu_instance=_instance(gpu_instance),
+        compute_instance=_instance(compute_instance),
+        kind=kind,
+    )
+
+
+def _instance(number: int) -> int | None:
+    return None if number == _NO_INSTANCE else number

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's events: XIDs of the GPUs of a node, waited for through NVML.
+
+An event that isn't waited for is kept by NVML's event set in the order of arrival. Source: nvml.h,
+"Event Handling Methods".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_inventory, nvml_sessions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Alone: a bit error that matters is an XID too, and the others would wake the thread for nothing.
+_XID = pynvml.nvmlEventTypeXidCriticalError
+_NO_INSTANCE = 0xFFFFFFFF
+_NO_EVENTS = "the GPU has no events"
+
+
+@dataclass(frozen=True, slots=True)
+class XidEvent:
+    """An XID of a GPU (None: NVML could not say which), or of one of its MIG instances."""
+
+    uuid: str | None
+    xid: int
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatched:
+    """Why a GPU's XIDs go unseen: a lost GPU is of no use, any other just isn't watched."""
+
+    reason: str
+    is_lost: bool = False
+
+
+@contextmanager
+def watched(path: str, module_version: str | None = None) -> Iterator[EventWatch]:
+    """Open the NVML library at `path` and a watch in it; both end with the context.
+
+    Raises GH1202 to GH1206 as nvml.opened does, and GH1242. The context must not end while another
+    thread waits.
+    """
+    with nvml_inventory.opened(path, module_version):
+        try:
+            events = pynvml.nvmlEventSetCreate()
+        except pynvml.NVMLError as error:
+            raise fault("GH1242", path=path, reason=error) from error
+        try:
+            yield EventWatch(events, nvml_sessions.current())
+        finally:
+            nvml_device.answered(lambda: pynvml.nvmlEventSetFree(events))
+
+
+class EventWatch:
+    """An event set of NVML and the GPUs in it. One thread waits at a time."""
+
+    def __init__(self, events: Any, library: nvml_sessions.Loaded) -> None:
+        self._events = events
+        self._library = library
+        self._uuids: dict[int | None, str] = {}  # by NVML's handle
+
+    def register(self, uuids: Iterable[str]) -> dict[str, Unwatched]:
+        """Watch the GPUs, and return those that cannot be watched."""
+        with nvml_sessions.used(self._library):
+            found = {uuid: self._registered(uuid) for uuid in uuids}
+        return {uuid: unwatched for uuid, unwatched in found.items() if unwatched is not None}
+
+    def _registered(self, uuid: str) -> Unwatched | None:
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID:
+                return Unwatched(_NO_EVENTS)
+            pynvml.nvmlDeviceRegisterEvents(handle, _XID, self._events)
+        except pynvml.NVMLError as error:
+            return _unwatched(error)
+        self._uuids[_address(handle)] = uuid
+        return None
+
+    def wait(self, milliseconds: int) -> XidEvent | None:
+        """Return the next XID, None after the time or an event of another kind.
+
+        Raises GH1240 if waiting fails and GPUs are lost, GH1241 if it just fails. It may fail at
+        once the next time too: the caller pauses in between.
+        """
+        # An old library doesn't know of instances, and leaves these as they are.
+        data = pynvml.c_nvmlEventData_t(gpuInstanceId=_NO_INSTANCE, computeInstanceId=_NO_INSTANCE)
+        with nvml_sessions.used(self._library):
+            try:
+                wait = nvml_sessions.function("nvmlEventSetWait_v2")
+                code = wait(self._events, ctypes.byref(data), ctypes.c_uint(milliseconds))
+            except pynvml.NVMLError as error:
+                raise self._failed(error) from error
+            if code == pynvml.NVML_ERROR_TIMEOUT:
+                return None
+            if code != pynvml.NVML_SUCCESS:
+                raise self._failed(pynvml.NVMLError(code))
+            if data.eventType != _XID:
+                return None
+            return XidEvent(
+                uuid=self._uuid(data.device),
+                xid=int(data.eventData),
+                gpu_instance=_instance(data.gpuInstanceId),
+                compute_instance=_instance(data.computeInstanceId),
+            )
+
+    def lost(self) -> dict[str, str]:
+        """Return the watched GPUs that are lost by now, each with the reason."""
+        with nvml_sessions.used(self._library):
+            found = {uuid: nvml_device.loss(uuid) for uuid in self._uuids.values()}
+        return {uuid: reason for uuid, reason in found.items() if reason is not None}
+
+    def _uuid(self, handle: Any) -> str | None:
+        # By the handle first: a GPU that has just fallen off the bus may not tell its UUID.
+        known = self._uuids.get(_address(handle))
+        return known or nvml_device.answered(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
+
+    def _failed(self, error: Any) -> Exception:
+        lost = self.lost()
+        if lost:
+            gpus = ", ".join(f"{uuid} ({reason})" for uuid, reason in lost.items())
+            return fault("GH1240", reason=error, gpus=gpus)
+        return fault("GH1241", reason=error)
+
+
+def _unwatched(error: Any) -> Unwatched:
+    if error.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
+        return Unwatched(_NO_EVENTS)
+    reason = nvml_device.loss_of(error)
+    return Unwatched(reason or f"NVML says: {error}", is_lost=reason is not None)
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _instance(number: int) -> int | None:
+    return None if number == _NO_INSTANCE else int(number)

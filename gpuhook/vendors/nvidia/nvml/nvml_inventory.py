@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVML says of the driver and its GPUs, through pynvml on a library that the caller names.
+
+pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so it is made to use a
+library opened by full path (see nvml_loaded.py). Every field that the GPU or an old library cannot
+tell is None; a GPU that is lost in the middle of it is listed with the reason. Source: nvml.h.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import pynvml
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.nvml import nvml_mig, nvml_sessions
+from gpuhook.vendors.nvidia.warm import nvml_constants
+from gpuhook.vendors.nvidia.warm.nvml_library import version_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+# Errors after which nothing that the GPU says can be relied on.
+_LOST = nvml_constants.LOSSES
+
+
+class Nvml(Protocol):
+    """What gpuhook asks NVML."""
+
+    def driver_version(self) -> str | None:
+        """Return the version of the driver, "580.95.05"."""
+
+    def cuda_version(self) -> str | None:
+        """Return the highest CUDA version that the driver supports, "13.0"."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return all GPUs by index, the lost ones too."""
+
+
+@contextmanager
+def opened(path: str, module_version: str | None = None) -> Iterator[Nvml]:
+    """Load the NVML library at `path`, start it, and shut it down at the end.
+
+    NVML counts its starts: opened within opened, in this thread or another, is one library that
+    stays started until the last of them ends. `module_version` (of the loaded kernel module) makes
+    a mismatch understandable. Raises GH1202 to GH1206.
+    """
+    try:
+        library = nvml_sessions.load(path)
+    except OSError as error:
+        raise fault("GH1202", path=path, reason=error) from error
+    with nvml_sessions.used(library):
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise _start_fault(error, path, module_version) from error
+        try:
+            yield Library(path)
+        finally:
+            _shut_down()
+
+
+def _shut_down() -> None:
+    try:
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return  # a library that cannot stop has nothing left that we need
+
+
+def _start_fault(error: Any, path: str, module_version: str | None) -> Exception:
+    code = error.value
+    if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return fault(
+            "GH1203",
+            path=path,
+            library=version_of(path) or "unknown version",
+            module=module_version or "of another version",
+        )
+    if code in (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND):
+        return fault("GH1204", path=path, reason=error)
+    if code == pynvml.NVML_ERROR_NO_PERMISSION:
+        return fault("GH1205", path=path)
+    if code == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+        return fault("GH1202", path=path, reason="it has no nvmlInit: not an NVML library")
+    return fault("GH1206", path=path, reason=error)
+
+
+class Library:
+    """The NVML that pynvml talks to, started."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def driver_version(self) -> str | None:
+        """Return the version of the driver, "580.95.05"."""
+        return _field(pynvml.nvmlSystemGetDriverVersion)
+
+    def cuda_version(self) -> str | None:
+        """Return the highest CUDA version that the driver supports, "13.0"."""
+        number = _field(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return all GPUs by index, the lost ones too. Raises GH1206."""
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            raise fault("GH1206", path=self._path, reason=error) from error
+        return tuple(_gpu(index) for index in range(count))
+
+
+class _LostError(Exception):
+    """The GPU went away between two questions."""
+
+
+def _gpu(index: int) -> Gpu:
+    facts: dict[str, Any] = {}
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        return Gpu(index=index, lost=_LOST.get(error.value) or f"NVML says: {error}")
+    try:
+        for name, question in _QUESTIONS.items():
+            facts[name] = question(handle)
+        if facts["mig_mode"] == "enabled":
+            uuid, memory = facts["uuid"], facts["memory_bytes"]
+            facts["instances"] = nvml_mig.instances(handle, _asked, uuid, memory)
+    except _LostError as error:
+        facts["lost"] = str(error)
+    return Gpu(index=index, **facts)
+
+
+def _asked(call: Callable[..., T], *arguments: object) -> T | None:
+    """Return the answer, None where there is none; raises _LostError."""
+    try:
+        return call(*arguments)
+    except pynvml.NVMLError as error:
+        code = error.value
+        if code in _LOST:
+            raise _LostError(_LOST[code]) from error
+        return None
+    except UnicodeDecodeError:  # a library's garbage is not worth a crash
+        return None
+
+
+def _field(call: Callable[..., T]) -> T | None:
+    try:
+        return _asked(call)
+    except _LostError:
+        return None
+
+
+def _uuid(handle: object) -> str | None:
+    return _asked(pynvml.nvmlDeviceGetUUID, handle)
+
+
+def _pci_bus_id(handle: object) -> str | None:
+    info = _asked(pynvml.nvmlDeviceGetPciInfo, handle)
+    if info is None:
+        return None
+    # busId came with the third version of the structure; before it, the domain had four digits.
+    text = info.busId or info.busIdLegacy
+    if isinstance(text, bytes):  # pynvml's structures decode it or not, by release
+        text = text.decode("ascii", "replace")
+    domain, _, rest = text.partition(":")
+    return f"{domain:0>8}:{rest}".upper()
+
+
+def _minor(handle: object) -> int | None:
+    return _asked(pynvml.nvmlDeviceGetMinorNumber, handle)
+
+
+def _name(handle: object) -> str | None:
+    return _asked(pynvml.nvmlDeviceGetName, handle)
+
+
+def _brand(handle: object) -> str | None:
+    return nvml_constants.BRANDS.get(_asked(pynvml.nvmlDeviceGetBrand, handle))
+
+
+def _architecture(handle: object) -> str | None:
+    return nvml_constants.ARCHITECTURES.get(_asked(pynvml.nvmlDeviceGetArchitecture, handle))
+
+
+def _compute_capability(handle: object) -> str | None:
+    pair = _asked(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return None if pair is None else f"{pair[0]}.{pair[1]}"
+
+
+def _memory_bytes(handle: object) -> int | None:
+    memory = _asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None else int(memory.total)
+
+
+def _mig_mode(handle: object) -> str | None:
+    try:
+        current, _pending = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+            return "unsupported"
+        if error.value in _LOST:
+            raise _LostError(_LOST[error.value]) from error
+        return None
+    return "enabled" if current == pynvml.NVML_DEVICE_MIG_ENABLE else "disabled"
+
+
+def _compute_mode(handle: object) -> str | None:
+    return nvml_constants.COMPUTE_MODES.get(_asked(pynvml.nvmlDeviceGetComputeMode, handle))
+
+
+# In the order in which they are asked: what names the GPU first, should it go away in between.
+_QUESTIONS: dict[str, Callable[[object], Any]] = {
+    "uuid": _uuid,
+    "pci_bus_id": _pci_bus_id,
+    "minor": _minor,
+    "name": _name,
+    "brand": _brand,
+    "architecture": _architecture,
+    "compute_capability": _compute_capability,
+    "memory_bytes": _memory_bytes,
+    "mig_mode": _mig_mode,
+    "compute_mode": _compute_mode,
+}

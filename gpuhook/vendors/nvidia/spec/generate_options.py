@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the caller of generate-cdi may choose, and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+
+DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
+DEFAULT_STRATEGIES = ("index", "uuid")
+HOOKS = ("gpuhook", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How a spec is to be made. `capabilities` None means everything.
+
+    `explicit_libraries` adds libraries that are not of the driver's version, `ipc` the sockets of
+    its daemons, `additional_gids` the groups of device nodes; `coherent` says of each GPU whether
+    it is coherent, in annotations and in specs of their own; without `multiple_csv_devices` a Tegra
+    has one device. `disabled_hooks` and `enabled_hooks` are names of hook_names; `ldconfig_path` is
+    the program that makes containers' loader caches, where gpuhook is not to merge them itself.
+    """
+
+    vendor: str = "nvidia.com"
+    device_class: str = "gpu"
+    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+    device_ids: tuple[str, ...] = ()
+    with_all: bool = True
+    hooks: str = "gpuhook"
+    hook_path: str = DEFAULT_HOOK_PATH
+    capabilities: frozenset[str] | None = None
+    host_root: str = "/"
+    explicit_libraries: bool = False
+    ipc: bool = True
+    additional_gids: bool = True
+    disabled_hooks: frozenset[str] = frozenset()
+    ldconfig_path: str = ""
+    enabled_hooks: frozenset[str] = frozenset()  # of those that are off unless named
+    coherent: bool = False
+    multiple_csv_devices: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The kind of the devices, such as nvidia.com/gpu."""
+        return f"{self.vendor}/{self.device_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A spec, the GPUs in it, sentences about what is not in it, and the node that was asked.
+
+    A GPU in MIG mode has only the instances that are in the spec. `node` is None in modes that
+    ask for no GPU. `further` are specs that go beside this one: what their file's name has before
+    its extension, and the spec.
+    """
+
+    spec: Spec
+    gpus: tuple[Gpu, ...]
+    warnings: tuple[str, ...]
+    node: Node | None = None
+    further: tuple[tuple[str, Spec], ...] = ()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node as a CDI spec: its GPUs and MIG instances, and what every container needs of the driver.
+
+Device nodes carry no numbers: whoever applies the spec looks at the node itself, so no number can
+be stale. The lowest version of CDI that fits is declared, since engines refuse newer ones.
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi import common_edits
+from gpuhook.cdi.hot import spec_versions
+from gpuhook.vendors.nvidia.nvml import coherence
+from gpuhook.vendors.nvidia.spec import device_selection, node_edits
+from gpuhook.vendors.nvidia.spec.driver_edits import common, limited
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Spec
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+
+# What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
+_LOWEST_VERSION = "0.5.0"
+
+
+def describe(node: Node, choices: Choices) -> Described:
+    """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
+    gpus, warnings = device_selection.chosen(node, choices.device_ids)
+    given = limited(node, choices)
+    edits, missing = common(node, choices, gpus)
+    spec = of_parts(choices.kind, _devices(given, gpus, choices), edits)
+    further = []
+    if choices.coherent:
+        missing += coherence.unknown(gpus)
+        for infix, some in coherence.groups(gpus):
+            kind = choices.kind + infix
+            further.append((infix, of_parts(kind, _devices(given, some, choices), edits)))
+    nameless = device_selection.nameless(gpus, choices.strategies)
+    return Described(spec, gpus, (*warnings, *nameless, *missing), node, tuple(further))
+
+
+def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
+    """Return the spec of `devices`, each of which comes with the edits `common`.
+
+    What a device has in common with all is left out of it, unless nothing would be left.
+    """
+    devices = [common_edits.without(device, common) for device in devices]
+    spec: Spec = {
+        "cdiVersion": _LOWEST_VERSION,
+        "kind": kind,
+        "devices": devices,
+        "containerEdits": common,
+    }
+    lowest = spec_versions.lowest(dict(spec))
+    spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=spec_versions.VERSIONS.index)
+    return spec
+
+
+def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
+    nodes = {device.path: device for device in node.device_nodes}
+    gids = choices.additional_gids
+    own = [
+        (gpu, instance, [nodes[path] for path in _paths(gpu, instance) if path in nodes])
+        for gpu in gpus
+        for instance in device_selection.offered(gpu)
+    ]
+    devices: list[Device] = [
+        {
+            "name": name,
+            **_annotations(gpu, choices),
+            "containerEdits": node_edits.of(mine, additional_gids=gids),
+        }
+        for strategy in dict.fromkeys(choices.strategies)
+        for gpu, instance, mine in own
+        for name in device_selection.names(gpu, (strategy,), instance)
+    ]
+    if choices.with_all:
+        # Instances of one GPU have its node in common.
+        every = {device.path: device for *_, mine in own for device in mine}
+        whole = node_edits.of([*every.values()], additional_gids=gids)
+        devices.append({"name": device_selection.EVERY, "containerEdits": whole})
+    return devices
+
+
+def _paths(gpu: Gpu, instance: MigInstance | None) -> list[str]:
+    return device_selection.node_paths(gpu, instance) + device_selection.drm_paths(gpu, instance)
+
+
+def _annotations(gpu: Gpu, choices: Choices) -> Device:
+    if not choices.coherent or gpu.coherent is None:
+        return {}
+    return {"annotations": {coherence.ANNOTATION: str(gpu.coherent).lower()}}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of NVIDIA's can be seen in a container: nodes and mounts, told by names and numbers.
+
+Only for looking. What a container gets comes from what the node has, never from a name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+# Directories in which its nodes are; those of /dev/dri are shared with other vendors' drivers.
+NODE_DIRECTORIES = (
+    "/dev",
+    "/dev/nvidia-caps",
+    "/dev/nvidia-caps-imex-channels",
+    "/dev/dri",
+    "/dev/dri/by-path",
+)
+VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
+_DRI = "/dev/dri/"
+_PROC = "/proc/driver/nvidia/"
+_MODULE = "nvidia"
+
+# libcuda.so.560.35.03, and the directory of firmware. A SONAME's number has no point.
+_VERSION = re.compile(r"(?:\.so\.|/nvidia/)([0-9]{3,}\.[0-9.]*[0-9])(?:/|$)")
+
+
+def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
+    """Return whether the character device `path` with this (major, minor) is the driver's."""
+    if not path.startswith(_DRI):
+        return vocabulary.is_node(path)
+    device = f"{host_root.rstrip('/')}/sys/dev/char/{number[0]}:{number[1]}/device/driver"
+    return os.path.basename(os.path.realpath(device)) == _MODULE
+
+
+def is_driver_mount(target: str) -> bool:
+    """Return whether what is mounted at `target` is a file of the driver's, and no node."""
+    if target.startswith("/dev/"):
+        return False
+    return (
+        vocabulary.is_driver_file(target)
+        or target.startswith(_PROC)
+        or driver_version(target) is not None
+    )
+
+
+def driver_version(path: str) -> str | None:
+    """Return the driver version that the name of a driver's file says, None if it says none."""
+    found = _VERSION.search(path)
+    return found[1] if found else None

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes that a driver has, by what the kernel tells of it: nothing is asked of a GPU.
+
+Numbers of control nodes: nvidia-modprobe-utils. Capabilities: MIG User Guide, "Device Nodes and
+Capabilities".
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+_PARAMS = "proc/driver/nvidia/params"
+_MODE = 0o666
+_WIDE = ("config", "monitor")  # of all GPUs, and no instance's
+_ACCESS = "access"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A device node as the driver means it; `major` None: its module has none, and `names` none."""
+
+    path: str  # as containers see it
+    names: tuple[str, ...]  # of its major in /proc/devices
+    major: int | None
+    minor: int
+    mode: int = _MODE
+    uid: int = 0
+    gid: int = 0
+
+
+class Kernel:
+    """What the kernel below a host root tells of the driver, read once."""
+
+    def __init__(self, host_root: str) -> None:
+        """Take the directory that the node's /proc is in."""
+        self._root = host_root
+        self._majors = driver_nodes.majors(host_root)
+        self._mode, self._uid, self._gid = _owner(self._read("/" + _PARAMS))
+        self._minors = mig_capabilities.parse_minors(self._read(mig_capabilities.MINORS))
+
+    def control(self) -> list[Wanted]:
+        """Return the four nodes that every container with a GPU has a use for."""
+        found = (
+            ("/dev/nvidiactl", driver_nodes.FRONTEND, 255),
+            ("/dev/nvidia-modeset", driver_nodes.MODESET, 254),
+            ("/dev/nvidia-uvm", driver_nodes.UVM, 0),
+            ("/dev/nvidia-uvm-tools", driver_nodes.UVM, 1),
+        )
+        return [self._node(*one) for one in found]
+
+    def gpus(self) -> list[Wanted]:
+        """Return the nodes of the GPUs that the kernel module drives."""
+        minors = {gpu.minor for gpu in driver_nodes.proc_gpus(self._root)} - {None}
+        return [
+            self._node(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
+            for minor in sorted(minor for minor in minors if minor is not None)
+        ]
+
+    def capabilities(self) -> list[Wanted]:
+        """Return the nodes of MIG's config and monitor, and of the instances that there are."""
+        described = [f"mig/{name}" for name in _WIDE]
+        for gpu in _names(self._at(mig_capabilities.CAPABILITIES)):
+            above = f"{gpu}/mig"
+            for first in _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}")):
+                described.append(f"{above}/{first}/{_ACCESS}")
+                inner = _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}/{first}"))
+                described += [f"{above}/{first}/{one}/{_ACCESS}" for one in inner]
+        found = [self._capability(path) for path in described]
+        return sorted((one for one in found if one is not None), key=lambda one: one.minor)
+
+    def possible_capabilities(self) -> list[Wanted]:
+        """Return the nodes of all capabilities that the GPUs there are could have."""
+        gpus = {f"gpu{wanted.minor}" for wanted in self.gpus()}
+        minors = {
+            minor
+            for name, minor in self._minors.items()
+            if name in _WIDE or name.partition("/")[0] in gpus
+        }
+        return [self._of_minor(minor, None) for minor in sorted(minors)]
+
+    def _capability(self, path: str) -> Wanted | None:
+        """Return the node of a file below CAPABILITIES; mig-minors counts before what it says."""
+        described = mig_capabilities.parse_file(
+            self._read(f"{mig_capabilities.CAPABILITIES}/{path}")
+        )
+        if described is None:
+            return None
+        name = path.removeprefix("mig/").replace("/mig/", "/")
+        return self._of_minor(self._minors.get(name, described.minor), described.mode)
+
+    def _of_minor(self, minor: int, mode: int | None) -> Wanted:
+        names = (mig_capabilities.MAJOR_NAME,)
+        major = self._majors.get(mig_capabilities.MAJOR_NAME)
+        mode = _MODE if mode is None else mode
+        return Wanted(vocabulary.capability_node(minor), names, major, minor, mode)
+
+    def _node(self, path: str, names: tuple[str, ...], minor: int) -> Wanted:
+        major = next((self._majors[name] for name in names if name in self._majors), None)
+        if names is driver_nodes.UVM:  # another module: the parameters are not its
+            return Wanted(path, names, major, minor)
+        return Wanted(path, names, major, minor, self._mode, self._uid, self._gid)
+
+    def _at(self, path: str) -> str:
+        return self._root.rstrip("/") + path
+
+    def _read(self, path: str) -> str:
+        try:
+            with open(self._at(path), encoding="utf-8", errors="replace") as stream:
+                return stream.read()
+        except OSError:
+            return ""
+
+
+def _names(directory: str) -> list[str]:
+    """Return the directories in a directory of /proc, by name: gpu0, gi1, ci0."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(name for name in found if name.startswith(("gpu", "gi", "ci")))
+
+
+def _owner(params: str) -> tuple[int, int, int]:
+    """Return mode, user and group of the driver's nodes, by the module's parameters."""
+    pairs = (line.partition(":") for line in params.splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+
+    def number(name: str, default: int, most: int) -> int:
+        text = facts.get(name, "")
+        is_one = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= most
+        return int(text) if is_one else default
+
+    most = (1 << 32) - 2
+    return (
+        number("DeviceFileMode", _MODE, 0o777),
+        number("DeviceFileUID", 0, most),
+        number("DeviceFileGID", 0, most),
+    )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A root directory that device nodes and links are made in, and never out of.
+
+Links on the way are followed inside it (openat2, RESOLVE_IN_ROOT), so that what a tree's links
+say of "/" means that tree.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from contextlib import contextmanager, suppress
+
+from gpuhook.host.hot import files
+from gpuhook.kernel.mknod import mknod
+from gpuhook.kernel.openat2 import openat2
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY
+
+
+class Place:
+    """The root `path`; paths inside begin with "/" at it. Methods raise OSError."""
+
+    def __init__(self, path: str) -> None:
+        """Take a directory, which has to be there."""
+        self.path = path
+
+    def host(self, inside: str) -> str:
+        """Return the host's name of a path inside."""
+        return posixpath.normpath(self.path.rstrip("/") + "/" + inside.lstrip("/"))
+
+    def status(self, inside: str, *, is_followed: bool) -> os.stat_result | None:
+        """Return what is at a path, with its last link followed inside or not; None for nothing."""
+        flags = os.O_PATH if is_followed else os.O_PATH | os.O_NOFOLLOW
+        with self._opened() as root:
+            try:
+                fd = openat2(root, inside, flags)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                return os.fstat(fd)
+            finally:
+                os.close(fd)
+
+    def target(self, inside: str) -> str | None:
+        """Return what the symbolic link at a path says, None where there is none."""
+        directory, name = posixpath.split(inside)
+        with suppress(OSError), self._directory(directory, is_made=False) as fd:
+            return os.readlink(name, dir_fd=fd)
+        return None
+
+    def names(self, inside: str) -> list[str]:
+        """Return the sorted names in a directory, [] where there is none."""
+        with self._opened() as root:
+            try:
+                fd = openat2(root, inside, os.O_RDONLY | os.O_DIRECTORY)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            try:
+                return sorted(os.listdir(fd))
+            finally:
+                os.close(fd)
+
+    def make_node(self, wanted: Wanted, major: int) -> None:
+        """Make a device node in the place of what is no directory; it is whole when it is seen."""
+        owner = (wanted.mode, wanted.uid, wanted.gid)
+        self._put(wanted.path, lambda fd, name: mknod(fd, name, "c", major, wanted.minor, *owner))
+
+    def make_link(self, inside: str, target: str) -> None:
+        """Make a symbolic link in the place of what is no directory."""
+        self._put(inside, lambda fd, name: os.symlink(target, name, dir_fd=fd))
+
+    def _put(self, inside: str, make: Callable[[int, str], None]) -> None:
+        directory, name = posixpath.split(inside)
+        temporary = files.temporary_name(name)
+        with self._directory(directory, is_made=True) as fd:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=fd)  # left by a killed process that had our pid
+            make(fd, temporary)
+            try:
+                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+            except OSError:
+                os.unlink(temporary, dir_fd=fd)
+                raise
+
+    @contextmanager
+    def _directory(self, inside: str, *, is_made: bool) -> Iterator[int]:
+        """Give a directory, made with those above it if need be."""
+        with self._opened() as root:
+            done = "/"
+            for part in filter(None, inside.split("/") if is_made else ()):
+                fd = openat2(root, done, _DIRECTORY)
+                try:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=fd)
+                finally:
+                    os.close(fd)
+                done = posixpath.join(done, part)
+            fd = openat2(root, inside or "/", _DIRECTORY)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        fd = os.open(self.path, _DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def described(status: os.stat_result) -> str:
+    """Return what a status is, in words."""
+    if stat.S_ISCHR(status.st_mode):
+        return (
+            f"the character device {os.major(status.st_rdev)}:{os.minor(status.st_rdev)} with mode "
+            f"{stat.S_IMODE(status.st_mode):04o}"
+        )
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFREG: "a file",
+        stat.S_IFLNK: "a link",
+        stat.S_IFBLK: "a block device",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(status.st_mode), "no device")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks of NVIDIA's container toolkit by their names, and the jobs of our one hook they are.
+
+Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unless enabled.
+"""
+
+from __future__ import annotations
+
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
+
+LINKS = "create-symlinks"
+LOADER = "update-ldcache"
+CUDA_COMPAT = "enable-cuda-compat"
+PARAMS = "disable-device-node-modification"
+PROFILE = "update-application-profile"
+CHMOD = "chmod"
+EVERY = "all"
+_ON = (LINKS, LOADER, CUDA_COMPAT, PARAMS, PROFILE)
+NAMES = (*_ON, CHMOD)
+_SKIPPED = {LINKS: hook_args.LINKS, LOADER: hook_args.LOADER, PROFILE: hook_args.PROFILE}
+
+
+def chosen(disabled: tuple[str, ...], enabled: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that are disabled; `all` means each, and one of `enabled` is never."""
+    named = NAMES if EVERY in disabled else disabled
+    return frozenset(named) - frozenset(enabled)
+
+
+def is_on(name: str, choices: Choices) -> bool:
+    """Return whether the hook of that name has something to do."""
+    if name in choices.disabled_hooks:
+        return False
+    return name in _ON or name in choices.enabled_hooks
+
+
+def is_any_on(choices: Choices) -> bool:
+    """Return whether there is anything to do for a hook."""
+    return any(is_on(name, choices) for name in NAMES)
+
+
+def skipped(choices: Choices) -> list[str]:
+    """Return what of the jobs that follow from the driver's libraries is left out."""
+    return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]
+
+
+def told(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:
+    """Return (the names that were disabled, those that were enabled), as far as a hook shows them.
+
+    A driver whose parameters need no mask does not show whether that hook was disabled.
+    """
+    disabled = {name for name, word in _SKIPPED.items() if word in job.skipped}
+    if not job.cuda_compat and any(soname == "libcuda.so.1" for _, soname in job.libraries):
+        disabled.add(CUDA_COMPAT)
+    return frozenset(disabled), frozenset((CHMOD,) if job.chmod else ())

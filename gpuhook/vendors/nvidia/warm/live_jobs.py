@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the jobs of our hook mean for a container that exists.
+
+In a config.json they are a hook; here they become mounts and a provision, so that they are planned,
+done and undone like everything else.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.apply.live.file_change import Change
+from gpuhook.apply.live.hotplug_plan import Wanted
+from gpuhook.apply.rootfs.rootfs_files import Provision
+from gpuhook.apply.rootfs.safe_walk import CrossingError
+from gpuhook.errors import GpuhookError
+from gpuhook.loader import ld_so_conf
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.live_root import LiveRoot
+    from gpuhook.apply.rootfs.loader_files import Index
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+_MAX_PROFILE = 4096
+_MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
+
+
+def wanted(
+    root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
+) -> tuple[Wanted, list[str]]:
+    """Return what the container is to have, and why its image's CUDA compatibility is left out.
+
+    A container that `is_running` may have been given other libraries when it was made.
+    """
+    whole = edits.copy()
+    # What is `void` in a config.json would be a variable of a process that runs.
+    whole["env"] = [entry for entry in edits.get("env") or () if not _is_for_a_start(entry)]
+    made, reasons = rootfs_plan.of(root, todo)
+    ldconfig = next((job.ldconfig for job in todo if job.ldconfig), "")
+    # Of a running container that has the entries already, the cache is what ldconfig has made.
+    if ldconfig and not (is_running and _is_recorded(root, made.entries())):
+        made.index = _index(root, ldconfig)
+    if is_running and made.libraries:
+        made.entries_now = _with_others(root, made.entries())
+    for job in todo:
+        mounts = whole.get("mounts") or []
+        masks = [mask for mask in _masks(root, job) if mask not in mounts]
+        if masks:
+            whole["mounts"] = [*mounts, *masks]
+    return Wanted(whole, [made] if todo else []), reasons
+
+
+def _index(root: LiveRoot, ldconfig: str) -> Index:
+    """Return what runs ldconfig in the container, once: what is planned is what is made."""
+    known: dict[tuple[tuple[bytes, ...], ...], bytes] = {}
+
+    def index(first: list[bytes], last: list[bytes]) -> bytes:
+        key = tuple(first), tuple(last)
+        if key not in known:
+            known[key] = root.loader_cache(ldconfig, first, last)
+        return known[key]
+
+    return index
+
+
+def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
+    try:
+        recorded = ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+    except OSError:
+        return False
+    return set(_plain(own)).issubset(_plain(recorded))
+
+
+def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the loader's entries of a container that runs: `own`, and what it was given before.
+
+    What is recorded keeps its order: nothing changes where all of `own` is among it.
+    """
+    try:
+        recorded = ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+        ours = _plain(own)
+        kept = [
+            entry
+            for entry, plain in zip(recorded, _plain(recorded))
+            if plain in ours or _is_whole(root, entry[1])
+        ]
+    except OSError:
+        return own  # to provide it fails for the same reason, which is reported
+    known = _plain(kept)
+    return [*(entry for entry, plain in zip(own, ours) if plain not in known), *kept]
+
+
+def _plain(entries: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return entries whose paths compare equal for /lib and /usr/lib: an image may merge them."""
+    return [(name, path[4:] if path.startswith(b"/usr/") else path) for name, path in entries]
+
+
+def _is_whole(root: LiveRoot, path: bytes) -> bool:
+    """Return whether a library is there, and not just the empty file that something was over."""
+    name = os.fsdecode(path)
+    found = root.found(name)
+    return found is not None and (found.st_size > 0 or root.is_mounted(name))
+
+
+def add_profile(
+    wanted: Wanted, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
+) -> None:
+    """Add the application profile for what is wanted and there, if EGL will look for it."""
+    if any(rootfs_plan.needs_profile_of(job) for job in todo):
+        renew_profile(wanted, root, gone)
+
+
+def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None:
+    """Add the application profile for what is wanted and there, without the nodes `gone`."""
+    nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
+    change = profile_for(root, nodes, gone)
+    provided = Provision([], [], [])
+    provided.files.append((change.path, change.data or b""))
+    wanted.provisions.append(provided)
+
+
+def has_profile(made: Made) -> bool:
+    """Return whether the application profile is among what was made."""
+    return any(path == egl_profile.PATH for path, *_ in made.changes)
+
+
+def shows_profile(root: LiveRoot) -> bool:
+    """Return whether the container has an application profile of ours, as it may from its start."""
+    try:
+        return egl_profile.is_ours(root.read(egl_profile.PATH, _MAX_PROFILE))
+    except (OSError, GpuhookError):
+        return False
+
+
+def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> Change:
+    """Return the application profile for `nodes`, and for what else is there but `gone`."""
+    there = [path for path in _held(root) if path not in gone]
+    return Change(egl_profile.PATH, data=egl_profile.content([*nodes, *there]))
+
+
+def _held(root: LiveRoot) -> list[str]:
+    """Return what is in the container's /dev, as far as that is its own."""
+    try:
+        return [f"/dev/{name}" for name in root.names("/dev")]
+    except CrossingError:
+        return []
+
+
+def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
+    """Return the mount that hides ModifyDeviceFiles: 1, where host and container need it."""
+    content = driver_params.masked(job.host_root) if job.driver_params else None
+    if content is None or root.found(driver_params.PATH) is None:
+        return []
+    source = driver_params.masked_file(content)
+    return [{"hostPath": source, "containerPath": driver_params.PATH, "options": _MASK_OPTIONS}]
+
+
+def _is_for_a_start(entry: str) -> bool:
+    """Return whether a variable is for programs that start with the container, or before it."""
+    name = entry.partition("=")[0]
+    return entry.endswith("=void") or name == vocabulary.LIBCUDA_DIRECTORY_ENV

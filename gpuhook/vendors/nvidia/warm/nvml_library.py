@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a driver's libnvidia-ml.so.1 is, without asking the host's dynamic loader.
+
+A driver root is a file system of its own (a driver container, GKE's directory): its links are
+followed inside it, so that an absolute link never leads to a library of the host.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.hot.driver_root import Root
+
+SONAME = "libnvidia-ml.so.1"
+
+# The directories that drivers are installed to, as seen from their root. The bare "/" and /lib64
+# are where a driver root that is not a whole file system (GKE, a copied tree) keeps them.
+DIRECTORIES = (
+    "/",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current",
+    "/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib/x86_64-linux-gnu/nvidia/current",
+    "/lib/aarch64-linux-gnu/nvidia/current",
+    "/usr/lib",
+)
+_CACHE = "/etc/ld.so.cache"
+_CACHE_LIMIT = 16 * 1024 * 1024
+
+
+def find(
+    driver_root: str, *, library: str | None = None, search_paths: tuple[str, ...] = ()
+) -> str:
+    """Return the host path of libnvidia-ml.so.1 below `driver_root`, links resolved.
+
+    `library` (a host path) settles it; then come `search_paths` and DIRECTORIES below the root,
+    then the root's ld.so.cache. Raises GH1200 or GH1201.
+    """
+    if library is not None:
+        named = os.path.realpath(library)
+        if not os.path.isfile(named):
+            raise fault("GH1201", path=library)
+        return named
+    directories = (*search_paths, *DIRECTORIES)
+    found = _first(driver_root, [os.path.join(directory, SONAME) for directory in directories])
+    found = found or _first(driver_root, _from_cache(driver_root))
+    if found is not None:
+        return found
+    raise fault("GH1200", root=driver_root, looked=", ".join((*directories, _CACHE)))
+
+
+def _first(root: str, candidates: list[str]) -> str | None:
+    for candidate in candidates:
+        path = inside(root, candidate)
+        if path is not None and os.path.isfile(path):
+            return path
+    return None
+
+
+def inside(root: str, path: str) -> str | None:
+    """Return the host path of `path`, links followed inside `root`; None if it isn't there.
+
+    The answer is for reading a driver tree, which is trusted as the host is; paths of an image
+    are opened by descriptor instead.
+    """
+    where = Root(os.path.abspath(root))
+    real = where.real(path)
+    return where.host(real) if real is not None else None
+
+
+def version_of(path: str) -> str | None:
+    """Return the driver version in the file name of `path`, "580.95.05", or None."""
+    version = os.path.basename(path).partition(".so.")[2]
+    parts = version.split(".")
+    return version if len(parts) > 1 and all(part.isdigit() for part in parts) else None
+
+
+def _from_cache(root: str) -> list[str]:
+    """Return what the root's ld.so.cache says of SONAME: odd library directories are only there."""
+    path = inside(root, _CACHE)
+    if path is None:
+        return []
+    from gpuhook.loader import ld_cache, ld_cache_entries
+
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(_CACHE_LIMIT)
+        entries = ld_cache_entries.parse(data)
+        flags = ld_cache.flags_for(os.uname().machine)  # not the 32-bit library of the same name
+    except (OSError, GpuhookError):
+        return []  # the fault that follows names the cache as searched
+    wanted = os.fsencode(SONAME)
+    return [
+        os.fsdecode(entry.path)
+        for entry in entries
+        if entry.soname == wanted and entry.flags == flags
+    ]

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container was granted, as far as its config.json says: the other half is in the ledger.
+
+The wrapper, and an engine that reads CDI, write what they give into config.json. Nodes that are in
+the container's /dev and not in config.json do not count: a container that may make nodes may make
+any.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gpuhook.apply.spec import oci_spec, spec_undo
+from gpuhook.kernel.bpf import device_filter
+from gpuhook.kernel.bpf.device_filter import Rule
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
+
+
+def by_config(spec: dict[str, Any]) -> ContainerEdits:
+    """Return the device nodes and driver mounts that a config.json gives, {} if it gives none."""
+    edits: ContainerEdits = {}
+    rules = [Rule.of_oci(rule) for rule in oci_spec.device_rules(spec) if isinstance(rule, dict)]
+    nodes = [node for device in _devices(spec) for node in _node(device, rules)]
+    if nodes:
+        edits["deviceNodes"] = nodes
+        mounts = _mounts(spec)
+        if mounts:
+            edits["mounts"] = mounts
+    return edits
+
+
+def _devices(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    linux = spec.get("linux")
+    devices = linux.get("devices") if isinstance(linux, dict) else None
+    return [
+        device
+        for device in (devices if isinstance(devices, list) else ())
+        if isinstance(device, dict)
+        and vocabulary.is_node(str(device.get("path")))
+        and device.get("type") in ("b", "c")
+        and _is_number(device.get("major"), 12)
+        and _is_number(device.get("minor"), 20)
+    ]
+
+
+def _is_number(value: object, bits: int) -> bool:
+    """Return whether a value is a device's major or minor, which have so many bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
+
+
+def _node(device: dict[str, Any], rules: list[Rule]) -> list[DeviceNode]:
+    """Return the node of an OCI device, with the access that the rules allow; [] if they do not.
+
+    A driver that was loaded anew may have another major; the minor says that it is the same
+    device, as the host's node of that path may be another.
+    """
+    kind, major, minor = device["type"], device["major"], device["minor"]
+    access = "".join(
+        letter
+        for letter in "rwm"
+        if device_filter.evaluate(rules, kind, letter, major, minor, default=False)
+    )
+    if not access.strip("m"):
+        return []
+    node: DeviceNode = {
+        "path": device["path"],
+        "type": kind,
+        "major": _major_now(device["path"], major, minor),
+        "minor": minor,
+        "permissions": access,
+    }
+    for key in ("fileMode", "uid", "gid"):
+        if isinstance(device.get(key), int):
+            node[key] = device[key]
+    return [node]
+
+
+def _major_now(path: str, major: int, minor: int) -> int:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return major
+    if stat.S_ISCHR(found.st_mode) and os.minor(found.st_rdev) == minor:
+        return os.major(found.st_rdev)
+    return major
+
+
+def _mounts(spec: dict[str, Any]) -> list[Mount]:
+    recorded = spec_undo.mounts(spec)
+    found: list[Mount] = []
+    mounts = spec.get("mounts")
+    for mount in mounts if isinstance(mounts, list) else ():
+        if not isinstance(mount, dict) or mount.get("type") != "bind":
+            continue
+        destination, source = mount.get("destination"), mount.get("source")
+        if not isinstance(destination, str) or not isinstance(source, str):
+            continue
+        if destination in recorded or vocabulary.is_driver_file(destination):
+            held = mount.get("options")
+            options = [str(option) for option in held] if isinstance(held, list) else []
+            found.append({"hostPath": source, "containerPath": destination, "options": options})
+    return found
+
+
+def with_numbers(edits: ContainerEdits) -> ContainerEdits:
+    """Return `edits` with the numbers of its device nodes, so that no host node is asked again."""
+    kept = edits.copy()
+    nodes: list[DeviceNode] = []
+    for node in edits.get("deviceNodes") or ():
+        device = oci_spec.stated(node)
+        numbers = {key: device[key] for key in ("type", "major", "minor") if key in device}
+        nodes.append({**node, **numbers})  # type: ignore[typeddict-item] # the keys are its own
+    if nodes:
+        kept["deviceNodes"] = nodes
+    return kept
+
+
+def renewed(edits: ContainerEdits) -> ContainerEdits:
+    """Return `edits` with the majors that the devices have now: a driver loaded anew has others."""
+    kept = edits.copy()
+    if "deviceNodes" in edits:
+        kept["deviceNodes"] = [_renewed(node) for node in edits["deviceNodes"]]
+    return kept
+
+
+def _renewed(node: DeviceNode) -> DeviceNode:
+    if not node.get("major"):
+        return node
+    source = node.get("hostPath") or node["path"]
+    return {**node, "major": _major_now(source, node["major"], node["minor"])}
+
+
+def without(edits: ContainerEdits, nodes: list[str]) -> ContainerEdits:
+    """Return `edits` without the device nodes `nodes`."""
+    kept = edits.copy()
+    if "deviceNodes" in edits:
+        kept["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in nodes]
+    return kept
+
+
+def besides(edits: ContainerEdits, others: ContainerEdits) -> ContainerEdits:
+    """Return `edits` without the device nodes and mounts that `others` give as well."""
+    kept = without(edits, [node["path"] for node in others.get("deviceNodes") or ()])
+    known = {mount["containerPath"] for mount in others.get("mounts") or ()}
+    if "mounts" in edits:
+        kept["mounts"] = [one for one in edits["mounts"] if one["containerPath"] not in known]
+    return kept

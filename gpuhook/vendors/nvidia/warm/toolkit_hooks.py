@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks of NVIDIA's container toolkit, as its CDI specs call them, in terms of our jobs.
+
+Source: `nvidia-cdi-hook --help` of the toolkit 1.18 to 1.20; older specs say `nvidia-ctk hook
+NAME`.
+"""
+
+from __future__ import annotations
+
+from os.path import basename
+
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, parse
+from gpuhook.vendors.nvidia.warm import hook_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+CDI_HOOK = "nvidia-cdi-hook"
+CTK = "nvidia-ctk"
+STATE_FILE = "--container-spec"
+_COMPAT = "/usr/local/cuda/compat"
+_QUIETING = frozenset(("--debug", "-d", "--quiet", "-q"))
+# The options of each hook; all of them have a value.
+_OPTIONS = {
+    hook_names.LINKS: ("--link",),
+    hook_names.LOADER: ("--ldconfig-path", "--folder"),
+    hook_names.CUDA_COMPAT: (
+        "--host-driver-version",
+        "--host-cuda-version",
+        "--cuda-compat-container-root",
+    ),
+    hook_names.PARAMS: (),
+    hook_names.PROFILE: (),
+    hook_names.CHMOD: ("--mode", "--path"),
+}
+
+
+class Call:
+    """One call of a hook: its name, "" where there is none, and the values of its options."""
+
+    __slots__ = ("name", "values")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[str, list[str]] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it is a hook of ours too."""
+        return self.name in _OPTIONS
+
+    def last(self, option: str, default: str = "") -> str:
+        """Return the value of an option that counts."""
+        return self.values.get(option, [default])[-1]
+
+    def all(self, option: str) -> list[str]:
+        """Return the values of an option that may be repeated, or have commas, once each."""
+        each = [part for value in self.values.get(option, ()) for part in value.split(",")]
+        return list(dict.fromkeys(part for part in each if part))
+
+
+def call(words: list[str]) -> Call:
+    """Return what the arguments behind the program's name say; GH2140 for an unknown option."""
+    rest = [word for word in words if word.partition("=")[0] not in _QUIETING]
+    if rest[:1] == ["hook"]:
+        rest = rest[1:]  # `nvidia-ctk hook NAME`
+    made = Call(rest[0] if rest and not rest[0].startswith("-") else "")
+    if not made.is_known:
+        return made
+    following = iter(rest[1:])
+    for word in following:
+        option, equals, value = word.partition("=")
+        # The toolkit's own parser takes one dash as well.
+        option = "--" + option.lstrip("-") if option.startswith("-") else option
+        if option not in (*_OPTIONS[made.name], STATE_FILE):
+            raise fault("GH2140", hook=made.name, argument=word)
+        if not equals:
+            value = next(following, "")
+        made.values.setdefault(option, []).append(value)
+    return made
+
+
+def jobs_of(made: Call) -> Jobs:
+    """Return the jobs of a call, as far as it tells them; GH1640 for what is no such value.
+
+    The libraries of a loader cache are for who can look at the container.
+    """
+    args: list[str] = []
+    for link in made.all("--link"):
+        args += ["--link", link]
+    for path in made.all("--path"):
+        args += ["--chmod", f"{made.last('--mode')}:{path}"]
+    if made.name == hook_names.PARAMS:
+        args.append("--driver-params")
+    if made.name == hook_names.CUDA_COMPAT:
+        args += ["--cuda-compat", made.last("--cuda-compat-container-root", _COMPAT)]
+        args += ["--driver-version", made.last("--host-driver-version")]
+        args += ["--cuda-version", made.last("--host-cuda-version")]
+    return parse(args)
+
+
+def calls_in(spec: Mapping[str, Any]) -> list[Call]:
+    """Return the calls of a config.json's createContainer hooks; none of what is malformed."""
+    hooks = spec.get("hooks")
+    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
+    found = []
+    for hook in stage if isinstance(stage, list) else ():
+        args = hook.get("args") if isinstance(hook, dict) else None
+        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+            continue
+        words = _behind_program(args)
+        if words:
+            found.append(call(words))
+    return found
+
+
+def _behind_program(args: list[str]) -> list[str]:
+    """Return the words behind `nvidia-cdi-hook`, or behind `nvidia-ctk hook`."""
+    name = basename(args[0]) if args else ""
+    if name == CTK and "hook" in args:
+        return args[args.index("hook") :]
+    return args[1:] if name == CDI_HOOK else []
