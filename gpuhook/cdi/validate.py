@@ -18,7 +18,7 @@ _DIGITS = dict.fromkeys(map(ord, "123456789"), "0")
 def check(spec: Any, where: str, *, is_read: bool = False) -> None:
     """Raise the fault of the first thing that is wrong with the spec of the file `where`.
 
-    Besides the faults of gpuhook.cdi.hot.spec_rules, GH1106 names what only our schema forbids: container
+    Besides the faults of spec_rules, GH1106 names what only our schema forbids: container
     paths that are not absolute, hooks without a time to run in, options without a name, and text
     that is not UTF-8. With `is_read` the rules have been checked, by whoever has read the file.
     """

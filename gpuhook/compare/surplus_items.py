@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and links that lead to the driver's files in a container, and would not under gpuhook.
 
-loader.py starts from the names that gpuhook makes. This module starts from those of the container:
-the entries of its loader cache, the links that its hooks name, and the links in the directories of
-the driver's files. A link that is older than the container is the image's own: gpuhook keeps it.
+loader_items.py starts from the names that gpuhook makes. This module starts from those of the
+container: the entries of its loader cache, the links that its hooks name, and the links in the
+directories of the driver's files. A link that is older than the container is the image's own: gpuhook keeps it.
 """
 
 from __future__ import annotations

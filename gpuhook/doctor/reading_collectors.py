@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readings of a node that runs: each is asked for with a limit of time, and changes nothing.
 
-readings.py says what each document is.
+node_readings.py says what each document is.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class Granting:
 
     def given(
         self, spec: dict[str, Any], source: parse.Source
-    ) -> tuple[resolve.Grant, list[jobs.Jobs]] | None:
+    ) -> tuple[resolve.Grant, list[hook_args.Jobs]] | None:
         """Return what the container gets, and the jobs of our hooks in it.
 
         None where it may start without. Specs that are stale are written anew first, where the
@@ -246,7 +246,7 @@ class Granting:
         """Return the host path of the NVML library that this node's specs mount, "" for none."""
         return _node_devices().nvml(self)  # type: ignore[no-any-return]
 
-    def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[jobs.Jobs]:
+    def jobs(self, grant: resolve.Grant, capabilities: frozenset[str]) -> list[hook_args.Jobs]:
         """Return the jobs of our hooks in the grant, each once, and take these hooks out of it.
 
         Raises GH1120 if one of them describes another state of this host.

@@ -2,8 +2,8 @@
 """openat2(2): opening a path inside a root that somebody hostile is changing meanwhile.
 
 Constants from linux/openat2.h. Kernels before Linux 5.6 do not have it, and seccomp filters that
-are older than it refuse it: there it is done step by step (path_walk.py), and never by a plain
-open.
+are older than it refuse it: there it is done step by step (openat2_fallback.py), and
+never by a plain open.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """guard.json below the state directory: whom the guard watches, who is above, what was done.
 
 The plugin alone writes it, and removes it when there is nothing to tell. It reads the marks in it
-when it is started anew (marks.py); the command line shows the rest, and pays for nothing of the
-guard but this file. What a plugin wrote that has ended counts for nobody.
+when it is started anew (guard_marks.py); the command line shows the rest, and pays for nothing of
+the guard but this file. What a plugin wrote that has ended counts for nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin.guard import FILE
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str]  # the id of a container, the UUID of a device
 
 FORMAT = 2
+FILE = "guard.json"  # below the state directory
 _ENDING = ("terminate", "kill")
 _REPORT = "report"
 _MAX_SIZE = 4 << 20

@@ -3,7 +3,7 @@
 
 No vendor's word is in here: a Vocabulary names the variables and paths. Which source wins, and
 whether policy allows it, is policy.py's; what a name means on this host is resolve.py's, and how
-mounts name devices mounted.py's.
+mounts name devices mount_requests.py's.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Vocabulary:
         extra_mounts: dict[str, str],
         privileged_kinds: tuple[str, ...],
     ) -> None:
-        """Take the words; those of extras.py are the last three.
+        """Take the words; those of extra_requests.py are the last three.
 
         `extras` has how each variable is read, the kind that it asks for and the device of that,
         `extra_mounts` the kind that ids in a directory below `mount_prefix` are of.
@@ -144,7 +144,7 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
-    """Return whether a container may ask for something beside its devices, see extras.py.
+    """Return whether a container may ask for something beside its devices, see extra_requests.py.
 
     Most containers have none of these words, and pay for no more than this look.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of readings, as readings.py says them: those of a bundle may be anybody's making.
+"""The shapes of readings, as node_readings.py says them: those of a bundle may be anybody's making.
 
 What only one check asks for, and asks warily (inventory, what the API server told), is left to it.
 """

@@ -57,7 +57,7 @@ def _lost(scene: Scene) -> None:
         "message": "the device cgroup of trainer denies /dev/nvidiactl",
         "hint": "run `gpuhook repair trainer`; the processes go on",
     }
-    one = gpuhook.containers(
+    one = gpuhook.container(
         "trainer", injected_by=["nvidia-legacy"], recorded=False, missing=[denied], repairable=True
     )
     scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}

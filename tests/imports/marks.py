@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which modules say of themselves that a container's start imports them, and what they load.
+"""Which modules a container's start imports, by their folders, and what they load.
 
-A module's docstring has a paragraph that begins with HOT (the wrapper imports it) or WARM (hooks
-do; ctypes is allowed).
+HOT: the wrapper imports it when it gives a container its GPUs. WARM: hooks do; ctypes is allowed.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import re
 import subprocess
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = CHECKOUT / "gpuhook"
-MARK = re.compile(r"^(HOT|WARM)\b", re.MULTILINE)
+HOT_FOLDERS = ("apply/rootfs", "apply/spec", "entry", "fault_texts", "loader", "request")
+WARM_FOLDERS = ("apply/live", "entry/hooks", "kernel")
+HOT_FILES = ("errors.py",)
 
 HOT_MODULES = frozenset(
     {
@@ -36,20 +35,35 @@ print("\\n".join(sorted(set(sys.modules) - before)))
 
 @functools.cache
 def marked() -> dict[str, str]:
-    """Return each marked module of the package with its mark."""
-    marks = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        found = MARK.search(docstring)
-        if found:
-            marks[name_of(path)] = found[1]
-    return marks
+    """Return "HOT" or "WARM" for each module of the package whose folder is one or the other."""
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
+    marks = {name_of(path): mark_of(path.relative_to(PACKAGE)) for path in paths}
+    return {name: mark for name, mark in marks.items() if mark}
+
+
+def mark_of(path: Path) -> str:
+    """Return the mark of a file of the package by its path below the package, "" without one."""
+    if "explained" in path.parts:
+        return ""
+    folder = path.parent.as_posix()
+    below = f"{folder}/"
+    if "warm" in path.parts or below.startswith(tuple(f"{one}/" for one in WARM_FOLDERS)):
+        return "WARM"
+    if "hot" in path.parts or below.startswith(tuple(f"{one}/" for one in HOT_FOLDERS)):
+        return "HOT"
+    return "HOT" if path.as_posix() in HOT_FILES else ""
 
 
 def name_of(path: Path) -> str:
     """Return the dotted name of the module at `path`."""
     parts = list(path.relative_to(CHECKOUT).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def packages_of(module: str) -> list[str]:
+    """Return the packages that a module is in, the outermost first."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def path_of(module: str) -> Path:
@@ -76,5 +90,5 @@ def excess(interpreter: str, module: str, mark: str) -> set[str]:
     marks = marked()
     may = {"HOT"} if mark == "HOT" else {"HOT", "WARM"}
     own = {name for name, held in marks.items() if held in may}
-    packages = {name.rpartition(".")[0] for name in marks} | {"gpuhook", "gpuhook.vendors"}
+    packages = {package for name in marks for package in packages_of(name)}
     return loaded(interpreter, module) - allowed - own - packages

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports.marks import PACKAGE, excess, loaded, marked, name_of, path_of
+from tests.imports.marks import excess, loaded, marked, path_of
 
 SYSTEM = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 MARKS = marked()
 ENTRIES = {"gpuhook.entry.runtime": "HOT", "gpuhook.entry.hooks.hook": "WARM"}
-ALWAYS = {"grant": {"HOT"}, "loader": {"HOT"}, "container": {"HOT", "WARM"}, "kernel": {"WARM"}}
 
 
 @pytest.mark.parametrize("module", MARKS)
@@ -27,17 +26,6 @@ def test_loads_only_what_is_allowed(module: str) -> None:
 def test_programs_are_marked(module: str) -> None:
     """The wrapper's program is HOT and the hook's is WARM."""
     assert MARKS.get(module) == ENTRIES[module]
-
-
-def test_rooms_are_marked() -> None:
-    """Every module of the rooms that a container's start walks through carries its mark."""
-    unmarked = [
-        name_of(path)
-        for room, may in ALWAYS.items()
-        for path in sorted((PACKAGE / room).glob("*.py"))
-        if path.name != "__init__.py" and MARKS.get(name_of(path)) not in may
-    ]
-    assert unmarked == []
 
 
 @pytest.mark.parametrize("module", [m for m, mark in MARKS.items() if mark == "HOT"])
@@ -56,12 +44,10 @@ def test_hot_functions_import_hot_modules(module: str) -> None:
 )
 def test_who_has_no_limit_pays_for_none(module: str) -> None:
     """What memory limits need is loaded for a container that has one, and for no other."""
-    own = {"grant.memory", "programs.hook_limit"}
-    own |= {
-        f"programs.memory.{name}" for name in ("at_create", "granted", "guarantees", "handover")
-    }
-    own |= {f"vendors.nvidia.memory_{name}" for name in ("backend", "hints", "limits")}
-    assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
+    modules = loaded(SYSTEM, module)
+    own = {"gpuhook.request.memory_request", "gpuhook.entry.hooks.limit_hook"}
+    assert modules.isdisjoint(own)
+    assert [name for name in modules if name.startswith("gpuhook.memory_limits")] == []
 
 
 @pytest.mark.parametrize(
@@ -70,21 +56,22 @@ def test_who_has_no_limit_pays_for_none(module: str) -> None:
 )
 def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
     """What reads NVIDIA_REQUIRE_* is loaded for a container that has such a variable."""
-    own = {"programs.requiring", "vendors.nvidia.gpu_facts", "vendors.nvidia.requirements"}
+    own = {"entry.requirement_check"}
+    own |= {f"vendors.nvidia.hot.{name}" for name in ("gpu_facts", "requirements")}
     assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
 
 
 def test_a_plain_create_pays_for_no_other_names() -> None:
     """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
-    own = {"cdi.unknown", "container.record_undone", "programs.mending"}
-    own |= {"grant.annotation_origin"}
-    own |= {"programs.node_devices", "vendors.nvidia.known_node"}
+    own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.stale_retry"}
+    own |= {"request.annotation_origin"}
+    own |= {"entry.node_devices", "vendors.nvidia.hot.node_json"}
     assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 
 
 def test_who_asks_for_nothing_loads_no_vocabulary() -> None:
     """A config.json without our marks is passed on by who knows the marks alone."""
-    own = {"grant.request", "vendors.nvidia.words"}
+    own = {"request.parse", "vendors.nvidia.hot.vocabulary"}
     assert loaded(SYSTEM, "gpuhook.entry.runtime").isdisjoint(f"gpuhook.{name}" for name in own)
 
 

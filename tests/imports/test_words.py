@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that may not stand in some rooms."""
+"""Words that may not be in some folders."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.imports.marks import PACKAGE
 VENDOR = re.compile(r"nvidia|cuda|nvml|\bmig\b", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "grant").rglob("*.py")), ids=lambda p: p.name)
-def test_no_vendor_in_grant(path: Path) -> None:
+@pytest.mark.parametrize("path", sorted((PACKAGE / "request").rglob("*.py")), ids=lambda p: p.name)
+def test_no_vendor_in_request(path: Path) -> None:
     """What is asked, what may be had and what results is written without any vendor's word."""
     text = path.read_text(encoding="utf-8")
     assert VENDOR.findall(text) == []

@@ -213,8 +213,10 @@ def test_crio_takes_its_drop_ins_by_name() -> None:
     found = crio_config.read(
         Memory(
             {
-                crio_config.PATH: '[crio.runtime]\ndefault_runtime = "a"\n[crio.runtime.runtimes.a]\n',
-                f"{crio_config.DROP_INS}/99-b": '[crio.runtime]\ndefault_runtime = "b"\nselinux = true\n',
+                crio_config.PATH: '[crio.runtime]\ndefault_runtime = "a"\n'
+                "[crio.runtime.runtimes.a]\n",
+                f"{crio_config.DROP_INS}/99-b": '[crio.runtime]\ndefault_runtime = "b"\n'
+                "selinux = true\n",
                 f"{crio_config.DROP_INS}/10-c": '[crio.runtime]\ndefault_runtime = "c"\n'
                 f'[crio.runtime.runtimes.b]\nruntime_path = "{NVIDIA}"\n',
             }

@@ -86,9 +86,8 @@ def test_a_text_of_many_values_is_no_bomb() -> None:
 def test_names_and_devices_agree() -> None:
     """A device is found alike before all names were asked for, and after."""
     devices = [{"name": name, "containerEdits": {"env": [f"A={name}"]}} for name in ("a", "b")]
-    held = compiled_spec.of_spec(
-        "x", {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices}
-    )  # type: ignore[typeddict-item]
+    spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices}
+    held = compiled_spec.of_spec("x", spec)  # type: ignore[arg-type]
     before = [held.device(name) for name in ("a", "b", "c", "")]
     assert held.names() == ["a", "b"]
     assert [held.device(name) for name in ("a", "b", "c", "")] == before

@@ -3,7 +3,7 @@
 
 A descriptor of the root directory of the container's mount namespace leads into it, so files are
 looked at and made without entering it. Its processes may be changing every path meanwhile: lookups
-stay inside the root (kernel/paths.py), and nothing is made behind a mount that is not the
+stay inside the root (kernel/openat2.py), and nothing is made behind a mount that is not the
 container's own.
 """
 

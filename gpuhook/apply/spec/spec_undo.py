@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the record in a config.json tells, and the spec as it was before: see record.py.
+"""What the record in a config.json tells, and the spec as it was before: see change_record.py.
 
 Loaded only for a config.json that has a record.
 """

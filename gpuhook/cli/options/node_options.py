@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
-_OF_CONTAINER = ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT")  # kubernetes/config/options.py
+_OF_CONTAINER = (
+    "DRIVER_ROOT_CTR_PATH",
+    "CONTAINER_DRIVER_ROOT",
+)  # see plugin_options.py
 
 
 def _profiles(

@@ -42,7 +42,7 @@ def user_of(path: str) -> int:
 
 
 def is_of_another(path: str) -> bool:
-    """Return whether a path is another user's, for the host's root: see other_users.py."""
+    """Return whether a path is another user's, for the host's root: see rootless_state.py."""
     return user_of(path) not in (0, os.geteuid()) and not state.is_rootless()
 
 

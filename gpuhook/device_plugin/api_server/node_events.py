@@ -53,8 +53,8 @@ class NodeEvents:
     async def tell(self, kind: str, reason: str, key: str, message: str) -> bool:
         """Create an event unless one of the same reason and key was created just now.
 
-        `kind` is NORMAL or WARNING of news.py, `reason` a word ("GpuUnhealthy"), `key` what it is
-        about (a GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
+        `kind` is NORMAL or WARNING of notifier.py, `reason` a word ("GpuUnhealthy"), `key` what it
+        is about (a GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
         """
         from gpuhook.device_plugin import daemon_thread
         from gpuhook.errors import GpuhookError

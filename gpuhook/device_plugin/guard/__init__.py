@@ -1,6 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who uses more of a GPU's memory than its share where no driver holds it to that."""
-
-from __future__ import annotations
-
-FILE = "guard.json"  # below the state directory, see state_file.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks and the shares that are watched, as state_file.py keeps them for later and others."""
+"""The marks and the shares that are watched, as guard_state.py keeps them for later and others."""
 
 from __future__ import annotations
 

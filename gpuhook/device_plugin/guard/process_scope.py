@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.guard.container_processes import About
 
     class Looked(Protocol):
-        """The processes of the host, see processes.py."""
+        """The processes of the host, see container_processes.py."""
 
         def about(self, pid: int) -> About | None: ...
         def hosts(self) -> frozenset[tuple[int, int]] | None: ...

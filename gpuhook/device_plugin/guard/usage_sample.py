@@ -51,7 +51,7 @@ class Driver(Protocol):
 
 
 class Kernel(Protocol):
-    """The processes of the host, see processes.py."""
+    """The processes of the host, see container_processes.py."""
 
     def trouble(self) -> GpuhookError | None: ...
     def hosts(self) -> frozenset[tuple[int, int]] | None: ...

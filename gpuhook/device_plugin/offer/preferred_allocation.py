@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which units the kubelet had better give to a container: GetPreferredAllocation, without gRPC.
 
-Whole GPUs go by their links (aligned.py), replicas and MIG instances by what is taken already
-(spread.py), and memory units are all of one device (one_device.py). The same question always has
-the same answer, in whatever order it is asked.
+Whole GPUs go by their links (prefer_linked.py), replicas and MIG instances by what is taken already
+(prefer_shared.py), and memory units are all of one device (memory_units.py). The same question
+always has the same answer, in whatever order it is asked.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
 
         limit_hook.run(words, log)
     elif verb == "toolkit":
-        for part in ("hook_apply", "hook_toolkit"):
-            bundle.load("gpuhook.entry." + part)
+        for part in ("apply_hook", "toolkit_hook"):
+            bundle.load("gpuhook.entry.hooks." + part)
         from gpuhook.entry.hooks import toolkit_hook
 
         toolkit_hook.run(words, log)

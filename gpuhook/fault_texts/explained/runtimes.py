@@ -88,7 +88,7 @@ $ df -h /run
             "support-bundle` collects the rest."
         ),
         """
-gpuhook-runtime: error GH1491: an error of gpuhook's own, KeyError at .../oci.py:120: 'linux'
+gpuhook-runtime: error GH1491: an error of gpuhook's own, KeyError at .../oci_spec.py:120: 'linux'
 """,
     ),
 }

@@ -68,11 +68,11 @@ class Settings:
         self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
         self.disable_requirements = False
         self.driver_capabilities: list[str] = []  # those that may be had; [] is all of them
-        self.driver_root = ""  # see vendors/nvidia/driver_places.py
+        self.driver_root = ""  # see vendors/nvidia/driver_locations.py
         self.ignore_imex_channels = False
         self.legacy_images = True
         self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py
-        self.limits_hints: list[str] = []  # of the frameworks of memory_hints.py
+        self.limits_hints: list[str] = []  # of the frameworks of framework_hints.py
         self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
         self.low_level_runtimes = ["runc", "crun"]
         self.on_missing_driver = START

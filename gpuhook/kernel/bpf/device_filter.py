@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device rules, and the BPF programs of cgroup v2 that are made of them.
 
-Pure: nothing here is loaded, see bpf.py. A rule list means what linux.resources.devices of the OCI
-runtime specification and the files of cgroup v1 mean by it: **each kind of access (read, write,
-mknod) is decided by the last rule that names it and the device; a request that asks for several is
-allowed when each of them is.** A program's context and its constants are those of
+Pure: nothing here is loaded, see bpf_syscall.py. A rule list means what linux.resources.devices of
+the OCI runtime specification and the files of cgroup v1 mean by it: **each kind of access (read,
+write, mknod) is decided by the last rule that names it and the device; a request that asks for
+several is allowed when each of them is.** A program's context and its constants are those of
 BPF_PROG_TYPE_CGROUP_DEVICE in linux/bpf.h.
 
 What gpuhook adds to a program of somebody else's is a block in front of it, between two marks. The

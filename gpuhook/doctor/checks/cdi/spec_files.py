@@ -184,8 +184,8 @@ def _engines(node: Node) -> Iterable[Finding]:
     return [
         Finding(
             FAILED,
-            f"{one.path} needs CDI {spec_versions.lowest(one.document or {})}, and Podman {version} "
-            f"reads none newer than {limit}",
+            f"{one.path} needs CDI {spec_versions.lowest(one.document or {})}, and "
+            f"Podman {version} reads none newer than {limit}",
             subject=one.path,
             meaning='Podman leaves the file out: "unmarshal CDI Spec: json: unknown field '
             f'\\"additionalGids\\"" with --log-level=debug, and {_UNRESOLVABLE}',

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Path = tuple[str | int, ...]
 
 DIRECTORY = "/etc/gpuhook/files.d"
-_SCHEMA = os.path.join(os.path.dirname(__file__), "../../schemas/files.json")
+_SCHEMA = os.path.join(os.path.dirname(__file__), "../../../schemas/files.json")
 _FORBIDDEN = ("/dev", "/proc", "/sys")
 _MAX_SIZE = 1 << 20
 

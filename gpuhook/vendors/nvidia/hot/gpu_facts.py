@@ -2,7 +2,7 @@
 """What requirements are judged by, of the GPUs that a container gets.
 
 Imported only for a container that requires something. A description of the node has it in the
-arguments of its hook (jobs.py): `--cuda-version 13.0 --driver-version 580.95.05 --gpus
+arguments of its hook (hook_args.py): `--cuda-version 13.0 --driver-version 580.95.05 --gpus
 0-7=9.0,nvidia`, GPUs by their minors. Descriptions without our hook have not: there counts what
 generate-cdi noted, if it was of this driver, else the version of the kernel module.
 """

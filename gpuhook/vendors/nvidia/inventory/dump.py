@@ -45,7 +45,7 @@ def as_dict(node: Node) -> dict[str, Any]:
 
 
 def from_dict(dump: dict[str, Any]) -> Node:
-    """Return the node of a dump that fits the schema (see gpuhook.vendors.nvidia.inventory.dump_file)."""
+    """Return the node of a dump that fits the schema (see dump_file)."""
     return Node(
         driver=Driver(**_facts(dump["driver"])),
         gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 PROFILES = os.path.join(os.path.dirname(__file__), "profiles")
-_SCHEMA = os.path.join(os.path.dirname(__file__), "../../schemas/inventory.json")
+_SCHEMA = os.path.join(os.path.dirname(__file__), "../../../schemas/inventory.json")
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 # What each JSON schema type is called in a sentence.

@@ -4,7 +4,7 @@
 It is the inventory's dump with two keys more: `aliases`, the other names of each GPU in lower
 case to the name that the spec has, and `spec`, the file that was written and its identity
 (<size>-<mtime_ns>-<inode>), so that a spec can be told from the node it was written for.
-known_node.py reads it.
+node_json.py reads it.
 """
 
 from __future__ import annotations

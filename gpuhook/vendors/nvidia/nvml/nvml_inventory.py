@@ -2,8 +2,9 @@
 """What NVML says of the driver and its GPUs, through pynvml on a library that the caller names.
 
 pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so it is made to use a
-library opened by full path (see nvml_loaded.py). Every field that the GPU or an old library cannot
-tell is None; a GPU that is lost in the middle of it is listed with the reason. Source: nvml.h.
+library opened by full path (see nvml_sessions.py). Every field that the GPU or an old library
+cannot tell is None; a GPU that is lost in the middle of it is listed with the reason.
+Source: nvml.h.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a root file system is to get for the jobs of our hook, the image's own libraries considered."""
+"""The links and libraries that the hook's jobs need in a root file system."""
 
 from __future__ import annotations
 
