@@ -26,7 +26,7 @@ _EVERYWHERE = ("-q", "--quiet", "--debug")  # before a command and behind it
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.attach:attach",
-    "cdi": "gpuhook.cli.cdi.cdi:cdi",
+    "cdi": "gpuhook.cli.cdi:cdi",
     "compare": "gpuhook.cli.compare:compare",
     "completion": "gpuhook.cli.completion:completion",
     "config": "gpuhook.cli.config:config",

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_options import Node, Wanted
     from gpuhook.engines.configure.engine_plan import Plan
 
-ENGINES = ("containerd", "crio", "docker", "podman")
+# The engine's name -> its module below gpuhook.engines.configure.
+_MODULES = {
+    "containerd": "containerd.configure_containerd",
+    "crio": "configure_crio",
+    "docker": "docker.configure_docker",
+    "podman": "configure_podman",
+}
+ENGINES = tuple(_MODULES)
 
 
 class Engine(Protocol):
@@ -33,5 +40,5 @@ class Engine(Protocol):
 
 def engine(name: str) -> Engine:
     """Return the engine of that name, one of ENGINES."""
-    found: Engine = importlib.import_module(f"gpuhook.engines.configure.{name}")
+    found: Engine = importlib.import_module(f"gpuhook.engines.configure.{_MODULES[name]}")
     return found

@@ -8,7 +8,7 @@ import click
 from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi import resolution, spec_reader
 from gpuhook.cdi.hot import registry
-from gpuhook.cli.cdi import edits_text
+from gpuhook.cli.cdi_commands import edits_text
 from gpuhook.cli.options import parameters, spec_directories
 from gpuhook.errors import fault
 from gpuhook.host import documents, printing

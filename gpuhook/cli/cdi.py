@@ -10,7 +10,7 @@ import click
 from gpuhook.cdi import spec_file, spec_list
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cdi.hot import compiled_spec
-from gpuhook.cli.cdi import cdi_resolve, cdi_show, cdi_transform, cdi_validate
+from gpuhook.cli.cdi_commands import cdi_resolve, cdi_show, cdi_transform, cdi_validate
 from gpuhook.cli.options import command_sections, parameters, spec_directories
 from gpuhook.errors import fault
 from gpuhook.host import printing
