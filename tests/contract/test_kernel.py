@@ -243,9 +243,9 @@ def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
     """Where nodes cannot be made the error says where that is so, and there is none."""
     tmp_path.chmod(0o777)
     script = (
-        "import os, sys; from gpuhook.kernel import nodes;"
+        "import os, sys; from gpuhook.kernel import mknod;"
         "fd = os.open(sys.argv[1], os.O_PATH);"
-        "nodes.mknod(fd, 'gpu', 'c', 195, 3, 0o666, 0, 0)"
+        "mknod.mknod(fd, 'gpu', 'c', 195, 3, 0o666, 0, 0)"
     )
     words = ["unshare", "--user", "--map-root-user", "python3", "-c", script, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -19,11 +19,11 @@ from tests.simulated.older_kernel import OPENAT2
 EXPECTED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EAGAIN)
 PROGRAM = """
 import os, sys
-from gpuhook.kernel import paths
+from gpuhook.kernel import openat2
 root = os.open(sys.argv[1], os.O_PATH)
 for path in sys.argv[2:]:
     try:
-        fd = paths.openat2(root, path, os.O_RDONLY)
+        fd = openat2.openat2(root, path, os.O_RDONLY)
         print(os.read(fd, 100).decode())
     except OSError as error:
         print(error.errno, error.strerror, error.filename)

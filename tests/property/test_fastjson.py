@@ -122,7 +122,7 @@ def test_works_without_the_accelerator() -> None:
     """Where _json is not there, the standard library does the same work."""
     code = (
         "import sys; sys.modules['_json'] = None\n"
-        "from gpuhook import fastjson as f\n"
+        "from gpuhook.host.hot import fastjson as f\n"
         'd = rb\'{"a":[1.50,true,null,"\\u00e9\\n\\u0001"],"b":-2}\'\n'
         "assert f.make_scanner is None\n"
         "v = f.loads(d, exact=True); assert v['a'][0].text == '1.50'\n"

@@ -157,7 +157,7 @@ def test_an_unwritable_place_leaves_the_old_file(tmp_path: Path) -> None:
 
 FULL_DISK = """
 import resource, sys
-from gpuhook.cdi import spec
+from gpuhook.cdi import spec_file as spec
 from gpuhook.errors import GpuhookError
 read = spec.read(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))

@@ -65,7 +65,9 @@ def test_a_new_file(umask: int, tmp_path: Path) -> None:
 def test_no_room(tmp_path: Path) -> None:
     """A file that cannot be written whole leaves the old one and no other."""
     (tmp_path / "f").write_text("old")
-    program = "import sys; from gpuhook import files; files.replace(sys.argv[1], b'x' * 9999)"
+    program = (
+        "import sys; from gpuhook.host.hot import files; files.replace(sys.argv[1], b'x' * 9999)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "f"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),

@@ -27,10 +27,11 @@ ALL_OF_IT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
 resource.setrlimit(resource.RLIMIT_CPU, (240, 240))
-from gpuhook.cdi import compile, registry, spec
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import compile, registry
 from gpuhook.request import resolve
 path, count = sys.argv[1], int(sys.argv[3])
-compiled = compile.compile_with(spec.parser(path), path, os.stat(path))
+compiled = compile.compile_with(spec_file.parser(path), path, os.stat(path))
 assert compiled.error is None, compiled.error.message
 found = registry.load([os.path.dirname(path)], None)
 last = f"a.com/b=d{count - 1}"

@@ -83,7 +83,7 @@ def test_a_state_root_that_cannot_be_seen() -> None:
         os.mkdir(f"{place}/state")
         os.chown(f"{place}/state", nobody, nobody)
         code = (
-            "from gpuhook.containers import ledger\n"
+            "from gpuhook.containers.hot import ledger\n"
             "entry = {'pid': 0, 'started': None}\n"
             f"ledger.record('{place}/closed/runc', 'here', entry)\n"
             "print(len(ledger.living(is_swept=True)), len(ledger.living()))"
@@ -108,7 +108,7 @@ def test_a_ledger_that_is_mounted(root: str, held: Path) -> None:
         f"mkdir /run/moved && mount --bind {state} /run/moved && mount -t tmpfs none {state.parent}"
         f' && mkdir {state} && mount --bind /run/moved {state} && exec "$@"'
     )
-    code = "from gpuhook.containers import ledger; print(len(ledger.living(is_swept=True)))"
+    code = "from gpuhook.containers.hot import ledger; print(len(ledger.living(is_swept=True)))"
     command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /run && {script}", "sh"]
     command += [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -367,7 +367,7 @@ def test_a_restart_under_the_same_id(root: str, sleeper: tuple[int, int]) -> Non
 def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path) -> None:
     """None of them undoes what another has written."""
     code = (
-        "import sys; from gpuhook.containers import ledger, ledger_changes\n"
+        "import sys; from gpuhook.containers.warm import ledger_changes\n"
         "n = sys.argv[2]\n"
         "ledger_changes.update(sys.argv[1], 'here', (int(sys.argv[3]), int(sys.argv[4])),"
         " lambda e: {**e, 'live': [*e.get('live', []), n]})"

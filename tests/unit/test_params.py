@@ -16,7 +16,10 @@ from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 TEXT = 'ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nRegistryDwords: ""\n'
 
 
-MASK = "import sys; from gpuhook.vendors.nvidia import params; print(params.masked(sys.argv[1]))"
+MASK = (
+    "import sys; from gpuhook.vendors.nvidia.hot.rootfs import driver_params; "
+    "print(driver_params.masked(sys.argv[1]))"
+)
 # A kernel that has the driver's parameters, for one process.
 KERNEL = (
     "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 WAITING = """
 import threading
-from gpuhook.cli import main, progress
+from gpuhook.cli import main
+from gpuhook.host import progress
 import click
 
 @main.command()
@@ -59,7 +60,7 @@ def test_what_is_soon_done_says_nothing() -> None:
 def test_of_work_within_work_the_outer_is_told() -> None:
     program = """
 import threading
-from gpuhook.cli import progress
+from gpuhook.host import progress
 for what in ("outer", "later"):
     with progress.telling(what, after=0.01), progress.telling("inner", after=0.01):
         threading.Event().wait(0.3)
@@ -75,7 +76,8 @@ def test_commands_that_look_at_a_node_tell_of_it(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     program = f"""
 import threading
-from gpuhook.cli import doctor, main, progress
+from gpuhook.cli import doctor, main
+from gpuhook.host import progress
 progress.telling.__wrapped__.__defaults__ = (0.01,)
 look = doctor.examine
 doctor.examine = lambda *of: threading.Event().wait(0.3) or look(*of)

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import os, sys
-from gpuhook import state
+from gpuhook.host.hot import state
 if sys.argv[1] != "0":
     os.seteuid(int(sys.argv[1]))
 print(state.directory(), state.runtime_root("/usr/bin/crun"))

@@ -200,7 +200,7 @@ def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
             table = made.split()[2]
             database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
-        "import sys; from gpuhook.engines import libpod;"
+        "import sys; from gpuhook.engines.read import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
     bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'
