@@ -3,8 +3,8 @@
 
 loader_items.py starts from the names that gpuhook makes. This module starts from those of the
 container: the entries of its loader cache, the links that its hooks name, and the links in the
-directories of the driver's files. A link that is older than the container is the image's own: gpuhook keeps
-it.
+directories of the driver's files. A link that is older than the container is the image's own:
+gpuhook keeps it.
 """
 
 from __future__ import annotations
