@@ -30,7 +30,7 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test test-deep check bench demo manifests install deb rpm clean packages
+.PHONY: help test test-deep check generate bench demo manifests install deb rpm clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,11 +44,15 @@ test-deep: packages $(READY) ## Run them all the way: each step is killed, more 
 
 check: $(READY) ## Check style, types, the import rules and the shell scripts
 	@.ci/packages shellcheck
+	@PYTHONPATH=packaging $(BIN)/python -m generate --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	shellcheck $$(.ci/scripts)
+
+generate: $(READY) ## Write the files that are made of others: docs/errors.md, the table of messages
+	@PYTHONPATH=packaging $(BIN)/python -m generate
 
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench

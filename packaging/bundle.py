@@ -104,15 +104,23 @@ def order(python: str, target: str, entry: str) -> list[str]:
     return done.stdout.decode().split()
 
 
-def code(target: str, library: str, name: str) -> tuple[str, bool, types.CodeType]:
-    """Return the module's name, whether it is a package, and its code."""
+def code(
+    target: str, library: str, name: str, before: list[str]
+) -> tuple[str, tuple[str, ...] | None, types.CodeType]:
+    """Return the module's name, its modules among those `before`, and its code.
+
+    The modules are None if it is no package.
+    """
     path = os.path.join(target, *name.split("."))
-    is_package = os.path.isdir(path)
-    path = os.path.join(path, "__init__.py") if is_package else path + ".py"
+    children = None
+    if os.path.isdir(path):
+        path = os.path.join(path, "__init__")
+        children = tuple(one[len(name) + 1 :] for one in before if one.rpartition(".")[0] == name)
+    path += ".py"
     with open(path, "rb") as file:
         tree = Lean().visit(ast.parse(file.read()))
     used = library + path[len(target) :]
-    return name, is_package, compile(tree, used, "exec", dont_inherit=True, optimize=2)
+    return name, children, compile(tree, used, "exec", dont_inherit=True, optimize=2)
 
 
 def write(target: str, library: str, python: str) -> None:
@@ -123,9 +131,9 @@ def write(target: str, library: str, python: str) -> None:
     for entry, before in ENTRIES.items():
         loaded = order(python, target, before) if before else []
         names = [name for name in order(python, target, entry) if name not in loaded]
-        modules = [code(target, library, name) for name in names]
+        modules = [code(target, library, name, names[:at]) for at, name in enumerate(names)]
         if before is None:
-            modules.insert(0, code(target, library, "gpuhook_os"))
+            modules.insert(0, code(target, library, "gpuhook_os", []))
         data = marshal.dumps(modules)
         path = os.path.join(target, entry + ".bundle")
         with open(path + ".new", "wb") as file:

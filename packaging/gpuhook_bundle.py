@@ -22,7 +22,8 @@ def load(entry: str) -> None:
     """Put the module `entry` and what it imports of gpuhook into sys.modules.
 
     Those that are there already stay. The modules come in the order in which they finish importing
-    each other, so that every import statement in them finds what it names.
+    each other, so that every import statement in them finds what it names. `children` of a package
+    are those of its modules that come before it, as it imports them; None if it is no package.
     """
     if entry in sys.modules:
         return
@@ -36,14 +37,16 @@ def load(entry: str) -> None:
         return
     module_type: type[types.ModuleType] = type(sys)
     modules = sys.modules
-    for name, is_package, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
+    for name, children, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
         if name in modules:
             continue  # of another file of ours: there is one of each
         module = modules[name] = module_type(name)
         parent, _, child = name.rpartition(".")
-        module.__package__ = name if is_package else parent
-        if is_package:
+        module.__package__ = parent if children is None else name
+        if children is not None:
             module.__path__ = [LIBRARY + "/" + name.replace(".", "/")]
+            for own in children:
+                setattr(module, own, modules[f"{name}.{own}"])
         exec(code, module.__dict__)  # noqa: S102 # what an import does
-        if parent:
+        if parent in modules:
             setattr(modules[parent], child, module)

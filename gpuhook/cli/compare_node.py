@@ -11,8 +11,7 @@ from gpuhook.compare import comparison
 from gpuhook.compare.compare_plan import own_spec
 from gpuhook.compare.expected_injection import Giving
 from gpuhook.containers.warm import runtime_state
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.fault_texts import text_of
+from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host import worker_pool
 from gpuhook.host.error_text import worded
 from gpuhook.host.worker import NoAnswerError
@@ -87,8 +86,7 @@ class Comparing:
         """
         compared = next(iter(self.all_of([found])), {})
         if "code" in compared:
-            code: str = compared["code"]
-            raise text_of(code)[0](code, compared["message"], compared["hint"])
+            raise rebuild(compared["code"], compared["message"], compared["hint"])
         return compared
 
     def _named(self, found: Found) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from gpuhook.errors import fault
-from gpuhook.fault_texts import explained
+from gpuhook.errors import catalogue, fault
 
 SCHEMA = "gpuhook/explain-code/v1"
+RETIRED_SCHEMA = "gpuhook/explain-retired-code/v1"
 _CODE = re.compile(r"GH\d{1,6}", re.IGNORECASE)
 _NEAREST = 3
 
@@ -21,17 +21,21 @@ def is_one(text: str) -> bool:
 
 
 def document(code: str) -> dict[str, Any]:
-    """Return the explanation of a fault as gpuhook/explain-code/v1; GH1914 for no code of ours."""
+    """Return the explanation of a code as gpuhook/explain-code/v1; GH1914 for an unknown code.
+
+    A code that is no longer used has the document gpuhook/explain-retired-code/v1.
+    """
     name = code.upper()
-    try:
-        found = explained.explanation(name)
-    except KeyError as error:
-        raise fault("GH1914", name=name, nearest=", ".join(_nearest(name))) from error
-    return {"schema": SCHEMA, **asdict(found)}
+    if name in (known := catalogue.explanations()):
+        found = known[name]
+        return {"schema": SCHEMA, **asdict(found), "kind": catalogue.KINDS[found.kind]}
+    if name in (retired := catalogue.retired_codes()):
+        return {"schema": RETIRED_SCHEMA, **asdict(retired[name])}
+    raise fault("GH1914", name=name, nearest=", ".join(_nearest(name)))
 
 
 def _nearest(name: str) -> list[str]:
-    known = [one.code for one in explained.all_of_them()]
+    known = catalogue.explanations()
     return sorted(sorted(known, key=lambda code: abs(_number(code) - _number(name)))[:_NEAREST])
 
 

@@ -9,7 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook import fault_texts
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_record import Store, directory
 from gpuhook.engines.configure.engine_table import ENGINES
@@ -191,7 +190,9 @@ def uninstall(
         rest = leftovers.find(files, where.directory, is_installed=is_there)
         notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
-        fault_texts.text_of("GH1590")  # for an OSError from here on: the tree can be our own
+        # For an OSError from here on: the tree can be our own.
+        import gpuhook.errors.messages  # noqa: F401
+
         with tree_copy.locked(where.here):
             left = tree_copy.remove(where.here, needed)
             if not left:

@@ -17,8 +17,8 @@ from _signal import (  # type: ignore[import-not-found] # the C part: `signal` c
     valid_signals,
 )
 
-from gpuhook import fault_texts
-from gpuhook.errors import GpuhookError
+import gpuhook.errors.messages  # noqa: F401 # nothing can be imported in a container's namespace
+from gpuhook.errors import GpuhookError, rebuild
 from gpuhook.kernel.libc import LIBC, os_error
 from gpuhook.kernel.parent_death import die_with
 
@@ -37,7 +37,6 @@ _REASONS = {
 _MOST = 8192
 
 LIBC.setns.argtypes = (ctypes.c_int, ctypes.c_int)
-fault_texts.load()  # nothing can be imported in a container's mount namespace
 
 
 def is_initial_user_namespace(inode: int) -> bool:
@@ -282,9 +281,9 @@ def _telling(error: BaseException) -> bytes:
 
 def _told(told: bytes) -> GpuhookError | OSError:
     code, message, third = (os.fsdecode(word) for word in told.split(b"\0"))
-    if fault_texts.is_known(code):
-        return fault_texts.text_of(code)[0](code, message, third)
-    return OSError(int(code), message, third)
+    if code.isdigit():
+        return OSError(int(code), message, third)
+    return rebuild(code, message, third)
 
 
 def _name(filename: object) -> str:

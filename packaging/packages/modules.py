@@ -10,8 +10,6 @@ import ast
 from functools import cache
 from pathlib import Path
 
-# Modules that are imported by names which are put together when a program runs.
-BY_NAME = {"gpuhook.fault_texts": "gpuhook/fault_texts/*.py"}
 # The device plugin's process, which `gpuhook device-plugin` imports by its name.
 PLUGIN = "gpuhook.device_plugin.plugin_process"
 
@@ -37,9 +35,9 @@ def shared_out(checkout: Path, hot: list[str]) -> dict[str, set[str]]:
     is its package's; the command line has the rest.
     """
     files = module_files(checkout)
-    runtime = closure(checkout, files, hot)
-    command = closure(checkout, files, [name for name in files if _is_no_plugin(name)])
-    plugin = closure(checkout, files, [PLUGIN]) - runtime - command
+    runtime = closure(files, hot)
+    command = closure(files, [name for name in files if _is_no_plugin(name)])
+    plugin = closure(files, [PLUGIN]) - runtime - command
     return {
         "gpuhook-runtime": runtime,
         "gpuhook-device-plugin": plugin,
@@ -51,7 +49,7 @@ def _is_no_plugin(name: str) -> bool:
     return not name.startswith("gpuhook.device_plugin.")
 
 
-def closure(checkout: Path, files: dict[str, Path], entries: list[str]) -> set[str]:
+def closure(files: dict[str, Path], entries: list[str]) -> set[str]:
     """Return the modules that `entries` may import, one by another, themselves among them."""
     reached: set[str] = set()
     waiting = list(entries)
@@ -63,9 +61,6 @@ def closure(checkout: Path, files: dict[str, Path], entries: list[str]) -> set[s
         parts = name.split(".")
         waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
         waiting += _imported_by(files[name])
-        if name in BY_NAME:
-            found = checkout.glob(BY_NAME[name])
-            waiting += [module_name(path.relative_to(checkout)) for path in found]
     return reached
 
 

@@ -251,10 +251,9 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     program = (
         "import os, sys\n"
-        "from gpuhook import fault_texts\n"
         "from gpuhook.apply.rootfs.root_directory import Root\n"
         "from gpuhook.errors import GpuhookError\n"
-        "fault_texts.load()\n"
+        "import gpuhook.errors.messages\n"
         "host = os.open('/', os.O_PATH | os.O_DIRECTORY)\n"
         "os.chroot(sys.argv[1])\n"
         "try: Root('/volume', host)\n"

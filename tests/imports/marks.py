@@ -12,9 +12,8 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = CHECKOUT / "gpuhook"
-HOT_FOLDERS = ("apply/rootfs", "apply/spec", "entry", "fault_texts", "loader", "request")
+HOT_FOLDERS = ("apply/rootfs", "apply/spec", "entry", "loader", "request")
 WARM_FOLDERS = ("apply/live", "entry/hooks", "kernel")
-HOT_FILES = ("errors.py",)
 
 HOT_MODULES = frozenset(
     {
@@ -43,15 +42,13 @@ def marked() -> dict[str, str]:
 
 def mark_of(path: Path) -> str:
     """Return the mark of a file of the package by its path below the package, "" without one."""
-    if "explained" in path.parts:
-        return ""
     folder = path.parent.as_posix()
     below = f"{folder}/"
     if "warm" in path.parts or below.startswith(tuple(f"{one}/" for one in WARM_FOLDERS)):
         return "WARM"
     if "hot" in path.parts or below.startswith(tuple(f"{one}/" for one in HOT_FOLDERS)):
         return "HOT"
-    return "HOT" if path.as_posix() in HOT_FILES else ""
+    return "HOT" if folder == "errors" else ""
 
 
 def name_of(path: Path) -> str:

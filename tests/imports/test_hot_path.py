@@ -64,7 +64,7 @@ def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
 def test_a_plain_create_pays_for_no_other_names() -> None:
     """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
     own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.stale_retry"}
-    own |= {"request.annotation_origin"}
+    own |= {"errors.messages", "request.annotation_origin"}
     own |= {"entry.node_devices", "vendors.nvidia.hot.node_json"}
     assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 

@@ -22,7 +22,7 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("README*.md", "docs/*.md", "docs/*/*.md")
     for path in ROOT.glob(pattern)
-    # docs/errors.md is written from texts that test_errors_explained.py reads.
+    # docs/errors.md is generated from the catalogue, which test_error_catalogue.py reads.
     if path.name != "errors.md"
 )
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

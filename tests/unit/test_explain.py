@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.fault_texts import explained as codes
+from gpuhook.errors import catalogue
 from tests.simulated.node import make_node
 
 SCHEMAS = Path(__file__).parents[2] / "gpuhook/schemas"
@@ -384,11 +384,23 @@ def test_a_code_is_explained(code: str) -> None:
     assert document["cause"] in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("code", sorted(catalogue.retired_codes()))
+def test_retired_code(code: str) -> None:
+    """A code that is no longer used has its reason, and the code that replaces it."""
+    document = json.loads(run(code, "-o", "json").stdout)
+    schema = json.loads((SCHEMAS / "explain-retired-code.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    lines = [f"{code}: no longer used", f"reason: {document['reason']}"]
+    if document["replacement"]:
+        lines.append(f"replaced by: {document['replacement']}")
+    assert run(code.lower()).stdout.splitlines() == lines
+
+
 @pytest.mark.parametrize(
     ("code", "nearest"), [("GH9999", "GH2143"), ("GH110", "GH1101"), ("GH100800", "GH2143")]
 )
 def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
-    known = {one.code for one in codes.all_of_them()}
+    known = set(catalogue.explanations())
     done = run(code)
     assert done.exit_code == 1
     assert f"GH1914: there is no fault {code}" in done.stderr

@@ -310,11 +310,11 @@ def test_a_fault_after_the_removal_has_its_text(
     """Texts are loaded when they are needed, and the program can be in the removed tree."""
     called("install", host, "--tree", str(small), "--engine", "docker")
     loaded: list[bool] = []
-    monkeypatch.delitem(sys.modules, "gpuhook.fault_texts.settings", raising=False)
+    monkeypatch.delitem(sys.modules, "gpuhook.errors.messages", raising=False)
     remove = tree_copy.remove
 
     def removed(place: str, kept: frozenset[str]) -> list[str]:
-        loaded.append("gpuhook.fault_texts.settings" in sys.modules)
+        loaded.append("gpuhook.errors.messages" in sys.modules)
         return remove(place, kept)
 
     monkeypatch.setattr(tree_copy, "remove", removed)

@@ -311,7 +311,7 @@ def test_what_is_no_library(tmp_path: Path) -> None:
 AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import gpuhook.fault_texts.driver  # before Python's own files are out of reach
+import gpuhook.errors.messages  # before Python's own files are out of reach
 from gpuhook.memory_limits.warm.nvml_limits import Driver
 with Driver(sys.argv[2]) as driver:
     os.setgroups([])

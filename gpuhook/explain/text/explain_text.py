@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.errors import printable
+from gpuhook.errors.catalogue import with_angle_brackets
 from gpuhook.explain.text import explain_sections as sections
 from gpuhook.explain.text.explain_terms import counted, gpus_of, listed
 
@@ -63,10 +64,11 @@ def lines(
 
 def of_code(told: dict[str, Any]) -> Iterator[str]:
     """Yield the lines on the code of a fault; facts of a case stand where it has <names>."""
-    from gpuhook.fault_texts.explained import page
-
-    hint = page.sentence(told["hint"])
-    yield f"{told['code']}: {page.sentence(told['message'])}"
+    if "reason" in told:
+        yield from _retired_code(told)
+        return
+    hint = with_angle_brackets(told["hint"])
+    yield f"{told['code']}: {with_angle_brackets(told['message'])}"
     yield f"({told['kind']})"
     if not hint.startswith("<"):
         yield f"hint: {hint}"
@@ -74,6 +76,13 @@ def of_code(told: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield title.capitalize()
         yield from (f"  {line}".rstrip() for line in told[title].splitlines())
+
+
+def _retired_code(document: dict[str, Any]) -> Iterator[str]:
+    yield f"{document['code']}: no longer used"
+    yield f"reason: {document['reason']}"
+    if document["replacement"]:
+        yield f"replaced by: {document['replacement']}"
 
 
 def _common(containers: list[dict[str, Any]]) -> list[str]:

@@ -11,8 +11,7 @@ import errno
 import os
 import time
 
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.fault_texts import text_of
+from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import descriptors
 from gpuhook.memory_limits.warm import guarantees, memory_backend
@@ -193,8 +192,7 @@ def _failure(error: GpuhookError) -> dict[str, Any]:
 def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
     if "error" not in answer:
         return None
-    code, message, hint = answer["error"]
-    return text_of(code)[0](code, message, hint)
+    return rebuild(*answer["error"])
 
 
 def _answers(work: Callable[[], Answer], patience: float) -> Answer:

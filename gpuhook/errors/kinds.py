@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of errors, named by who must act.
+
+The request is wrong, a file is wrong, the driver is missing or mismatched, policy refused it, this
+host cannot do it.
+"""
+
+from __future__ import annotations
+
+
+class GpuhookError(Exception):
+    """A fault with a stable code, one sentence and one hint."""
+
+    def __init__(self, code: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how a pickle makes it again: the base class keeps the message alone."""
+        return type(self), (self.code, self.message, self.hint)
+
+
+class RequestError(GpuhookError):
+    """The container requests a device that does not exist, or its request is malformed."""
+
+
+class FileError(GpuhookError):
+    """A file (CDI spec, config.json, loader cache, dump) is missing, broken or contradictory."""
+
+
+class DriverError(GpuhookError):
+    """The NVIDIA driver is missing, incomplete, or of another version than expected."""
+
+
+class RefusedError(GpuhookError):
+    """A policy, or the safety of the host, forbids the request."""
+
+
+class HostError(GpuhookError):
+    """The host lacks something gpuhook needs: a runtime, a writable directory, a program."""

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of errors, the retired codes, and the files that are generated from them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from generate import __main__ as generate
+from generate import errors as generator
+
+from gpuhook.errors import catalogue
+
+CODES = set(catalogue.explanations())
+FILES = sorted(catalogue.AREAS.glob("*.md"))
+SECTION = """\
+# Area
+
+## GH1003
+
+    kind: RequestError
+    sentence: {name}: malformed
+    hint: write it
+
+Cause: A long
+text.
+
+Cure: Another.
+
+```
+an example
+
+of three lines
+```
+"""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_codes_are_unique_and_sorted(path: Path) -> None:
+    """The codes of a file begin with the same two digits, and are in order."""
+    codes = [one.code for one in catalogue.read(path)]
+    assert all(re.fullmatch(r"GH\d{4}", code) for code in codes)
+    assert codes == sorted(set(codes))
+    assert len({code[:4] for code in codes}) == 1
+
+
+def test_an_area_is_one_file() -> None:
+    blocks = [next(catalogue.read(path)).code[:4] for path in FILES]
+    assert sorted(blocks) == sorted(set(blocks))
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_an_explanation_has_kind_cause_cure_and_example(code: str) -> None:
+    one = catalogue.explanations()[code]
+    assert one.kind in catalogue.KINDS
+    assert one.cause.endswith(".")
+    assert one.cure.endswith(".")
+    assert one.example.strip()
+    assert all(len(line) <= 100 for line in one.example.splitlines())
+
+
+def test_a_section_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "area.md"
+    path.write_text(SECTION, encoding="utf-8")
+    assert list(catalogue.read(path)) == [
+        catalogue.Explanation(
+            code="GH1003",
+            block="Area",
+            kind="RequestError",
+            message="{name}: malformed",
+            hint="write it",
+            cause="A long text.",
+            cure="Another.",
+            example="an example\n\nof three lines",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        ("sentence: ", "message: "),
+        ("    hint: write it\n", ""),
+        ("Cause: ", ""),
+        ("Cure: Another.\n", ""),
+        ("```\n", ""),
+        ("of three lines\n```\n", "```\n\nmore\n"),
+    ],
+)
+def test_a_malformed_section_is_named(part: str, instead: str, tmp_path: Path) -> None:
+    path = tmp_path / "area.md"
+    path.write_text(SECTION.replace(part, instead), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"area\.md: GH1003: "):
+        list(catalogue.read(path))
+
+
+def test_a_retired_code_is_not_used_again() -> None:
+    retired = catalogue.retired_codes()
+    assert retired
+    assert sorted(set(retired) & CODES) == []
+    assert list(retired) == sorted(retired)
+    assert {one.replacement for one in retired.values()} - {""} <= CODES
+
+
+def test_every_row_of_the_retired_codes_is_read() -> None:
+    rows = catalogue.RETIRED.read_text(encoding="utf-8").partition("|---|---|---|\n")[2]
+    assert len(catalogue.retired_codes()) == len(rows.splitlines())
+
+
+def test_generated_files_are_current() -> None:
+    """If this fails, run make generate."""
+    assert sorted(generate.outdated(generate.CHECKOUT)) == []
+
+
+def test_old_files_are_found(tmp_path: Path) -> None:
+    """A file that is missing, or of other texts, is given its new text."""
+    new = generator.files()
+    for path, text in new.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    assert generate.outdated(tmp_path) == {}
+    (tmp_path / "docs/errors.md").write_text("# Errors\n", encoding="utf-8")
+    (tmp_path / "gpuhook/errors/messages.py").unlink()
+    assert generate.outdated(tmp_path) == new
+
+
+def test_the_check_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the files and the command, and writes nothing; without --check they are written."""
+    (tmp_path / "gpuhook/errors").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    monkeypatch.setattr(generate, "CHECKOUT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["generate", "--check"])
+    with pytest.raises(SystemExit, match=r"^run make generate: docs/errors\.md, gpuhook/errors/"):
+        generate.main()
+    assert not list(tmp_path.rglob("*.*"))
+    monkeypatch.setattr("sys.argv", ["generate"])
+    generate.main()
+    assert sorted(capsys.readouterr().out.split()) == sorted(generator.files())
+    assert generate.outdated(tmp_path) == {}
