@@ -164,15 +164,13 @@ def breakable(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 # Parts of the library, and what Python misses first without them.
-GONE = {"gpuhook": "gpuhook", ".": "gpuhook_bundle", "gpuhook/errors.py": "gpuhook.errors"}
+GONE = {"gpuhook": "gpuhook", ".": "gpuhook_bundle", "gpuhook/errors": "gpuhook.errors"}
 
 
 def _remove_library(library: Path, part: str) -> None:
-    """Remove a part of the installed library, and the byte code that could replace it."""
+    """Remove a part of the installed library, and the bundles that could replace it."""
     for bundled in library.glob("*.bundle"):
         bundled.unlink()
-    for cached in library.rglob("errors.*.pyc"):
-        cached.unlink()
     path = library / part
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
