@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every case of the record."""
+
+from __future__ import annotations
+
+from tests.record.case import Case
+from tests.record.groups import create, help_texts
+
+GROUPS = (create, help_texts)
+
+
+def every() -> list[Case]:
+    """Return all cases in their order; no two have one name."""
+    found = [case for group in GROUPS for case in group.cases()]
+    names = [case.path for case in found]
+    assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
+    return found
