@@ -36,6 +36,7 @@ class Box:
         """Write a file below PLACE, or at an absolute path; returns its path."""
         file = Path(PLACE, path)
         file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)  # it may be a link to the scene's, which stays as it is
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         file.chmod(mode)
         return str(file)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,10 @@ def options(name: str) -> list[str]:
 
 
 class Kept:
-    """The scenes that are made."""
+    """The scenes that are made, and when."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, int] = {}
 
     def place(self, name: str) -> None:
         """Put the files of a scene into the empty directory of a case."""
@@ -92,6 +96,12 @@ class Kept:
         if not kept.is_dir():
             self._make(SCENES[name])
         _linked(kept / "case", _PLACE)
+
+    def check(self, name: str) -> None:
+        """Raise AssertionError if a case has written into a file of its scene."""
+        for path in (_KEPT / name).rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                assert path.stat().st_mtime_ns <= self._made[name], f"{path} was written to"
 
     def forget(self, name: str) -> None:
         """Remove what is made of a scene."""
@@ -116,6 +126,7 @@ class Kept:
             _generate(scene)
         _call(scene, "config", "compile", f"{_PLACE}/config.yaml")
         _PLACE.rename(kept / "case")
+        self._made[scene.name] = time.time_ns()
 
 
 def _made(scene: Scene, node: Path) -> dict[str, str]:

@@ -42,6 +42,7 @@ def _transcript(case: Case, kept: scenes.Kept) -> str:
     shutil.rmtree(PLACE, ignore_errors=True)
     for directory in _EMPTY:
         _clear(directory)
+    kept.check(case.scene)
     if case.is_altering:
         kept.forget(case.scene)
     if commands.USED.exists():

@@ -118,7 +118,7 @@ _VARYING = [
     (r'"(milliseconds|pid|since|started)": ?[\d.]+', r'"\1": @NUMBER@'),
     (r"\b\d+-\d{19}-\d+\b", "@IDENTITY@"),
     (r'"checksum": ?"[0-9a-f]{8}"', '"checksum": "@CHECKSUM@"'),
-    (r"(?m)^\d+\.\d+ (?=it was run )", "@CLOCK@ "),
+    (r"(?m)^\d+\.\d{3,9} (?=\S)", "@CLOCK@ "),
 ]
 _PATTERNS = [(re.compile(pattern), text) for pattern, text in _VARYING]
 

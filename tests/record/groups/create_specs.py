@@ -54,6 +54,8 @@ def _write(files: dict[str, Any], box: Box) -> None:
         box.write(f"cdi/{name}", text)
 
 
+# Without a spec and without this, gpuhook looks for the driver of the machine itself.
+_ROOT = {"GPUHOOK_DRIVER_ROOT": "/mnt/node/h100-nospec"}
 _NET = annotated("example.com/net=eth0")
 
 
@@ -140,9 +142,14 @@ _SPECS += [
             }
         ),
     ),
-    Creation("spec-none", devices("0"), scene="h100-nospec"),
-    Creation("spec-none-all", devices("all"), scene="h100-nospec"),
-    Creation("spec-none-cdi", oci=annotated("nvidia.com/gpu=0"), scene="h100-nospec"),
+    Creation("spec-none", devices("0"), scene="h100-nospec", variables=_ROOT),
+    Creation("spec-none-all", devices("all"), scene="h100-nospec", variables=_ROOT),
+    Creation(
+        "spec-none-cdi",
+        oci=annotated("nvidia.com/gpu=0"),
+        scene="h100-nospec",
+        variables=_ROOT,
+    ),
     Creation("spec-hookless", devices("0"), scene="h100-hookless", root="debian"),
 ]
 
