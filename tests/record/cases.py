@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from tests.record.case import Case
-from tests.record.groups import create, help_texts
+from tests.record.groups import create, documents, help_texts, hooks
 
-GROUPS = (create, help_texts)
+GROUPS = (create, documents, help_texts, hooks)
 
 
 def every() -> list[Case]:

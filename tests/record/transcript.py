@@ -118,6 +118,9 @@ _VARYING = [
     (r'"(milliseconds|pid|since|started)": ?[\d.]+', r'"\1": @NUMBER@'),
     (r"\b\d+-\d{19}-\d+\b", "@IDENTITY@"),
     (r'"checksum": ?"[0-9a-f]{8}"', '"checksum": "@CHECKSUM@"'),
+    (r"\b\d+[smhd] ago\b", "@AGO@"),
+    (r'"bytes": \d+,\n  "members"', '"bytes": @NUMBER@,\n  "members"'),
+    (r"\b\d+ KiB; secrets", "@NUMBER@ KiB; secrets"),
     (r"(?m)^\d+\.\d{3,9} (?=\S)", "@CLOCK@ "),
 ]
 _PATTERNS = [(re.compile(pattern), text) for pattern, text in _VARYING]
