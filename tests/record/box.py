@@ -83,13 +83,17 @@ class Box:
         changes = trees.changes(self._before, after)
         return transcript.normal("".join([*self._sections, changes]))
 
-    def quiet(self, *words: str, **env: str) -> None:
-        """Run the command line beforehand: it has to succeed, and is not recorded."""
-        sections, before = self._sections, self._before
-        self._sections = []
-        status = self.gpuhook(*words, **env)
-        assert status == 0, "".join(self._sections)
-        self._sections, self._before = sections, before
+    def look(self, when: str) -> None:
+        """Record what has changed until now, too, and not only at the end."""
+        assert self._before is not None, "the case calls nothing"
+        after = trees.read(self.watched)
+        self._sections.append(f"== files, {when}\n{trees.changes(self._before, after)}")
+        self._before = after
+
+    def note(self, title: str, text: str) -> None:
+        """Record something else."""
+        self._look()
+        self._sections.append(f"== {title}\n{text}")
 
     def _look(self) -> None:
         if self._before is None:

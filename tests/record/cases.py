@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from tests.record.case import Case
-from tests.record.groups import create, documents, help_texts, hooks
+from tests.record.groups import create, documents, errors, help_texts, hooks, hosts
 
-GROUPS = (create, documents, help_texts, hooks)
+GROUPS = (create, documents, errors, help_texts, hooks, hosts)
 
 
 def every() -> list[Case]:

@@ -17,14 +17,21 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PATH = "/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What this machine may have of GPUs and engines. The rest of it can be read, and not written.
+_EMPTY = """
+/mnt /run /sys /etc/cdi /etc/gpuhook /etc/containerd /etc/containers /etc/crio /etc/docker
+/etc/kubernetes /etc/nvidia-container-runtime /opt/gpuhook /var/lib/containerd /var/lib/containers
+/var/lib/docker /var/lib/gpuhook /var/lib/k0s /var/lib/kubelet /var/lib/rancher /var/snap
+"""
 _SCRIPT = """
 set -eu
 installation=$1; shift
 exec 3<"$installation"
-for place in /mnt /run /sys /etc/cdi /etc/gpuhook /opt/cni; do
-  [ ! -d $place ] || mount -t tmpfs -o mode=755 record $place
+for place in $EMPTY; do
+  [ ! -d "$place" ] || mount -t tmpfs -o mode=755 record "$place"
 done
-mkdir /mnt/prefix /mnt/bin /mnt/tmp /mnt/home /run/lock
+mount -o remount,bind,ro /
+mkdir /mnt/prefix /mnt/bin /mnt/tmp /mnt/home /mnt/host
 mount --bind /proc/self/fd/3 /mnt/prefix
 exec 3<&-
 mkdir /mnt/dev
@@ -69,7 +76,7 @@ def sandbox(installation: Path) -> Iterator[Sandbox]:
     """Start the process; it ends with the context."""
     server = [sys.executable, "-m", "tests.record.server"]
     command = [*_UNSHARE, "--mount-proc", "sh", "-c", _SCRIPT, "sh", str(installation), *server]
-    env = {**ENVIRONMENT, "PYTHONPATH": str(CHECKOUT), "PYTHONHASHSEED": "0"}
+    env = {**ENVIRONMENT, "PYTHONPATH": str(CHECKOUT), "PYTHONHASHSEED": "0", "EMPTY": _EMPTY}
     for name in ("GPUHOOK_TEST_CACHE",):
         if name in os.environ:
             env[name] = os.environ[name]

@@ -18,7 +18,7 @@ from tests.record.case import Case
 
 _CLONE_NEWNS = 0x20000
 _SECONDS = 100
-_EMPTY = ("/run", "/sys", "/mnt/tmp")
+_EMPTY = ("/run", "/sys", "/mnt/tmp", "/mnt/host")
 _RESULT = Path("/mnt/result")
 
 

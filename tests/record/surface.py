@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 import gpuhook
-from tests.simulated.build import cache_directory
+from tests.simulated import build
 
 CHECKOUT = Path(__file__).parents[2]
 PREFIX = "/mnt/prefix"
@@ -28,6 +28,13 @@ def command() -> click.Group:
     from gpuhook.cli import main
 
     return main
+
+
+def tree_schema() -> str:
+    """Return the schema of a runtime tree, which `gpuhook install` copies."""
+    from gpuhook.install import runtime_tree
+
+    return runtime_tree.SCHEMA
 
 
 def load(names: Iterable[str] = ()) -> None:
@@ -46,8 +53,13 @@ def loaded() -> list[str]:
 
 
 def installed() -> Path:
-    """Return a directory with an installation for use at PREFIX, made once per version of it."""
-    place = cache_directory() / "record-installation"
+    """Return a directory with an installation for use at PREFIX, made once per version of it.
+
+    The programs of simulated nodes are built as well: cases cannot write outside of /mnt.
+    """
+    build.nvidia_smi()
+    build.nvml_stub()
+    place = build.cache_directory() / "record-installation"
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = place / "stamp"
