@@ -116,6 +116,8 @@ _VARYING = [
     (r"\btree=\d+-\d+-\d+", "tree=@TREE@"),
     (r"\bgpus=(\d+)-[0-9a-f]+", r"gpus=\1-@GPUS@"),
     (r'"(milliseconds|pid|since|started)": ?[\d.]+', r'"\1": @NUMBER@'),
+    (r'"init": \[\d+,\d+\]', '"init": @PROCESS@'),
+    (r'(\["/[^"]+",)\d+,\d+\]', r"\1@MOUNT@]"),
     (r"\b\d+-\d{19}-\d+\b", "@IDENTITY@"),
     (r'"checksum": ?"[0-9a-f]{8}"', '"checksum": "@CHECKSUM@"'),
     (r"\b\d+[smhd] ago\b", "@AGO@"),

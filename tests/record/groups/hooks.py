@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.record import images
+from tests.record import containers, images
 from tests.record.box import Box
 from tests.record.case import Case
 
@@ -79,7 +79,7 @@ def _driver_files(box: Box, root: str) -> None:
 def cases() -> list[Case]:
     """Return all of them."""
     if not FOUND:
-        for add in (_apply, _trees, _wrong, _toolkit, _prestart, _limit):
+        for add in (_apply, _trees, _wrong, _toolkit, _prestart, _live, _limit):
             add()
     return FOUND
 
@@ -280,6 +280,39 @@ def _prestart() -> None:
         hook(f"prestart-engine-{kind}", "prestart", *dry, env=gpu, hooks={"createContainer": ours})
         every = ("NVIDIA_VISIBLE_DEVICES=all",)
         hook(f"prestart-no-driver-{kind}", "prestart", *dry, env=every, scene="empty")
+
+
+def _live() -> None:
+    """Add hooks for a container whose process exists; what they would do, and no device rules."""
+    gpu = "NVIDIA_VISIBLE_DEVICES=0"
+    cases_by_name: dict[str, tuple[str, tuple[str, ...]]] = {
+        "index": ("debian", (gpu,)),
+        "all": ("debian", ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all")),
+        "musl": ("musl", (gpu,)),
+        "lib64": ("lib64", (gpu,)),
+        "distroless": ("distroless", (gpu,)),
+        "unmet": ("debian", (gpu, "NVIDIA_REQUIRE_CUDA=cuda>=99")),
+        "unknown": ("debian", ("NVIDIA_VISIBLE_DEVICES=9",)),
+        "nothing": ("debian", ()),
+    }
+    for name, (root, env) in cases_by_name.items():
+        action = partial(_run_live, root, env)
+        FOUND.append(Case("hooks", f"live-dry-{name}", "h100", action))
+        action = partial(_run_live, root, env, is_dry=False)
+        FOUND.append(Case("hooks", f"live-{name}", "h100", action))
+
+
+def _run_live(root: str, env: tuple[str, ...], box: Box, *, is_dry: bool = True) -> None:
+    images.root(root)
+    box.write("bundle/config.json", images.text([*env]))
+    pid = containers.start(images.ROOT)
+    state = _state(pid=pid, status="created")
+    if is_dry:
+        box.call("gpuhook-hook", "prestart", "--dry-run", stdin=state)
+        return
+    box.call("gpuhook-hook", "prestart", stdin=state)
+    box.note("in the container", containers.view(pid))
+    box.call("gpuhook-hook", "prestart", "--dry-run", stdin=state)
 
 
 def _limit() -> None:
