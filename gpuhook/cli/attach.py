@@ -9,6 +9,7 @@ from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import limit_options, parameters
 from gpuhook.live import attach as attaching
 from gpuhook.live import container_worker
+from gpuhook.request import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,11 +65,11 @@ def attach(
         raise click.BadParameter(what, param_hint="--device")
 
     def attached(found: Target) -> Report:
-        grants = options.grants(may_refresh=not dry_run)
-        chosen = found.capabilities(grants)
+        context = options.context(may_refresh=not dry_run)
+        chosen = found.capabilities(context)
         if driver_capabilities is not None:
-            chosen = grants.parsed_capabilities(driver_capabilities)
-        return attaching.attach(found, grants, names, chosen, wish=wish, is_dry=dry_run)
+            chosen = plan.parse_capabilities(driver_capabilities, context.settings, context.node)
+        return attaching.attach(found, context, names, chosen, wish=wish, is_dry=dry_run)
 
     with options.failing("attach", container, output):
         report = container_worker.work_on(container, state_roots, attached, to_change=not dry_run)

@@ -11,13 +11,14 @@ from gpuhook.compare import comparison
 from gpuhook.compare.compare_plan import own_spec
 from gpuhook.compare.expected_injection import Giving
 from gpuhook.containers.warm import runtime_state
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host import worker_pool
 from gpuhook.host.error_text import worded
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
-from gpuhook.node import described_node
-from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.node import described_node as described
+from gpuhook.node.described_node import DescribedNode, Heard
 from gpuhook.target import running_container
 
 TYPE_CHECKING = False
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.entry.granting import Granting
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _NO_LIBRARY = "GH1200"
@@ -42,17 +42,18 @@ class Comparing:
         self._log = Heard()
         self._by = ""
         self._driver: str | None = None
-        self._giving = Giving(self._made(), self._log)
+        self._giving = Giving(self._made())
 
-    def _made(self) -> Granting:
-        plain = container_options.grants()
+    def _made(self) -> PlanContext:
+        plain = container_options.context()
         plain.log = self._log
         self._by = "" if self._options.get("inventory") else _own(plain)
         if self._by:
             return plain
         node = self._node()
-        self._by, self._driver = described_node.NAME, node.driver.version
-        return DescribedGranting(node, plain.settings, self._log)
+        self._by, self._driver = described.NAME, node.driver.version
+        described_node = DescribedNode(node, plain.settings)
+        return PlanContext(plain.settings, described_node, self._log)
 
     def _node(self) -> Node:
         try:
@@ -66,7 +67,7 @@ class Comparing:
 
     def renew(self) -> None:
         """Look at the node anew: its driver may be another by now."""
-        self._giving = Giving(self._made(), self._log)
+        self._giving = Giving(self._made())
 
     def document(self) -> dict[str, Any]:
         """Return by what gpuhook grants on this node, and the driver where that was asked."""
@@ -121,5 +122,5 @@ class Comparing:
         return {**container_options.failure(container, error), "hint": error.hint}
 
 
-def _own(plain: Granting) -> str:
-    return own_spec(plain.settings, plain.default_kind())
+def _own(plain: PlanContext) -> str:
+    return own_spec(plain.settings, plain.node.kind)

@@ -49,8 +49,7 @@ def detach(
     names = options.names_of(devices)
 
     def detached(found: Target) -> Report:
-        grants = options.grants()
-        return detaching.detach(found, grants, names, force=force, is_dry=dry_run)
+        return detaching.detach(found, options.context(), names, force=force, is_dry=dry_run)
 
     with options.failing("detach", container, output):
         report = container_worker.work_on(container, state_roots, detached, to_change=not dry_run)

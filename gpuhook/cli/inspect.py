@@ -97,7 +97,7 @@ def _memory(found: Target, asked: limit_report.Asked) -> limit_report.View | Non
 def _missing(found: Target) -> list[GpuhookError]:
     """Return what the container lacks, or why that cannot be told."""
     try:
-        plan = repair.missing(found, options.grants())
+        plan = repair.missing(found, options.context())
     except GpuhookError as error:
         return [error]
     return device_differences.findings(found.found.id, plan)

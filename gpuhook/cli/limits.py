@@ -143,7 +143,7 @@ def clear(
         chosen = _to_clear(one, library, names)
         try:
             with PatientDriver(library) as driver:
-                guarantee = options.grants().settings.limits_guarantee
+                guarantee = options.context().settings.limits_guarantee
                 return limit_changes.clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.target.report import Report
     from gpuhook.target.running_container import Target
 
@@ -77,7 +77,7 @@ def _repair_one(
 ) -> None:
 
     def repaired(one: Target) -> Report:
-        report = repairing.repair(one, options.grants(), library, is_dry=is_dry)
+        report = repairing.repair(one, options.context(), library, is_dry=is_dry)
         told = _beyond(one)
         report.notes += [
             text
@@ -106,7 +106,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
     reports: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     unsaid: OSError | None = None
-    for result in _all(roots, options.grants(), library, is_dry=is_dry):
+    for result in _all(roots, options.context(), library, is_dry=is_dry):
         if "code" in result:
             hint = result.pop("hint")
             failures.append(result)
@@ -130,7 +130,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
 
 
 def _all(
-    state_roots: tuple[str, ...], grants: Granting, library: Library, *, is_dry: bool
+    state_roots: tuple[str, ...], context: PlanContext, library: Library, *, is_dry: bool
 ) -> Iterator[dict[str, Any]]:
     """Repair container after container; yields what was done to each, or why it could not be."""
     if not is_dry:
@@ -138,7 +138,7 @@ def _all(
     living, broken = find.everything(state_roots)
     # Another user's own are that user's to repair.
     ours = [found for found in living if found.is_ours]
-    work = partial(_repaired, grants=grants, library=library, is_dry=is_dry)
+    work = partial(_repaired, context=context, library=library, is_dry=is_dry)
     with container_worker.ContainerWorker(work, to_change=not is_dry) as worker:
         for found in ours:
             try:
@@ -155,11 +155,13 @@ def _all(
         yield _failure(os.path.basename(where), reason)
 
 
-def _repaired(one: Target, *, grants: Granting, library: Library, is_dry: bool) -> dict[str, Any]:
+def _repaired(
+    one: Target, *, context: PlanContext, library: Library, is_dry: bool
+) -> dict[str, Any]:
     """Return what was done to a container, {} for one that was granted nothing."""
-    if repairing.looks_into(one, grants):
-        remote_mounts.require_none(one, grants)
-    report = repairing.repair(one, grants, library, is_dry=is_dry)
+    if repairing.looks_into(one, context):
+        remote_mounts.require_none(one, context)
+    report = repairing.repair(one, context, library, is_dry=is_dry)
     return report.document() if one.granted or report.steps else {}
 
 

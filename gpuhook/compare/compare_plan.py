@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpuhook grants on this node: by its own specs, or as generate-cdi would describe the node.
+"""The CDI specs of this node: gpuhook's own, and those of NVIDIA's tools.
 
 A spec of NVIDIA's says what NVIDIA gives; what gpuhook would give is what it would write itself.
 """

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from gpuhook.compare import original_request
 from gpuhook.compare.compare_plan import Foreign, foreign
+from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
+from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry.granting import Granting
-    from gpuhook.node.described_node import Heard
-    from gpuhook.request.resolve import Grant
+    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.request.plan import Injection
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _REFUSED = "GH1007"  # that a source does not count by the node's policy
@@ -52,23 +53,22 @@ class Expected:
 
 
 class Giving:
-    """How gpuhook grants on a node; `log` is that of `grants`.
+    """What gpuhook plans by on a node.
 
     What does not depend on the container is found out once.
     """
 
-    def __init__(self, grants: Granting, log: Heard) -> None:
-        self.grants = grants
-        self.log = log
-        self.foreign = foreign(grants.settings)
+    def __init__(self, context: PlanContext) -> None:
+        self.context = context
+        self.foreign = foreign(context.settings)
         self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
 
     def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
         """Return the edits and jobs for these names and every capability; do not change them."""
         key = tuple(names)
         if key not in self._whole:
-            grant = self.grants.named(list(names), _EVERY)
-            self._whole[key] = grant.edits, self.grants.jobs(grant, _EVERY)
+            injection = plan.plan_names(names, _EVERY, self.context.node)
+            self._whole[key] = injection.edits, injection.hook_jobs
         return self._whole[key]
 
     def others(self) -> ContainerEdits:
@@ -85,35 +85,35 @@ def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given
     Where the spec asks for nothing and the container was given GPUs
     all the same (`is_given`), the devices of its device nodes `nodes` are taken as the request.
     """
-    grants, log = giving.grants, giving.log
+    context = giving.context
+    heard = context.log.warnings
     found = Expected()
-    start = len(log.warnings)
+    start = len(heard)
     try:
-        found.capabilities = grants.capabilities(spec)
-        source = grants.source(spec)
-        refused = [warning for warning in log.warnings[start:] if warning.code == _REFUSED]
+        found.capabilities = plan.capabilities(spec, context.settings, context.node)
+        source = plan_context.source_logged(spec, context)
+        refused = [warning for warning in heard[start:] if warning.code == _REFUSED]
         if source is not None:
             found.names, found.where = source.names, source.where
-            grant = grants.of(spec, source)
+            _fill(found, giving, plan_context.plan_logged(spec, source, context))
         elif refused:
-            found.refusal, grant = refused[0], None
+            found.refusal = refused[0]
         else:
-            found.names = original_request.by_nodes(grants, nodes) if is_given else []
+            found.names = original_request.by_nodes(context.node, nodes) if is_given else []
             found.where = original_request.BY_NODES if found.names else ""
-            grant = grants.named(found.names, found.capabilities) if found.names else None
-        if grant is not None:
-            _fill(found, giving, grant)
+            if found.names:
+                named = plan.plan_names(found.names, found.capabilities, context.node)
+                _fill(found, giving, named)
     except GpuhookError as error:
         found.refusal = error
-    found.notes = [error.message for error in log.warnings[start:]]
+    found.notes = [error.message for error in heard[start:]]
     return found
 
 
-def _fill(found: Expected, giving: Giving, grant: Grant) -> None:
-    found.todo = giving.grants.jobs(grant, found.capabilities)
-    void = f"{vocabulary.VOCABULARY.devices_env}=void"
-    env = grant.edits.get("env") or []
-    grant.edits["env"] = env if void in env else [*env, void]
-    found.edits = grant.edits
+def _fill(found: Expected, giving: Giving, injection: Injection) -> None:
+    if not injection.is_given:
+        return
+    found.todo = injection.hook_jobs
+    found.edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
     found.whole, found.whole_todo = giving.whole(found.names)
     found.others, found.foreign = giving.others(), giving.foreign

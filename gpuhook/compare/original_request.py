@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gpuhook.apply.spec import change_record
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import node_devices, vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from gpuhook.entry.granting import Granting
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 # The first variables that come with NVIDIA's GPUs; toolkit 1.20, `cdi generate`, and our specs.
 _ADDED = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
@@ -78,13 +78,13 @@ def _own(env: list[str]) -> list[str]:
     return env
 
 
-def by_nodes(grants: Granting, nodes: Collection[str]) -> list[str]:
+def by_nodes(node: NvidiaNode, nodes: Collection[str]) -> list[str]:
     """Return the devices all of whose nodes are among `nodes`, each under one name.
 
     Of an instance of MIG its own nodes count besides its GPU's. [] where nothing describes any.
     """
     try:
-        described = grants.nodes_by_device()
+        described = node_devices.nodes_by_device(node.registry(), node.kind)
     except GpuhookError:
         return []
     held: dict[frozenset[str], str] = {}

@@ -12,10 +12,10 @@ import time
 
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
-from gpuhook.entry import granting, replica_env
+from gpuhook.entry import plan_context, replica_env
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, state
-from gpuhook.request import parse, resolve
+from gpuhook.request import parse, plan, resolve
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.entry.oci_command import Command
+    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.request.plan import Injection
 
 WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes by which a container gets its GPUs
 
@@ -46,7 +48,7 @@ class Edited:
 
 
 class Create:
-    """One create: the call, and how this node grants.
+    """One create: the call, and what it is planned by.
 
     `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
     with the settings: no GPU is given under an unknown policy. `work` is how the root file system
@@ -57,7 +59,7 @@ class Create:
     def __init__(
         self,
         command: Command,
-        grants: granting.Granting,
+        context: PlanContext,
         launcher: str,
         trouble: GpuhookError | None = None,
         work: rootfs_jobs.Work | None = None,
@@ -66,8 +68,8 @@ class Create:
     ) -> None:
         self.command = command
         self.launcher = launcher
-        self.grants = grants
-        self.log = grants.log
+        self.context = context
+        self.log = context.log
         self._trouble = trouble
         self._work = work or rootfs_jobs.Work()
         self._hook = hook
@@ -94,7 +96,7 @@ class Create:
         """
         edited = Edited()
         taken_back = change_record.take_back(spec)
-        edited.source = self.grants.source(spec)
+        edited.source = plan_context.source_logged(spec, self.context)
         engine_hooks = hook_args.hooks_in(spec)
         if edited.source is None:
             if engine_hooks or parse.limits_memory(spec, vocabulary.VOCABULARY):
@@ -103,9 +105,9 @@ class Create:
         else:
             if self._trouble is not None:
                 raise self._trouble
-            given = self.grants.given(spec, edited.source)
-            if given is not None:
-                self._apply(spec, edited, given, engine_hooks, low_level)
+            injection = plan_context.plan_logged(spec, edited.source, self.context)
+            if injection.is_given:
+                self._apply(spec, edited, injection, engine_hooks, low_level)
         # Without a grant: what an earlier create gave, when there was a driver, goes.
         edited.is_changed = edited.is_changed or taken_back
         return edited
@@ -114,38 +116,37 @@ class Create:
         self,
         spec: dict[str, Any],
         edited: Edited,
-        given: tuple[resolve.Grant, list[hook_args.Jobs]],
+        injection: Injection,
         engine_hooks: list[dict[str, Any]],
         low_level: str,
     ) -> None:
         """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
-        grant, todo = given
-        edited.grant = grant
+        edited.grant, todo = injection.grant, injection.hook_jobs
         before = change_record.survey(spec)
         engine = [hook_args.of_hook(hook) for hook in engine_hooks]
-        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+        nodes = [node["path"] for node in injection.edits.get("deviceNodes") or ()]
         nodes += oci_spec.device_paths(spec) if engine else []
-        self.grants.require(spec, [*todo, *engine], nodes)
+        required = injection.requirements
+        plan_context.enforce_requirements(required, [*todo, *engine], nodes, self.context)
         if engine_hooks:
             brought = [hook["args"] for hook in engine_hooks]
             todo = [job for job in todo if job.hook()["args"] not in brought]
-        void = vocabulary.VOCABULARY.devices_env + "=void"
-        env = grant.edits.get("env") or []
-        grant.edits["env"] = env if void in env else [*env, void]
-        oci_spec.apply(spec, grant.edits)
+        edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
+        oci_spec.apply(spec, edits)
         _remove_foreign_hooks(spec)
         bundle = self.command.bundle
-        outcome = rootfs_jobs.do(bundle, spec, grant.edits, todo, engine=engine, work=self._work)
+        outcome = rootfs_jobs.do(bundle, spec, edits, todo, engine=engine, work=self._work)
         for hook in outcome.hooks:
             oci_spec.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
         # In a user namespace they are not among config.json's: there they are bound.
-        nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-        names = [*grant.devices, *grant.in_full(edited.source.names if edited.source else ())]
+        nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
+        grant, source = injection.grant, injection.source
+        names = [*grant.devices, *grant.in_full(source.names if source else ())]
         edited.memory, entries = self._limit(spec, nodes, names, low_level)
-        grant.edits["env"] += entries
-        change_record.write(spec, before, grant.edits)
+        edits["env"] += entries
+        change_record.write(spec, before, edits)
         edited.is_changed = True
         edited.route = WRAPPER
 
@@ -158,10 +159,13 @@ class Create:
     ) -> None:
         """Check a container to which its engine has applied our CDI spec already."""
         engine = [hook_args.of_hook(hook) for hook in engine_hooks]
-        for job in engine if self.grants.is_here else ():
-            granting.require_fresh(job)
+        node = self.context.node
+        for job in engine if node.is_here else ():
+            node.require_fresh(job)
         if engine:
-            self.grants.require(spec, engine, rootfs_jobs.nodes(spec))
+            required = plan.requirements(spec, self.context.settings, node)
+            nodes = rootfs_jobs.nodes(spec)
+            plan_context.enforce_requirements(required, engine, nodes, self.context)
         before = change_record.survey(spec)
         edited.memory, entries = self._limit(spec, [], [], low_level)
         if edited.memory and self._trouble is not None:
@@ -170,7 +174,7 @@ class Create:
             change_record.write(spec, before, {"env": entries})
         if engine_hooks or edited.memory:
             edited.route = ENGINE
-        is_voided = bool(engine_hooks) and _voided(spec)
+        is_voided = bool(engine_hooks) and _drop_others(spec)
         edited.is_changed = is_voided or bool(edited.memory)
 
     def _limit(
@@ -187,7 +191,7 @@ class Create:
 
         root = self.command.root or state.runtime_root(low_level)
         has = create_limits.Has([*oci_spec.device_paths(spec), *nodes], names)
-        return create_limits.add(spec, has, self.grants, self.launcher, root, hook=self._hook)
+        return create_limits.add(spec, has, self.context, self.launcher, root, hook=self._hook)
 
     def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
         command = self.command
@@ -201,7 +205,8 @@ class Create:
         nodes = oci_spec.device_paths(spec) if edited.route else []
         told: list[str] = []
         if edited.route:
-            told = replica_env.of(spec, grant.devices, lambda: self.grants.covered(nodes))
+            node = self.context.node
+            told = replica_env.of(spec, grant.devices, lambda: node.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry: dict[str, Any] = {
             **ledger.pod_of(spec.get("annotations")),
@@ -228,7 +233,7 @@ class Create:
             self.log.warning(trouble)
 
 
-def _voided(spec: dict[str, Any]) -> bool:
+def _drop_others(spec: dict[str, Any]) -> bool:
     """Leave one entry of the devices' variable, `void`; returns whether there were others.
 
     Engines append CDI's entry to the image's, and getenv(3) finds the first.

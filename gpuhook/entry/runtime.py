@@ -77,10 +77,10 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
     if may_ask(raw, marks):
         bundle.load("gpuhook.entry.create")
         from gpuhook.entry.create import Create
-        from gpuhook.entry.granting import Granting
+        from gpuhook.entry.plan_context import context_of
 
-        grants = Granting(chosen, log, compiler.compile_spec, compiler.refresh)
-        create = Create(command, grants, launcher, trouble)
+        context = context_of(chosen, log, compiler.compile_spec, compiler.refresh)
+        create = Create(command, context, launcher, trouble)
         try:
             create.edit(path, raw, low_level)
         except (GpuhookError, OSError):

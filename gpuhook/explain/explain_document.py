@@ -55,7 +55,7 @@ def _node(ground: Ground) -> dict[str, Any]:
         "notes": list(ground.notes),
         "broken": [
             resolution_trace.fault_of(spec.error)
-            for spec in ground.granting.registry().broken
+            for spec in ground.context.node.registry().broken
             if spec.error
         ],
     }
@@ -67,13 +67,13 @@ def is_well(told: dict[str, Any]) -> bool:
 
 
 def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
-    granting = ground.granting
+    context, node = ground.context, ground.context.node
     environment = parse.environment(answer.asked)
-    capabilities = capabilities_of(answer.asked, granting)
-    extras = extras_trace.of(answer, granting)
-    names = [*jetpack.names(answer, granting), *extras_trace.names(extras, granting)]
-    grant = grant_of(answer, names, granting, capabilities)
-    devices = resolution_trace.of_names(names, granting, capabilities, answer.verdict.chosen)
+    capabilities = capabilities_of(answer.asked, context)
+    extras = extras_trace.of(answer, context)
+    names = [*jetpack.names(answer, node), *extras_trace.names(extras, node)]
+    grant = grant_of(answer, names, node, capabilities)
+    devices = resolution_trace.of_names(names, node, capabilities, answer.verdict.chosen)
     nodes = [path for one in devices for path in one["nodes"]]
     engines = manifest_questions.engines_devices(answer.question) or answer.has_engines_edits
     given = [
@@ -92,7 +92,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     reserved = manifest_questions.reserved(answer.question)
     replicas = (
         grant.replicas
-        or replica_env.of(answer.asked, grant.devices, lambda: {*granting.covered(nodes), *gpus})
+        or replica_env.of(answer.asked, grant.devices, lambda: {*node.covered(nodes), *gpus})
         or manifest_questions.replicas(answer.question)
     )
     return {
@@ -102,7 +102,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
             *answer.question.notes,
             *sharing_trace.in_mig_mode(devices, ground.node),
             *(f"{name} means {', '.join(full)}" for name, full in grant.short_forms.items()),
-            *jetpack.notes(answer, granting),
+            *jetpack.notes(answer, node),
         ],
         "pod": manifest_questions.document(answer.question),
         **outcome.document(end),
@@ -111,15 +111,15 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "extras": extras,
         "capabilities": {
             "asked": environment.get(vocabulary.VOCABULARY.capabilities_env),
-            "rule": rule_of(answer.asked, granting),
+            "rule": rule_of(answer.asked, context),
             "effective": sorted(capabilities) if names else [],
-            "left_out": resolution_trace.left_out(grant, granting, capabilities),
+            "left_out": resolution_trace.left_out(grant, node, capabilities),
         },
         "requirements": requirement_trace.of(
             environment,
             ground.node,
             given,
-            granting.settings,
+            context.settings,
             is_given=bool(names or engines or answer.held),
         ),
         "devices": devices,
@@ -129,7 +129,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "memory": memory,
         "isolation": sharing_trace.isolated(answer.asked, gpus, replicas, memory, reserved),
         "route": outcome.route(answer),
-        "ignored": ignored_values.of(answer.asked, devices, granting.settings),
+        "ignored": ignored_values.of(answer.asked, devices, context.settings),
         "warnings": [resolution_trace.fault_of(warning) for warning in answer.warnings],
         "start_warnings": list(answer.question.start_warnings),
         "fault": resolution_trace.fault_of(answer.fault) if answer.fault else None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node on which a request is explained: how it grants, and what is known of its GPUs.
+"""The node on which a request is explained: what it plans by, and what is known of its GPUs.
 
 A node's specs say what it grants, and generate-cdi's notes what its GPUs are. A node that has
 neither is asked now, and described in memory as generate-cdi would describe it.
@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import fastjson, files
-from gpuhook.node.described_node import NAME, DescribedGranting, Heard
-from gpuhook.node.read_granting import ReadGranting
+from gpuhook.node.described_node import NAME, DescribedNode, Heard
+from gpuhook.node.spec_node import SpecNode
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 
@@ -24,8 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.entry.granting import Granting
     from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
@@ -35,13 +36,13 @@ _MAX_SIZE = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """How a node grants: `heard` is what its granting reported, `node` its facts, if known.
+    """What a node plans by: `heard` is the log of that, `node` are its facts, if known.
 
     `source` is one of INVENTORY, SPECS, LIVE and NOTHING; `trouble` is what is wrong with the
     node's settings, which refuses every container that asks.
     """
 
-    granting: Granting
+    context: PlanContext
     heard: Heard
     source: str
     where: str
@@ -58,34 +59,37 @@ class Ground:
 def of_node(node: Node, settings: Settings, where: str) -> Ground:
     """Return the ground of a node that is not this one; raises what describing it raises."""
     heard = Heard()
-    granting = DescribedGranting(node, settings, heard, is_elsewhere=True)
-    return Ground(granting, heard, INVENTORY, where, node, tuple(granting.warnings))
+    described = DescribedNode(node, settings, is_elsewhere=True)
+    context = PlanContext(settings, described, heard)
+    return Ground(context, heard, INVENTORY, where, node, tuple(described.warnings))
 
 
 def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node]) -> Ground:
     """Return the ground of this node; `ask` asks its driver, which is done only where it must."""
     heard = Heard()
-    granting = ReadGranting(settings, heard)
-    known = [spec for kind in _kinds(granting) for spec in _specs(granting, kind)]
+    read = SpecNode(settings)
+    context = PlanContext(settings, read, heard)
+    known = [spec for kind in _kinds(read) for spec in _specs(read, kind)]
     if known:
         where = ", ".join(dict.fromkeys(known))
-        notes = tuple(_rewritten(granting))
-        return Ground(granting, heard, SPECS, where, noted(), notes, trouble)
+        notes = tuple(_rewritten(read))
+        return Ground(context, heard, SPECS, where, noted(), notes, trouble)
     try:
         node = asked(ask)
-        described = DescribedGranting(node, settings, heard)
+        described = DescribedNode(node, settings)
     except GpuhookError as error:
         dirs = ", ".join(settings.spec_dirs)
         note = f"no spec in {dirs}, and the driver does not tell: {error.code}: {error.message}"
-        return Ground(granting, heard, NOTHING, dirs, notes=(note,), trouble=trouble)
+        return Ground(context, heard, NOTHING, dirs, notes=(note,), trouble=trouble)
     dirs = ", ".join(settings.spec_dirs)
-    note = f"no spec of {granting.default_kind()} in {dirs}: explained is {NAME}"
-    return Ground(described, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+    note = f"no spec of {read.kind} in {dirs}: explained is {NAME}"
+    context = PlanContext(settings, described, heard)
+    return Ground(context, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
 
 
-def _rewritten(granting: ReadGranting) -> Iterator[str]:
+def _rewritten(read: SpecNode) -> Iterator[str]:
     """Yield a note on each stale spec that a create has written anew first."""
-    for path, changed in granting.await_refresh().items():
+    for path, changed in read.await_refresh().items():
         yield (
             f"{path} describes another state of this host ({changed}): gpuhook-runtime has "
             "`gpuhook refresh` write it anew before the container starts (cdi.onStale: refresh); "
@@ -113,8 +117,9 @@ def asked_of(
     Raises what asked() raises, and what describing the node raises.
     """
     heard, node = Heard(), asked(ask)
-    granting = DescribedGranting(node, settings, heard)
-    return Ground(granting, heard, LIVE, where, node, tuple(granting.warnings), trouble)
+    described = DescribedNode(node, settings)
+    context = PlanContext(settings, described, heard)
+    return Ground(context, heard, LIVE, where, node, tuple(described.warnings), trouble)
 
 
 def asked(ask: Callable[[], Node]) -> Node:
@@ -147,12 +152,12 @@ def _worded(ask: Callable[[], Node]) -> Node:
         raise worded(error) from error
 
 
-def _kinds(granting: Granting) -> tuple[str, ...]:
-    return (granting.default_kind(), vocabulary.PLUGIN_KIND)
+def _kinds(node: NvidiaNode) -> tuple[str, ...]:
+    return (node.kind, vocabulary.PLUGIN_KIND)
 
 
-def _specs(granting: Granting, kind: str) -> list[str]:
+def _specs(node: NvidiaNode, kind: str) -> list[str]:
     try:
-        return [spec.path for spec in granting.registry().kind(kind)]
+        return [spec.path for spec in node.registry().kind(kind)]
     except GpuhookError:
         return []

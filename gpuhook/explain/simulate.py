@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuhook.apply.spec import change_record
-from gpuhook.entry import oci_command, runtime
+from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import Rehearsal
-from gpuhook.explain.trace import requirement_trace
+from gpuhook.explain.trace import requirement_trace as requirement_facts
 from gpuhook.host.hot import fastjson, state
-from gpuhook.request import parse, policy
+from gpuhook.request import parse, plan, policy
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
@@ -112,7 +112,7 @@ def _edited(
             os.mkdir(os.path.join(place, _ROOT))
             work = Rehearsal(shown_as=_shown(question))
         hook = "" if ground.is_here else _HOOK
-        create = Create(command, ground.granting, _launcher(), ground.trouble, work, hook=hook)
+        create = Create(command, ground.context, _launcher(), ground.trouble, work, hook=hook)
         edited, trouble = Edited(), None
         try:
             edited = create.edited(spec, _low_level(ground))
@@ -136,16 +136,18 @@ def _refused_by_hook(
     """Return why the hook of a CDI spec, which the engine applies, would refuse the container."""
     if not manifest_questions.engines_devices(question):
         return None
-    nodes = requirement_trace.nodes_of(manifest_questions.beside(question), ground.node)
+    nodes = requirement_facts.nodes_of(manifest_questions.beside(question), ground.node)
+    context = ground.context
     try:
-        ground.granting.require(spec, [], nodes)
+        required = plan.requirements(spec, context.settings, context.node)
+        plan_context.enforce_requirements(required, [], nodes, context)
     except GpuhookError as error:
         return error
     return None
 
 
 def _may_ask(question: Question, ground: Ground) -> bool:
-    marks = runtime.own_marks(ground.granting.settings)
+    marks = runtime.own_marks(ground.context.settings)
     return runtime.may_ask(question.raw or fastjson.dumps(question.spec), marks)
 
 
@@ -169,7 +171,7 @@ def _launcher() -> str:
 
 def _low_level(ground: Ground) -> str:
     try:
-        return runtime.find_low_level(ground.granting.settings.low_level_runtimes, _launcher())
+        return runtime.find_low_level(ground.context.settings.low_level_runtimes, _launcher())
     except GpuhookError:
         return "runc"
 
@@ -177,7 +179,7 @@ def _low_level(ground: Ground) -> str:
 def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
     """Return the verdict over the sources; an empty one where they cannot be read."""
     try:
-        return ground.granting.verdict(asked)
+        return plan.verdict(asked, ground.context.settings, ground.context.node)
     except GpuhookError:
         return policy.Verdict()
 

@@ -20,7 +20,7 @@ from gpuhook.host.hot import files
 from gpuhook.host.worker import NoAnswerError, Worker
 from gpuhook.inspect import device_differences, inspection
 from gpuhook.live import container_worker, remote_mounts, repair
-from gpuhook.node import read_granting
+from gpuhook.node import spec_node
 from gpuhook.target import running_container
 from gpuhook.usage import unrecorded_containers
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.node.read_granting import ReadGranting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.target.running_container import Target
 
 GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
@@ -119,16 +119,16 @@ class _Looker:
 
     def __init__(self, living: list[Found]) -> None:
         self._living = living
-        self._grants: ReadGranting | None = None
+        self._context: PlanContext | None = None
         with suppress(GpuhookError):  # broken settings are another check's business
-            self._grants = read_granting.of_node()
+            self._context = spec_node.context_of_node()
 
     def look(self, number: int) -> dict[str, Any]:
         """Return the facts of one container, {} where it has nothing to do with GPUs."""
         found = self._living[number]
         try:
             with running_container.held(found) as held:
-                return _facts(held, self._grants) if _has_root(held) else {}
+                return _facts(held, self._context) if _has_root(held) else {}
         except OSError as error:
             raise worded(error) from error
 
@@ -147,11 +147,11 @@ def _has_root(held: Target) -> bool:
     return True
 
 
-def _facts(held: Target, grants: ReadGranting | None) -> dict[str, Any]:
-    remote_mounts.require_none(held, grants)
+def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
+    remote_mounts.require_none(held, context)
     facts = inspection.of(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts, held.spec)
-    missing, is_repairable = _missing(held, grants)
+    missing, is_repairable = _missing(held, context)
     denied = _denied(facts)
     if denied and not any(error.code == _DENIED for error in missing):
         missing.insert(0, fault("GH1744", container=held.found.id, nodes=", ".join(denied)))
@@ -179,13 +179,13 @@ def _assigned(facts: dict[str, Any], held: Target) -> list[str]:
     return inspection.usable_nodes(facts)
 
 
-def _missing(held: Target, grants: ReadGranting | None) -> tuple[list[GpuhookError], bool]:
+def _missing(held: Target, context: PlanContext | None) -> tuple[list[GpuhookError], bool]:
     """Return what the container lacks of what it was granted, and whether repair brings it back.
 
     Where this node's specs do not tell what it is to have, it lacks nothing that is known.
     """
     try:
-        plan = repair.missing(held, grants)
+        plan = repair.missing(held, context)
     except GpuhookError as error:
         if error.code.startswith(_OF_CONTAINERS):
             raise

@@ -7,8 +7,10 @@ from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
 from gpuhook.apply.spec import oci_spec
+from gpuhook.entry import plan_context
 from gpuhook.memory_limits import attach_limits
-from gpuhook.request import extra_requests, replicas
+from gpuhook.request import plan, policy, replicas
+from gpuhook.request.resolve import resolve_names
 from gpuhook.target.report import Report
 from gpuhook.target.running_container import Note
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry import granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
+    from gpuhook.request.plan import Injection
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
@@ -31,7 +34,7 @@ _ENV = "the container's processes keep the variables that they have"
 
 def attach(
     target: Target,
-    grants: granting.Granting,
+    context: PlanContext,
     names: Sequence[str],
     capabilities: frozenset[str],
     *,
@@ -44,29 +47,27 @@ def attach(
     or nothing. Raises the faults of resolving, of requirements and of memory limits, and OSError
     or GH17xx of the container.
     """
-    extra_requests.require_privilege(names, "attach", target.spec, vocabulary.VOCABULARY)
+    policy.require_privilege(names, "attach", target.spec, vocabulary.VOCABULARY)
 
-    def judged() -> tuple[Grant, list[Jobs]]:
-        found = grants.named(list(names), capabilities)
-        return found, grants.jobs(found, capabilities)
-
-    grant, todo = grants.by_fresh_specs(judged)
+    injection = _planned(names, capabilities, context)
+    grant, todo = injection.grant, injection.hook_jobs
     given = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-    grants.require(target.spec, todo, given)
+    required = plan.requirements(target.spec, context.settings, context.node)
+    plan_context.enforce_requirements(required, todo, given, context)
     held = target.held
     wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
     wanted.owner = oci_spec.owner(target.spec)
     wanted.denied = target.denied
-    plan = hotplug_plan.plan(held, wanted)
-    plan.skipped += reasons
-    intended = target.record(wanted.edits, todo, interrupted_attach.intended(held, wanted, plan))
-    whole = _whole(grants, names, capabilities)
-    with attach_limits.coming(target, grants, grant, names, wish) as limits:
+    hotplug = hotplug_plan.plan(held, wanted)
+    hotplug.skipped += reasons
+    intended = target.record(wanted.edits, todo, interrupted_attach.intended(held, wanted, hotplug))
+    whole = _whole(context, names, capabilities)
+    with attach_limits.coming(target, context, grant, names, wish) as limits:
         # First the limits: the device is not without them for a moment.
-        plan.operations = [*limits.operations, *plan.operations]
-        report = Report(target, plan, is_dry=is_dry)
-        has_steps = bool(plan.operations)
+        hotplug.operations = [*limits.operations, *hotplug.operations]
+        report = Report(target, hotplug, is_dry=is_dry)
+        has_steps = bool(hotplug.operations)
         if not is_dry:
 
             def intend(entry: dict[str, Any]) -> None:
@@ -77,8 +78,8 @@ def attach(
                 _enter(entry, target, wanted.edits, todo)
                 limits.enter(entry)
 
-            plan.operations = [Note(target, intend), *plan.operations, Note(target, enter)]
-            plan.execute(held)
+            hotplug.operations = [Note(target, intend), *hotplug.operations, Note(target, enter)]
+            hotplug.execute(held)
             report.notes += held.rules.notes
         report.notes += limits.notes
     if is_dry:
@@ -93,12 +94,19 @@ def attach(
     return report
 
 
-def _whole(
-    grants: granting.Granting, names: Sequence[str], capabilities: frozenset[str]
-) -> list[str]:
+def _planned(names: Sequence[str], capabilities: frozenset[str], context: PlanContext) -> Injection:
+    """Return what is attached, by specs that are fresh."""
+
+    def work() -> Injection:
+        return plan.plan_names(names, capabilities, context.node)
+
+    return plan_context.with_fresh_specs(work, context)
+
+
+def _whole(context: PlanContext, names: Sequence[str], capabilities: frozenset[str]) -> list[str]:
     """Return the devices that are named as such: they do not go with a replica of them."""
     own = [name for name in names if not replicas.device_of(name)]
-    return grants.named(own, capabilities).devices if own else []
+    return resolve_names(own, capabilities, context.node).devices if own else []
 
 
 def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[str, Any]) -> None:

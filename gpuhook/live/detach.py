@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Operation
     from gpuhook.cdi.hot.container_edits import DeviceNode
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.kernel.bpf.device_filter import Rule
     from gpuhook.memory_limits.attach_limits import Limits
     from gpuhook.target.running_container import Target
@@ -44,7 +44,7 @@ _OPEN = "{} keeps what it has: only new opens are refused"
 
 
 def detach(
-    target: Target, grants: Granting, names: Sequence[str], *, force: bool, is_dry: bool
+    target: Target, context: PlanContext, names: Sequence[str], *, force: bool, is_dry: bool
 ) -> Report:
     """Take the devices `names` away; what the container does not have is no fault.
 
@@ -55,9 +55,9 @@ def detach(
     opening the container's root file system raises.
     """
     target.held.require_root()
-    taken = Taken(target, grants, names)
+    taken = Taken(target, context.node, names)
     detaching = _Detach(target, taken)
-    with attach_limits.going(target, grants, taken.has_taken) as limits:
+    with attach_limits.going(target, context, taken.has_taken) as limits:
         return _detached(detaching, limits, force=force, is_dry=is_dry)
 
 

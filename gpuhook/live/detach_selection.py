@@ -11,16 +11,16 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.live.replica_selection import Shares, device
 from gpuhook.request import replicas
-from gpuhook.request.resolve import NOTHING_BUT_FILES
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.request.resolve import NOTHING_BUT_FILES, resolve_names
+from gpuhook.vendors.nvidia.hot import node_devices, node_json, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.cdi.hot.container_edits import DeviceNode
-    from gpuhook.entry.granting import Granting
     from gpuhook.target.running_container import Target
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 EVERY = vocabulary.parse_capabilities("all")
 
@@ -33,16 +33,16 @@ class Taken:
     entry that go. `is_last` says that no GPU stays, so that what came with the first one goes too.
     """
 
-    def __init__(self, target: Target, grants: Granting, names: Sequence[str]) -> None:
+    def __init__(self, target: Target, node: NvidiaNode, names: Sequence[str]) -> None:
         """Raises GH1759 for a name that neither a spec nor the container has.
 
         GH1771 for a name where there is no spec, GH1770 for `none` while a GPU needs that.
         """
         self.devices: list[str] = []
         self._target = target
-        self._grants = grants
+        self._node = node
         self._devices = self._described()
-        shares = Shares(target, grants, self._devices, names)
+        shares = Shares(target, node, self._devices, names)
         self.replicas = shares.named
         names = [name for name in names if name not in shares.staying]
         held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
@@ -90,14 +90,14 @@ class Taken:
     def _described(self) -> dict[str, frozenset[str]]:
         """Return the nodes of each device of this node, {} without a spec."""
         try:
-            return self._grants.nodes_by_device()
+            return node_devices.nodes_by_device(self._node.registry(), self._node.kind)
         except GpuhookError:
             return {}
 
     def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
         """Return the nodes that no device has for itself: the control nodes."""
         try:
-            common = self._grants.named(["none"], EVERY).edits.get("deviceNodes") or []
+            common = resolve_names(["none"], EVERY, self._node).edits.get("deviceNodes") or []
         except GpuhookError:  # no spec of this node: by their names
             return {path for path in held if not vocabulary.is_gpu_node(path)}
         return {node["path"] for node in common}
@@ -119,7 +119,7 @@ class Taken:
 
     def _of(self, names: list[str]) -> list[DeviceNode]:
         try:
-            grant = self._grants.named(names, EVERY)
+            grant = resolve_names(names, EVERY, self._node)
         except GpuhookError as error:
             held = {n["path"]: n for n in self._target.granted.get("deviceNodes") or ()}
             if error.code == "GH1102":

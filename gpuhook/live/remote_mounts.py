@@ -12,6 +12,7 @@ from gpuhook.apply.rootfs import loader_files
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
+from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.kernel.mountinfo import Mount
     from gpuhook.target.running_container import Target
 
@@ -28,7 +29,7 @@ _FIXED = (*injection_traces.NODE_DIRECTORIES, *loader_files.paths(), egl_profile
 _EVERY = vocabulary.parse_capabilities("all")
 
 
-def require_none(target: Target, grants: Granting | None) -> None:
+def require_none(target: Target, context: PlanContext | None) -> None:
     """Raise GH1762 if a walk to the driver's files and nodes of a container enters such a mount.
 
     The container's root may be one, and what is on a file system of the host's root or driver root
@@ -38,20 +39,20 @@ def require_none(target: Target, grants: Granting | None) -> None:
     remote = [mount for mount in mounts if mount.is_remote and mount.target != "/"]
     if not remote:
         return
-    known = _devices_of_host(["/", (grants and grants.settings.driver_root) or "/"])
-    paths = set(_paths(target, mounts, grants))
+    known = _devices_of_host(["/", (context and context.settings.driver_root) or "/"])
+    paths = set(_paths(target, mounts, context))
     for mount in remote:
         if mount.device not in known and any(mount.is_over(path) for path in paths):
             raise fault("GH1762", container=target.found.id, fstype=mount.fstype, path=mount.target)
 
 
-def _paths(target: Target, mounts: list[Mount], grants: Granting | None) -> Iterator[str]:
+def _paths(target: Target, mounts: list[Mount], context: PlanContext | None) -> Iterator[str]:
     """Yield the paths in a container that are looked at."""
     yield from _FIXED
     yield from (mount.target for mount in mounts if injection_traces.is_driver_mount(mount.target))
     edits = [target.granted]
     with suppress(GpuhookError):  # a node without a spec
-        edits += [grants.named(["none"], _EVERY).edits] if grants else []
+        edits += [resolve_names(["none"], _EVERY, context.node).edits] if context else []
     for one in edits:
         yield from (mount["containerPath"] for mount in one.get("mounts") or ())
         yield from (node["path"] for node in one.get("deviceNodes") or ())

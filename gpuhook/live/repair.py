@@ -12,9 +12,12 @@ from typing import Any
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.spec import oci_spec
+from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits import restore_limits
+from gpuhook.request import plan
+from gpuhook.request.resolve import resolve_names
 from gpuhook.target.report import Report
 from gpuhook.target.running_container import Note
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -26,59 +29,61 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import Plan
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 _EVERY = vocabulary.parse_capabilities("all")
 
 
 def repair(
-    target: Target, grants: Granting | None, library: Callable[[], str], *, is_dry: bool
+    target: Target, context: PlanContext | None, library: Callable[[], str], *, is_dry: bool
 ) -> Report:
     """Make true again what the container was granted. All or nothing.
 
     `library` finds the NVML that is asked about memory limits, for a container that has some.
     """
-    plan = missing(target, grants)
-    guarantee = grants.settings.limits_guarantee if grants else settings.AUTO
+    lacking = missing(target, context)
+    guarantee = context.settings.limits_guarantee if context else settings.AUTO
     with restore_limits.lost(target, library, guarantee) as lost:
         # First the limits: a device that comes back is not without them for a moment.
-        plan.operations = [*lost.plan.operations, *plan.operations]
-        report = _done(target, plan, is_dry=is_dry)
+        lacking.operations = [*lost.plan.operations, *lacking.operations]
+        report = _done(target, lacking, is_dry=is_dry)
         report.notes += lost.notes
         lost.try_again(target, report, is_dry=is_dry)
     return report
 
 
-def _done(target: Target, plan: Plan, *, is_dry: bool) -> Report:
-    report = Report(target, plan, is_dry=is_dry)
-    if is_dry or not plan.operations:
+def _done(target: Target, lacking: Plan, *, is_dry: bool) -> Report:
+    report = Report(target, lacking, is_dry=is_dry)
+    if is_dry or not lacking.operations:
         return report
     if target.entry.get("live"):
-        plan.operations.append(Note(target, lambda entry: _enter(entry, target)))
-    plan.execute(target.held)
+        lacking.operations.append(Note(target, lambda entry: _enter(entry, target)))
+    lacking.execute(target.held)
     report.notes += target.held.rules.notes
     return report
 
 
-def looks_into(target: Target, grants: Granting | None) -> bool:
+def looks_into(target: Target, context: PlanContext | None) -> bool:
     """Return whether missing() looks into the container's file systems; raises as that does."""
-    if target.granted or target.entry or grants is None:
+    if target.granted or target.entry or context is None:
         return bool(target.granted)
-    return grants.verdict(target.spec).chosen is not None
+    return plan.verdict(target.spec, context.settings, context.node).chosen is not None
 
 
-def missing(target: Target, grants: Granting | None) -> Plan:
+def missing(target: Target, context: PlanContext | None) -> Plan:
     """Return the plan that brings back what the container was granted: what is wrong with it.
 
     Raises the faults of resolving a request, where that is what counts.
     """
     edits, todo = target.granted, target.all_jobs
-    if not edits and grants is not None and not target.entry:
-        edits = _given_by_others(target, grants)
+    if not edits and context is not None and not target.entry:
+        edits = _given_by_others(target, context)
     if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
         return hotplug_plan.Plan()
-    edits = _credible(edits, target, grants)
+    edits = _credible(edits, target, context)
     wanted, _ = nvidia_live.wanted(target.held.root, edits, todo, is_running=True)
     if nvidia_live.has_profile(target.made):
         nvidia_live.renew_profile(wanted, target.held.root, target.withdrawn)
@@ -86,14 +91,14 @@ def missing(target: Target, grants: Granting | None) -> Plan:
     return hotplug_plan.plan(target.held, wanted)
 
 
-def _credible(edits: ContainerEdits, target: Target, grants: Granting | None) -> ContainerEdits:
+def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None) -> ContainerEdits:
     """Return `edits` without those mounts of config.json that are none of this node's driver.
 
     A volume may be named like a driver's file, and its source lie where a tenant can change it.
     """
     given = target.given.get("mounts") or []
     try:
-        known = grants.named(["none"], _EVERY).edits.get("mounts") or [] if grants else []
+        known = _driver_mounts(context.node) if context else []
     except GpuhookError:
         known = []  # no description of this node: device nodes can be brought back all the same
     sources = {mount["hostPath"] for mount in known}
@@ -106,7 +111,7 @@ def _credible(edits: ContainerEdits, target: Target, grants: Granting | None) ->
     return kept
 
 
-def _given_by_others(target: Target, grants: Granting) -> ContainerEdits:
+def _given_by_others(target: Target, context: PlanContext) -> ContainerEdits:
     """Return what NVIDIA's own hook gave the container, {} where it did not.
 
     It leaves no trace in config.json. What the container asks for counts, judged by this node's
@@ -114,13 +119,30 @@ def _given_by_others(target: Target, grants: Granting) -> ContainerEdits:
     it, which no container can do by itself, and the node is there. The ledger knows nothing of
     it: what gpuhook has given, and taken away again, is not asked for once more.
     """
-    source = grants.verdict(target.spec).chosen
-    grant = grants.of(target.spec, source) if source is not None else None
+    grant = _requested(target.spec, context)
     if grant is None or not any(_has_mount(target, m) for m in grant.edits.get("mounts") or ()):
         return {}
     root = target.held.root
     nodes = [n for n in grant.edits.get("deviceNodes") or () if root.found(n["path"]) is not None]
     return {"deviceNodes": nodes} if nodes else {}
+
+
+def _requested(spec: dict[str, Any], context: PlanContext) -> Grant | None:
+    """Return what a container requests and may have, None for nothing."""
+    chosen, node = context.settings, context.node
+    source = plan.verdict(spec, chosen, node).chosen
+    if source is None:
+        return None
+    warnings: list[GpuhookError] = []
+    try:
+        found = plan.resolve_source(spec, source, chosen, node, warnings)
+    finally:
+        plan_context.log_warnings(warnings, context.log)
+    return None if found is None else found[0]
+
+
+def _driver_mounts(node: NvidiaNode) -> list[Mount]:
+    return resolve_names(["none"], _EVERY, node).edits.get("mounts") or []
 
 
 def _has_mount(target: Target, mount: Mount) -> bool:

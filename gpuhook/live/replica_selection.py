@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError
 from gpuhook.request import replicas
+from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.entry.granting import Granting
     from gpuhook.target.running_container import Target
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 _EVERY = vocabulary.parse_capabilities("all")
 
@@ -31,12 +32,12 @@ class Shares:
     def __init__(
         self,
         target: Target,
-        grants: Granting,
+        node: NvidiaNode,
         nodes: Mapping[str, frozenset[str]],
         names: Sequence[str],
     ) -> None:
         self._entry = target.entry
-        self._grants = grants
+        self._node = node
         self._nodes = nodes
         self._known: dict[str, frozenset[str]] = {}
         noted = target.entry.get("replicas") or ()
@@ -99,7 +100,7 @@ class Shares:
         plain = device(name)
         if plain not in self._known:
             try:
-                self._known[plain] = frozenset(self._grants.named([plain], _EVERY).devices)
+                self._known[plain] = frozenset(resolve_names([plain], _EVERY, self._node).devices)
             except GpuhookError:
                 self._known[plain] = frozenset()
         return self._known[plain]

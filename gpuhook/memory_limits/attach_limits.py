@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live, Operation
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
     from gpuhook.memory_limits.limit_state import Limit
     from gpuhook.request.resolve import Grant
@@ -80,24 +80,24 @@ class _Tried:
 
 @contextmanager
 def coming(
-    target: Target, grants: Granting, grant: Grant, names: Iterable[str], wish: Wish | None
+    target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> Iterator[Limits]:
     """Give the limits of the GPUs of `grant`, asked for by `names`, that come to a container.
 
     `wish` counts in place of what the container was granted. One with a limit already keeps that.
     Raises GH1022 to GH1024, GH1782, and what limits.onFailure says that it is a reason to refuse.
     """
-    wanted = _wanted(target, grants, grant, names, wish)
+    wanted = _wanted(target, context, grant, names, wish)
     found = Limits()
     if not wanted:
         yield found
         return
-    chosen = grants.settings
+    chosen = context.settings
     is_asked = any(limit.is_asked for limit in wanted)
     required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
     with ExitStack() as stack:
         try:
-            driver, own = _opened(stack, grants), limit_changes.directories(target)
+            driver, own = _opened(stack, context), limit_changes.directories(target)
             wanted = [limit_changes.clipped(driver, limit) for limit in wanted]
             pairs = _with_before(target, wanted, driver, own)
         except (GpuhookError, OSError) as error:
@@ -155,7 +155,7 @@ def _fail(found: Limits, record: Record, error: GpuhookError | OSError) -> None:
 
 
 @contextmanager
-def going(target: Target, grants: Granting, is_gone: Callable[[str], bool]) -> Iterator[Limits]:
+def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) -> Iterator[Limits]:
     """Give how the limits of GPUs that go are cleared; `is_gone` tells of a GPU, by its UUID.
 
     A GPU is taken away all the same where that fails: the ledger knows then that nobody knows.
@@ -167,7 +167,7 @@ def going(target: Target, grants: Granting, is_gone: Callable[[str], bool]) -> I
     with ExitStack() as stack:
         if held:
             try:
-                driver, own = _opened(stack, grants), limit_changes.directories(target)
+                driver, own = _opened(stack, context), limit_changes.directories(target)
                 known = limit_state.of(target.entry, None, (), driver, own)
                 cgroups = memory_backend.to_limit(memory_backend.of(own[-1]), own)
                 for before in known:
@@ -194,21 +194,23 @@ def _doubting(
     return doubt
 
 
-def _opened(stack: ExitStack, grants: Granting) -> PatientDriver:
+def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    return stack.enter_context(PatientDriver(grants.nvml() or nvml_library.find("/")))
+    return stack.enter_context(PatientDriver(context.node.nvml() or nvml_library.find("/")))
 
 
 def _wanted(
-    target: Target, grants: Granting, grant: Grant, names: Iterable[str], wish: Wish | None
+    target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> list[MemoryLimit]:
     """Return the limits of what comes: as wished for, else as granted, but for what is limited."""
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     if wish is None and not parse.limits_memory(target.spec, vocabulary.VOCABULARY):
         return []
     requested = [*grant.devices, *grant.in_full(names)]
-    devices = container_limits.devices(target.spec, nodes, requested, lambda: grants.covered(nodes))
+    devices = container_limits.devices(
+        target.spec, nodes, requested, lambda: context.node.covered(nodes)
+    )
     if wish is None:
         noted = limit_records.of(target.entry).values()
         known = {one.limit.device for one in noted if one.is_limited or one.granted is not None}

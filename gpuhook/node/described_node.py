@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpuhook grants on a node that has no description of its GPUs, or that is not this one.
+"""A node that has no description of its GPUs, or that is not this one.
 
 The node's facts (asked now, or dumped elsewhere) are described as generate-cdi would, in memory;
-from there on a request goes the way of every request. Nothing is written.
+from there on every request is planned as on any node. Nothing is written.
 """
 
 from __future__ import annotations
 
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
-from gpuhook.entry.granting import Granting
 from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.vendors.nvidia.hot import gpu_facts
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
@@ -45,19 +45,17 @@ class Heard(EngineLog):
         self.warnings.append(error)
 
 
-class DescribedGranting(Granting):
-    """Granting by the facts of a node alone: none of this machine's specs count."""
+class DescribedNode(NvidiaNode):
+    """A node by its facts alone: none of this machine's specs apply."""
 
-    def __init__(
-        self, node: Node, settings: Settings, log: EngineLog, *, is_elsewhere: bool = False
-    ) -> None:
+    def __init__(self, node: Node, settings: Settings, *, is_elsewhere: bool = False) -> None:
         """Describe the node; raises what generate-cdi raises: GH1206 and others.
 
         With `is_elsewhere`, its device nodes have the numbers of its facts: it is not this machine,
         whose nodes would be looked at.
         """
-        super().__init__(settings, log, _no_compiler)
-        vendor, _, device_class = self.default_kind().partition("/")
+        super().__init__(settings, _no_compiler)
+        vendor, _, device_class = self.kind.partition("/")
         self.choices = Choices(vendor=vendor, device_class=device_class)
         found = describe(node, self.choices)
         self.warnings = found.warnings
@@ -87,7 +85,7 @@ class DescribedGranting(Granting):
         """Return the names that alias() knows."""
         return list(self._aliases)
 
-    def noted(self) -> Known:
+    def driver_facts(self) -> Known:
         """Return what the facts say of the driver and the GPUs."""
         return self._facts
 

@@ -8,28 +8,29 @@ means what; what a name means on this host is not decided here.
 
 from __future__ import annotations
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.request import mount_requests, parse, policy
+from gpuhook.request.policy import IGNORED, WON
+from gpuhook.request.resolve import resolve_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
+    from gpuhook.vendors.interface import Node
 
-# How a variable is read: it says `enabled`; it lists ids; it says `all`, and nothing else counts.
-SWITCH, IDS, WHOLE = "switch", "ids", "whole"
+# How a variable is read, besides policy.IDS: it says `enabled`; it says `all` and nothing else.
+SWITCH, WHOLE = "switch", "whole"
 ENABLED, EVERY = "enabled", "all"
-WON, REFUSED, IGNORED = "won", "refused", "ignored"
-IMEX_IGNORED = "the setting request.ignoreImexChannels is on"
+_NOTHING_FOUND = "GH1037"
 
 
 class Extra:
     """What one variable or directory asks for: qualified names, and what comes of that.
 
-    `kind` is request.ENV or request.MOUNTS, `result` WON, REFUSED (by policy) or IGNORED, `reason`
+    `kind` is request.ENV or request.MOUNTS, `result` WON, REFUSED or IGNORED of policy.py, `reason`
     why it does not count. A container starts without an extra that `is_switch` and finds nothing;
     one that `is_list` lists ids. What is left out is reported if it `is_told`.
     """
@@ -66,45 +67,64 @@ def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[
     Ids in mounts count before ids in a variable, where mounts may ask at all. Raises GH1004 and
     GH1005 for what is no list, GH1039 for a variable that is to say `all` and says something else.
     """
-    found = [_judged(extra, spec, settings) for extra in _of_mounts(spec, words)]
+    found = [policy.judge_extra(extra, spec, settings) for extra in _of_mounts(spec, words)]
     listed = {_kind(name) for one in found if one.result == WON for name in one.names}
     environment = parse.environment(spec)
     for variable, (how, kind, device) in words.extras.items():
         extra = _of_variable(variable, environment.get(variable) or "", how, kind, device)
         if extra is None:
             continue
-        if how != WHOLE:  # that is for privileged containers alone, see require_privilege()
-            _judged(extra, spec, settings)
+        if how != WHOLE:  # that is for privileged containers alone, see policy.require_privilege()
+            policy.judge_extra(extra, spec, settings)
         if extra.result == WON and kind in listed:
             extra.out(IGNORED, "mounts ask for devices of this kind, and they come first")
         found.append(extra)
     return found
 
 
-def require_privilege(
-    names: Sequence[str], where: str, spec: dict[str, Any], words: Vocabulary
-) -> None:
-    """Raise GH1038 if an unprivileged container names a device that manages the whole node."""
-    for name in names:
-        kind, _, device = name.partition("=")
-        if kind in words.privileged_kinds and device != "none" and not policy.privileged(spec):
-            raise fault("GH1038", where=where, name=name)
+def lack(extra: Extra, node: Node) -> str | None:
+    """Return what the node lacks for a switch that is on, None if it lacks nothing."""
+    try:
+        if extra.is_switch:
+            resolve_names(extra.names, frozenset(node.capability_words), node)
+    except GpuhookError as error:
+        if error.code != _NOTHING_FOUND:
+            raise
+        return error.message
+    return None
+
+
+def with_extras(
+    spec: dict[str, Any],
+    source: parse.Source,
+    settings: Settings,
+    node: Node,
+    warnings: list[GpuhookError],
+) -> list[str]:
+    """Return the names of a source that applies, and after them those of the extras that apply.
+
+    Adds to `warnings` what is left out. Raises the faults of policy.py and of the node's
+    extra_requests().
+    """
+    policy.require_privilege(source.names, source.where, spec, node.vocabulary)
+    found = policy.permitted_names(source, settings, node.vocabulary, warnings)
+    for extra in node.extra_requests(spec, settings):
+        if extra.result != WON:
+            policy.leave_out(extra, settings, warnings)
+            continue
+        policy.require_privilege(extra.names, extra.where, spec, node.vocabulary)
+        if not node.is_here:
+            continue
+        reason = lack(extra, node)
+        if reason is None:
+            found += extra.names
+        else:
+            warnings.append(fault("GH1040", where=extra.where, reason=reason))
+    return found
 
 
 def _kind(name: str) -> str:
     return name.partition("=")[0]
-
-
-def _judged(extra: Extra, spec: dict[str, Any], settings: Settings) -> Extra:
-    """Return an extra with what the node's settings make of it."""
-    if extra.result != WON:
-        return extra
-    if extra.is_list and settings.ignore_imex_channels:
-        extra.is_told = False  # the setting says so of every container
-        return extra.out(IGNORED, IMEX_IGNORED)
-    source = parse.Source(extra.kind, extra.where, extra.names)
-    refused = policy.judge([source], spec, settings).refused
-    return extra.out(REFUSED, refused[0][1]) if refused else extra
 
 
 def _of_variable(variable: str, value: str, how: str, kind: str, device: str) -> Extra | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From requested names to one ContainerEdits, with the reason for each part.
 
-The registry says what the CDI specs of this host describe; `alias` says under which other name a
+The registry says what the CDI specs of a node describe; the node says under which other names a
 device is known (a PCI bus id, an index where specs only have UUIDs).
 """
 
@@ -13,11 +13,13 @@ from gpuhook.request import replicas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Iterable
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
+    from gpuhook.request.parse import Source
+    from gpuhook.vendors.interface import Node
 
 NOTHING_BUT_FILES = "none"
 _UNKNOWN = ("GH1101", "GH1102")
@@ -46,78 +48,53 @@ class Grant:
         return [full for name in names for full in self.short_forms.get(name, (name,))]
 
 
-def _no_short_form(_: str) -> list[str]:
-    return []
-
-
-def _unchanged(_: str, error: GpuhookError) -> GpuhookError:
-    return error
-
-
-def resolve(
-    names: list[str],
-    default_kind: str,
-    registry: Registry,
-    alias: Callable[[str], str | None],
-    adjust: Callable[[Compiled, ContainerEdits], ContainerEdits],
-    *,
-    full_names: Callable[[str], list[str]] = _no_short_form,
-    refusal: Callable[[str, GpuhookError], GpuhookError] = _unchanged,
-    apart: Collection[str] = (),
+def resolve_names(
+    names: list[str], capabilities: frozenset[str], node: Node, source: Source | None = None
 ) -> Grant:
-    """Return the grant for `names`; raises the registry's fault for a name nobody describes.
+    """Return the grant of the devices `names` on a node, as far as `capabilities` need its parts.
 
-    Edits are merged as CDI says: those of each spec once, before those of its devices; `adjust`
-    may leave out of each what the container did not ask for. Devices `apart` are had by their names
-    alone: `all` does not mean them. `full_names` returns what a name stands for that is neither a
-    device nor an alias, `refusal` the fault to raise for a name in place of the registry's.
+    Edits are merged as CDI says: those of each spec once, before those of its devices. `source` is
+    where a container requests the devices: a fault names it. Raises the registry's fault for a name
+    that no spec describes, as the vendor words it.
     """
-    grant = Grant()
+    grant, registry = Grant(), node.registry_for(names)
     parts: list[ContainerEdits] = []
     for name in names:
         try:
-            found = _described(
-                name, default_kind, registry, alias, grant, full_names=full_names, apart=apart
-            )
+            found = _described(name, node, registry, grant)
         except GpuhookError as error:
-            raise refusal(name, error) from error
+            raise node.refusal(name, error, source) from error
         for qualified, spec, edits in found:
             if spec not in grant.specs:
                 grant.specs.append(spec)
             if qualified and qualified not in grant.devices:
                 grant.devices.append(qualified)
-                parts.append(adjust(spec, edits))
+                parts.append(node.filter_edits(spec, edits, capabilities))
                 grant.reasons.append((name, f"{qualified} of {spec.path}"))
-    grant.edits = merged([adjust(spec, spec.edits) for spec in grant.specs] + parts)
+    shared = [node.filter_edits(spec, spec.edits, capabilities) for spec in grant.specs]
+    grant.edits = merged(shared + parts)
     return grant
 
 
 def _described(
-    name: str,
-    default_kind: str,
-    registry: Registry,
-    alias: Callable[[str], str | None],
-    grant: Grant,
-    *,
-    full_names: Callable[[str], list[str]],
-    apart: Collection[str],
+    name: str, node: Node, registry: Registry, grant: Grant
 ) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return (qualified name, spec, edits) of each device that one requested name means."""
-    kind, device = _split_kind(name, default_kind)
+    kind, device = _split_kind(name, node.kind)
     if device == NOTHING_BUT_FILES:
         grant.reasons.append((name, "the driver's files, no device"))
         return [("", spec, {}) for spec in registry.kind(kind)]
     if device == "all":
-        return _all(kind, registry, apart)
+        return _all(kind, registry, node)
     plain, replica = replicas.split(device)
     try:
-        found = [_find(kind, plain, registry, alias)]
+        found = [_find(kind, plain, registry, node)]
     except GpuhookError as error:
         is_short = device == name and error.code in _UNKNOWN
-        full = full_names(plain) if is_short else []
+        full = node.full_names(plain) if is_short else []
         if not full or (replica is not None and len(full) > 1):
             raise
-        found = [_find(kind, one, registry, alias) for one in full]
+        found = [_find(kind, one, registry, node) for one in full]
         if replica is not None:
             replica = full[0] + replica[len(plain) :]
         grant.short_forms[name] = full if replica is None else [replica]
@@ -132,13 +109,13 @@ def _split_kind(name: str, default_kind: str) -> tuple[str, str]:
 
 
 def _find(
-    kind: str, device: str, registry: Registry, alias: Callable[[str], str | None]
+    kind: str, device: str, registry: Registry, node: Node
 ) -> tuple[str, tuple[Compiled, ContainerEdits]]:
     qualified = f"{kind}={device}"
     try:
         return qualified, registry.device(qualified)
     except GpuhookError as error:
-        other = alias(device)
+        other = node.alias(device)
         if other is None:
             raise
         try:
@@ -147,16 +124,14 @@ def _find(
             raise error from None  # it has the name that was requested
 
 
-def _all(
-    kind: str, registry: Registry, apart: Collection[str]
-) -> list[tuple[str, Compiled, ContainerEdits]]:
+def _all(kind: str, registry: Registry, node: Node) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return the device `all`, or, where the specs have none, every device of the kind."""
     if any("all" in spec.names() for spec in registry.kind(kind)):
         spec, edits = registry.device(f"{kind}=all")
         return [(f"{kind}=all", spec, edits)]
     found = []
     for name in registry.names(kind):
-        if name in apart:
+        if name in node.apart:
             continue
         spec, edits = registry.device(f"{kind}={name}")
         found.append((f"{kind}={name}", spec, edits))

@@ -20,6 +20,7 @@ from gpuhook.containers.warm import ledger_changes, membership
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.kernel.namespaces import is_initial_user_namespace
+from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import spec_devices
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
@@ -102,15 +103,15 @@ class Target:
         """Return the jobs of the hook that an engine brought, and of what was given later."""
         return [hook_args.of_hook(hook) for hook in hook_args.hooks_in(self.spec)] + self.jobs
 
-    def capabilities(self, grants: Granting) -> frozenset[str]:
+    def capabilities(self, context: PlanContext) -> frozenset[str]:
         """Return the driver capabilities that the container asks for, of those it may have.
 
         The default for those that ask for what is unknown, or not allowed.
         """
         try:
-            return grants.capabilities(self.spec)
+            return plan.capabilities(self.spec, context.settings, context.node)
         except GpuhookError:
-            return grants.parsed_capabilities(None)
+            return plan.parse_capabilities(None, context.settings, context.node)
 
     def note(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the container's entry in the ledger; raises OSError."""

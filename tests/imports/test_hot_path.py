@@ -56,16 +56,17 @@ def test_who_has_no_limit_pays_for_none(module: str) -> None:
 )
 def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
     """What reads NVIDIA_REQUIRE_* is loaded for a container that has such a variable."""
-    own = {"entry.requirement_check"}
-    own |= {f"vendors.nvidia.hot.{name}" for name in ("gpu_facts", "requirements")}
-    assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.{name}" for name in own)
+    own = {"gpu_facts", "requirement_check", "requirements"}
+    assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.vendors.nvidia.hot.{name}" for name in own)
 
 
 def test_a_plain_create_pays_for_no_other_names() -> None:
     """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
-    own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.stale_retry"}
-    own |= {"errors.messages", "request.annotation_origin"}
-    own |= {"entry.node_devices", "vendors.nvidia.hot.node_json"}
+    own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.spec_refresh"}
+    own |= {"errors.messages", "request.annotation_origin", "request.extra_requests"}
+    own |= {"vendors.interface"}
+    late = ("extra_devices", "node_json", "node_devices", "staleness")
+    own |= {f"vendors.nvidia.hot.{name}" for name in late}
     assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 
 

@@ -8,11 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.entry import extra_devices
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.request import extra_requests
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.request import policy
+from gpuhook.vendors.nvidia.hot import extra_devices, vocabulary
 
 WORDS = st.sampled_from(["enabled", "all", "none", "0", "3", "1048575", "1048576", ",", " ", "x"])
 VALUES = st.one_of(st.text(max_size=20), st.lists(WORDS, max_size=6).map(",".join))
@@ -34,16 +33,16 @@ def test_every_request_is_judged(spec: dict[str, Any], accepts: bool, ignores: b
     settings = Settings()
     settings.accept_volume_mounts, settings.ignore_imex_channels = accepts, ignores
     try:
-        found = extra_devices.asked(spec, settings)
+        found = extra_devices.requests(spec, settings)
     except GpuhookError as error:
         if error.code not in ("GH1004", "GH1005", "GH1036", "GH1039"):
             raise
         return
     for one in found:
-        assert bool(one.reason) == (one.result != extra_requests.WON)
-        if one.result == extra_requests.WON:
+        assert bool(one.reason) == (one.result != policy.WON)
+        if one.result == policy.WON:
             assert all(vocabulary.is_extra(name) for name in one.names)
             assert not (one.is_list and ignores)
             assert one.kind == "env" or accepts
-    listed = [one for one in found if one.is_list and one.result == extra_requests.WON]
+    listed = [one for one in found if one.is_list and one.result == policy.WON]
     assert len(listed) <= 1

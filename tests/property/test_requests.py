@@ -9,12 +9,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpuhook.entry import runtime
-from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import Heard
-from gpuhook.request import mount_requests
+from gpuhook.request import mount_requests, plan
 from gpuhook.vendors.nvidia.hot import vocabulary
+from tests.plans import source_of, this_node
 
 BELOW = "/var/run/nvidia-container-devices/"
 SWARM = "DOCKER_RESOURCE_GPU"
@@ -57,9 +56,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 @given(spec=specs(), chosen=settings())
 def test_policy_holds(spec: dict[str, Any], chosen: Settings) -> None:
     """An unprivileged container has no GPU by what the settings do not let count."""
-    grants = Granting(chosen, Heard(), lambda path: None)
     try:
-        source = grants.source(spec)
+        source = source_of(spec, chosen, this_node(chosen))
     except GpuhookError as error:
         event(error.code)
         return
@@ -78,9 +76,8 @@ def test_policy_holds(spec: dict[str, Any], chosen: Settings) -> None:
 def test_nobody_has_a_capability_that_is_not_allowed(
     spec: dict[str, Any], chosen: Settings
 ) -> None:
-    grants = Granting(chosen, Heard(), lambda path: None)
     try:
-        capabilities = grants.capabilities(spec)
+        capabilities = plan.capabilities(spec, chosen, this_node(chosen))
     except GpuhookError as error:
         event(error.code)
         return
@@ -90,9 +87,8 @@ def test_nobody_has_a_capability_that_is_not_allowed(
 @given(env=ENV, chosen=settings())
 def test_who_asks_has_a_mark(env: list[str], chosen: Settings) -> None:
     """The wrapper parses a config.json only for its marks: each request has one."""
-    grants = Granting(chosen, Heard(), lambda path: None)
     try:
-        asks = grants.verdict({"process": {"env": env}}).chosen is not None
+        asks = plan.verdict({"process": {"env": env}}, chosen, this_node(chosen)).chosen is not None
     except GpuhookError:
         asks = True
     raw = ",".join(f'"{entry}"' for entry in env).encode("utf-8", "surrogateescape")

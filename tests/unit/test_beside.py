@@ -10,13 +10,13 @@ import pytest
 
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
-from gpuhook.entry import extra_devices
-from gpuhook.entry.granting import Granting
+from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedGranting, Heard
-from gpuhook.request import parse
-from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.request import extra_requests, parse
+from gpuhook.vendors.nvidia.hot import extra_devices
+from tests.plans import described, planned, this_node
 
+KIND = "nvidia.com/gpu"
 DRIVER = "/run/nvidia/driver"
 
 
@@ -31,8 +31,9 @@ def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str
     spec: Any = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     spec["containerEdits"] = edits
     compiled = compiled_spec.of_spec("/x/nvidia.yaml", spec)
-    grants = Granting(settings, Heard(), lambda _: None)
-    roots = extra_devices.roots(grants, Registry(["/x"], [[compiled]]))
+    found = Registry(["/x"], [[compiled]])
+    driver_root, dev_root = settings.driver_root, settings.dev_root
+    roots = extra_devices.find_roots(found, KIND, driver_root, dev_root)
     return roots.dev, roots.driver, roots.host
 
 
@@ -63,14 +64,11 @@ def test_settings_come_first(tmp_path: Path) -> None:
 
 def test_a_node_elsewhere_is_not_looked_for_here() -> None:
     """What another node has beside its GPUs cannot be told: the GPUs are granted all the same."""
-    node = dump_file.load("t4")
-    grants = DescribedGranting(node, Settings(), Heard(), is_elsewhere=True)
     env = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
     spec = {"process": {"env": env}}
-    source = grants.source(spec)
-    assert source is not None
-    grant = grants.of(spec, source)
-    assert grant is not None
+    injection = planned(spec, described("t4", is_elsewhere=True))
+    assert injection.is_given
+    grant = injection.grant
     assert grant.devices == ["nvidia.com/gpu=0"]
 
 
@@ -87,9 +85,9 @@ def test_channels_that_are_ignored_have_no_cdi_name_either(kind: str, names: lis
     """An image may not have by one word what the settings keep from another."""
     settings = Settings()
     source = parse.Source(kind, "somewhere", ["0", "nvidia.com/imex-channel=3"])
-    heard = Heard()
-    grants = Granting(settings, heard, lambda _: None)
-    assert extra_devices.names(grants, {}, source) == source.names
+    warnings: list[GpuhookError] = []
+    node = this_node(settings)
+    assert extra_requests.with_extras({}, source, settings, node, warnings) == source.names
     settings.ignore_imex_channels = True
-    assert extra_devices.names(grants, {}, source) == names
-    assert [one.code for one in heard.warnings] == (["GH1041"] if len(names) == 1 else [])
+    assert extra_requests.with_extras({}, source, settings, node, warnings) == names
+    assert [one.code for one in warnings] == (["GH1041"] if len(names) == 1 else [])

@@ -35,12 +35,13 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
-from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.node.described_node import Heard
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory import discover
+from tests.plans import described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,13 +158,11 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
     """It is told, and what the container has is compared with nothing."""
     log, settings = Heard(), Settings()
     settings.accept_volume_mounts = is_accepted
-    grants = DescribedGranting(dump_file.load("t4"), settings, log, is_elsewhere=True)
+    context = described("t4", settings, log, is_elsewhere=True)
     prefix = vocabulary.VOCABULARY.mount_prefix
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
-        found = expected_injection.of(
-            expected_injection.Giving(grants, log), spec, [], is_given=False
-        )
+        found = expected_injection.of(expected_injection.Giving(context), spec, [], is_given=False)
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
     assert told == (["GH1028"] if is_accepted else ["GH1007"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Granting on a node that is not this one."""
+"""Requests on a node that is not this one."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedGranting, Heard
+from gpuhook.node.described_node import DescribedNode
+from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump_file
 
 
-def _granting(profile: str) -> DescribedGranting:
-    return DescribedGranting(dump_file.load(profile), Settings(), Heard())
+def _node(profile: str) -> DescribedNode:
+    return DescribedNode(dump_file.load(profile), Settings())
 
 
 def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
-    granting = _granting("h100x8")
+    node = _node("h100x8")
     gpu = dump_file.load("h100x8").gpus[3]
     capabilities = vocabulary.parse_capabilities("all")
     for name in ("3", str(gpu.uuid), str(gpu.pci_bus_id), f"{gpu.uuid}::1"):
-        grant = granting.named([name], capabilities)
-        paths = [node["path"] for node in grant.edits["deviceNodes"]]
+        grant = resolve_names([name], capabilities, node)
+        paths = [one["path"] for one in grant.edits["deviceNodes"]]
         assert f"/dev/nvidia{gpu.minor}" in paths, name
-    assert len(granting.named(["all"], capabilities).devices) == 1
+    assert len(resolve_names(["all"], capabilities, node).devices) == 1
 
 
 def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
     with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
-        _granting("t4").named(["GPU-nobody"], vocabulary.parse_capabilities(None))
+        resolve_names(["GPU-nobody"], vocabulary.parse_capabilities(None), _node("t4"))
     assert raised.value.code == "GH1102"
     # No file describes this node: there is none to write anew.
     assert "`gpuhook inventory` shows" in raised.value.hint
@@ -38,10 +39,10 @@ def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
 
 def test_a_kind_that_facts_do_not_tell_of_has_a_hint_of_its_own() -> None:
     with pytest.raises(GpuhookError) as raised:
-        _granting("t4").named(["nvidia.com/other=all"], vocabulary.parse_capabilities(None))
+        resolve_names(["nvidia.com/other=all"], vocabulary.parse_capabilities(None), _node("t4"))
     assert raised.value.code == "GH1104"
     assert "other kinds of devices need a CDI spec" in raised.value.hint
 
 
 def test_the_driver_of_the_dump_counts() -> None:
-    assert _granting("t4").has_driver()
+    assert _node("t4").has_driver()

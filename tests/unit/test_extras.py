@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuhook.entry import extra_devices
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
-from gpuhook.request import extra_requests, mount_requests, parse
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.request import mount_requests, parse, policy
+from gpuhook.vendors.nvidia.hot import extra_devices, vocabulary
 
 SWITCHES = {
     "NVIDIA_GDS": "nvidia.com/gds=all",
@@ -42,7 +41,7 @@ def settings(**chosen: object) -> Settings:
 
 def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], str]]:
     """Return where, names and result of each extra."""
-    found = extra_devices.asked(spec, settings(**chosen))
+    found = extra_devices.requests(spec, settings(**chosen))
     return [(one.where, one.names, one.result) for one in found]
 
 
@@ -147,14 +146,12 @@ def test_the_administration_of_mig(device: str) -> None:
 def test_only_the_privileged_administer_mig(name: str) -> None:
     """Whoever asks; `none` gives nothing, and other kinds are for everybody."""
     qualified = f"nvidia.com/mig={name}"
-    extra_requests.require_privilege(
-        [qualified], "x", asking(privileged=True), vocabulary.VOCABULARY
-    )
+    policy.require_privilege([qualified], "x", asking(privileged=True), vocabulary.VOCABULARY)
     with pytest.raises(GpuhookError) as raised:
-        extra_requests.require_privilege(["0", qualified], "x", asking(), vocabulary.VOCABULARY)
+        policy.require_privilege(["0", qualified], "x", asking(), vocabulary.VOCABULARY)
     assert raised.value.code == "GH1038"
     free = ["nvidia.com/mig=none", "nvidia.com/gpu=config", "nvidia.com/gds=all", "config"]
-    extra_requests.require_privilege(free, "x", asking(), vocabulary.VOCABULARY)
+    policy.require_privilege(free, "x", asking(), vocabulary.VOCABULARY)
 
 
 def test_channels_are_no_devices() -> None:

@@ -36,7 +36,11 @@ assert compiled.error is None, compiled.error.message
 found = registry.load([os.path.dirname(path)], None)
 last = f"a.com/b=d{count - 1}"
 assert found.device(last)[1]["env"] == [f"D={count - 1}"]
-grant = resolve.resolve([last], "a.com/b", found, alias=lambda _: None, adjust=lambda _, e: e)
+class Plain:
+    kind, apart = "a.com/b", ()
+    def registry_for(self, names): return found
+    def filter_edits(self, compiled, edits, capabilities): return edits
+grant = resolve.resolve_names([last], frozenset(), Plain())
 assert grant.edits["env"] == ["A=1", f"D={count - 1}"]
 assert len(found.names("a.com/b")) == count
 assert [found.device(f"a.com/b={name}") for name in found.names("a.com/b")][0][1]

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpuhook.entry.granting import Granting
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.host.hot.settings import Settings
 from gpuhook.memory_limits.hot import create_limits
 from gpuhook.memory_limits.hot.create_limits import Has
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 GPU = "GPU-3d2b7a51-0000-0000-0000-000000000000"
@@ -22,6 +23,17 @@ MIG = "MIG-3d2b7a51-0000-0000-0000-000000000000"
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 PYTORCH = "PYTORCH_ALLOC_CONF"
 BYTES, GROWTH = "CUPY_GPU_MEMORY_LIMIT", "TF_FORCE_GPU_ALLOW_GROWTH"
+
+
+class NodeWith(NvidiaNode):
+    """This node with an NVML library."""
+
+    def __init__(self, settings: Settings, library: str) -> None:
+        super().__init__(settings, lambda _: None)
+        self._library = library
+
+    def nvml(self) -> str:
+        return self._library
 
 
 class Node:
@@ -44,15 +56,15 @@ class Node:
         link = self.place / "libnvidia-ml.so.1"
         link.unlink(missing_ok=True)
         link.symlink_to(library.name)
-        grants = Granting(self.settings, self.log, lambda _: None)
-        grants.nvml = lambda: str(link)  # type: ignore[method-assign]
+        found = NodeWith(self.settings, str(link))
+        context = PlanContext(self.settings, found, self.log)
         spec: dict[str, Any] = {"process": {"env": [f"{VOCABULARY.memory_limit_env}={limit}"]}}
         if granted:
             path = f"{VOCABULARY.memory_prefix}/{device},hard={granted},soft={granted}"
             spec["mounts"] = [{"destination": path, "source": "/dev/null"}]
         has = Has([], [f"nvidia.com/gpu={device}"])
         _, entries = create_limits.add(
-            spec, has, grants, str(self.place / "gpuhook-runtime"), "/run/x"
+            spec, has, context, str(self.place / "gpuhook-runtime"), "/run/x"
         )
         return dict(entry.split("=", 1) for entry in entries), spec
 

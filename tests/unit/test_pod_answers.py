@@ -18,9 +18,9 @@ from gpuhook.explain import pods
 from gpuhook.explain.pods import Allocated
 from gpuhook.explain.text import pod_text
 from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedGranting, Heard
 from gpuhook.request import parse, policy
 from gpuhook.vendors.nvidia.hot import vocabulary
+from tests.plans import described, planned
 from tests.unit.offering import H100, T4, changed
 from tests.unit.pod_texts import GPU, HERE, container, read
 
@@ -230,11 +230,9 @@ def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     asked = container(_asking(gpu=1))
     given = pods.allocated(asked, H100, _configured(tmp_path, SLICES))
     spec = pods.as_spec(asked, given, H100)
-    granting = DescribedGranting(H100, Settings(), Heard())
-    source = granting.source(spec)
-    assert source is not None
-    grant = granting.of(spec, source)
-    assert grant is not None
+    injection = planned(spec, described(H100))
+    grant = injection.grant
+    assert injection.is_given
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)

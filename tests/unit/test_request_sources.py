@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpuhook.entry.granting import Granting
+from gpuhook.entry.plan_context import PlanContext, source_logged
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
+from gpuhook.request import plan
+from tests.plans import chosen as settings
+from tests.plans import planned, this_context, this_node
 
 BELOW = "/var/run/nvidia-container-devices/"
 OLD_MIG = "MIG-GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/7/0"
@@ -125,13 +127,16 @@ CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, l
 ]
 
 
-def granting(**chosen: Any) -> tuple[Granting, Heard]:
-    """Return how a node with these settings grants, and its log."""
-    settings, heard = Settings(), Heard()
-    for name, value in chosen.items():
-        assert hasattr(settings, name)
-        setattr(settings, name, value)
-    return Granting(settings, heard, lambda path: None), heard
+def context(**chosen: Any) -> tuple[PlanContext, Heard]:
+    """Return what a node with these settings plans by, and its log."""
+    heard = Heard()
+    return this_context(settings(**chosen), heard), heard
+
+
+def capabilities(spec: dict[str, Any], **chosen: Any) -> frozenset[str]:
+    """Return the capabilities of a container on a node with these settings."""
+    found = settings(**chosen)
+    return plan.capabilities(spec, found, this_node(found))
 
 
 def config(
@@ -156,8 +161,9 @@ def test_what_counts(
     case: tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]],
 ) -> None:
     env, mounts, annotation, privileged, chosen, kind, names = case
-    grants, _ = granting(**chosen)
-    source = grants.source(config(env, mounts, annotation, privileged=privileged))
+    found_by, _ = context(**chosen)
+    spec = config(env, mounts, annotation, privileged=privileged)
+    source = source_logged(spec, found_by)
     found = (source.kind, source.names) if source else (None, [])
     assert found == (kind, names)
 
@@ -177,7 +183,7 @@ def test_what_is_meant_for_this_container(
     env: list[str], chosen: dict[str, Any], is_grant: bool
 ) -> None:
     """What an image says runs on nodes without a GPU too; what a swarm says is of this node."""
-    source = granting(**chosen)[0].source(config(env))
+    source = source_logged(config(env), context(**chosen)[0])
     assert source is not None
     assert source.is_grant is is_grant
 
@@ -186,17 +192,17 @@ def test_an_image_of_old_that_was_given_devices_gets_no_others() -> None:
     """An engine, or a device plugin, has given it those that it is to have."""
     spec = config([C])
     spec["linux"] = {"devices": [{"path": "/dev/nvidia3"}]}
-    assert granting()[0].source(spec) is None
+    assert source_logged(spec, context()[0]) is None
     privileged = {**config([C], privileged=True), "linux": spec["linux"]}
-    assert granting()[0].source(privileged) is not None  # it has every device of the host
+    assert source_logged(privileged, context()[0]) is not None  # it has every device of the host
     spec["linux"] = {"devices": [{"path": "/dev/fuse"}]}
-    assert granting()[0].source(spec) is not None
+    assert source_logged(spec, context()[0]) is not None
 
 
 def test_where_a_request_comes_from() -> None:
     """It is the sentence of the ledger and of faults."""
-    old, swarm = granting()[0].source(config([C])), granting(**TWO)[0]
-    named = swarm.source(config([N + "GPU-1", R + "GPU-2"]))
+    old, swarm = source_logged(config([C]), context()[0]), context(**TWO)[0]
+    named = source_logged(config([N + "GPU-1", R + "GPU-2"]), swarm)
     assert old is not None
     assert named is not None
     assert old.where == "CUDA_VERSION without NVIDIA_REQUIRE_CUDA"
@@ -205,12 +211,9 @@ def test_where_a_request_comes_from() -> None:
 
 def test_a_variable_of_a_swarm_names_devices_of_its_own_vendor() -> None:
     """An image can set it as well."""
-    grants, _ = granting(**SWARM)
-    spec = config([R + "evil.com/disk=all"])
-    source = grants.source(spec)
-    assert source is not None
+    by, _ = context(**SWARM)
     with pytest.raises(GpuhookError) as caught:
-        grants.of(spec, source)
+        planned(config([R + "evil.com/disk=all"]), by)
     assert caught.value.code == "GH1009"
 
 
@@ -228,13 +231,13 @@ def test_what_is_refused_is_logged_or_fails(
     env: list[str], mounts: list[str], chosen: dict[str, Any], where: str
 ) -> None:
     """By default the container starts without, and with a warning; on demand it does not start."""
-    ignoring, heard = granting(**chosen)
-    ignoring.source(config(env, mounts))
+    ignoring, heard = context(**chosen)
+    source_logged(config(env, mounts), ignoring)
     (warning,) = heard.warnings
     assert (warning.code, f"of {where}:" in warning.message) == ("GH1007", True)
-    failing, unheard = granting(on_refusal="fail", **chosen)
+    failing, unheard = context(on_refusal="fail", **chosen)
     with pytest.raises(GpuhookError) as caught:
-        failing.source(config(env, mounts))
+        source_logged(config(env, mounts), failing)
     assert caught.value.code == "GH1026"
     assert f"of {where}: " in caught.value.message
     assert "request.accept" in caught.value.message
@@ -243,8 +246,8 @@ def test_what_is_refused_is_logged_or_fails(
 
 def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
     """Kubernetes names devices by annotations; what its image says besides does not matter."""
-    failing, heard = granting(on_refusal="fail", **CLOSED)
-    source = failing.source(config([V + "all"], ["0"], "nvidia.com/gpu=0"))
+    failing, heard = context(on_refusal="fail", **CLOSED)
+    source = source_logged(config([V + "all"], ["0"], "nvidia.com/gpu=0"), failing)
     assert source is not None
     assert source.kind == "annotations"
     assert heard.warnings == []
@@ -252,23 +255,23 @@ def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
 
 def test_a_mount_that_names_nothing_is_told_of() -> None:
     """Its device is missing in the container, and nobody else would say why."""
-    grants, heard = granting(**MOUNTS)
-    source = grants.source(config([], ["cdi/gpu0", "GPU-1", "cdi/a.b/c/", "imex/3"]))
+    by, heard = context(**MOUNTS)
+    source = source_logged(config([], ["cdi/gpu0", "GPU-1", "cdi/a.b/c/", "imex/3"]), by)
     assert source is not None
     assert source.names == ["GPU-1"]
     assert [one.code for one in heard.warnings] == ["GH1028", "GH1028"]
     assert [BELOW + path in one.message for path, one in zip(
         ("cdi/gpu0:", "cdi/a.b/c:"), heard.warnings, strict=True
     )] == [True, True]  # fmt: skip
-    unasked, silence = granting()
-    unasked.source(config([V + "0"], ["cdi/gpu0"]))
+    unasked, silence = context()
+    source_logged(config([V + "0"], ["cdi/gpu0"]), unasked)
     assert silence.warnings == []
 
 
 @pytest.mark.parametrize("name", ["a\x1bb", "x" * 256])
 def test_a_mount_with_a_hostile_name(name: str) -> None:
     with pytest.raises(GpuhookError) as caught:
-        granting(**MOUNTS)[0].source(config([], [name]))
+        source_logged(config([], [name]), context(**MOUNTS)[0])
     assert caught.value.code == "GH1004"
 
 
@@ -277,7 +280,7 @@ def test_a_mount_with_a_hostile_name(name: str) -> None:
     [None, 7, [None, {}, {"source": 1, "destination": BELOW + "0"}, {"source": "/dev/null"}]],
 )
 def test_mounts_of_any_shape(mounts: object) -> None:
-    assert granting(**MOUNTS)[0].source({"mounts": mounts}) is None
+    assert source_logged({"mounts": mounts}, context(**MOUNTS)[0]) is None
 
 
 EVERY = {"compute", "compat32", "graphics", "utility", "video", "display", "ngx"}
@@ -314,12 +317,11 @@ D = "NVIDIA_DRIVER_CAPABILITIES="
 )
 def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | str) -> None:
     """The default and `all` mean what is allowed; what is named and not allowed is refused."""
-    grants, _ = granting(driver_capabilities=allowed)
     if isinstance(expected, set):
-        assert grants.capabilities(config(env)) == expected
+        assert capabilities(config(env), driver_capabilities=allowed) == expected
         return
     with pytest.raises(GpuhookError) as caught:
-        grants.capabilities(config(env))
+        capabilities(config(env), driver_capabilities=allowed)
     assert caught.value.code == expected
     if expected == "GH1027":
         assert "request.driverCapabilities" in caught.value.hint
@@ -343,7 +345,7 @@ def test_the_default_of_the_node(
 ) -> None:
     """It applies where a container names none, and gives none that is not allowed."""
     chosen = {"default_driver_capabilities": default, "driver_capabilities": allowed}
-    assert granting(**chosen)[0].capabilities(config(env)) == expected
+    assert capabilities(config(env), **chosen) == expected
 
 
 IGNORING = {"on_unknown_capability": "ignore"}
@@ -365,27 +367,22 @@ def test_unknown_words_are_refused_or_ignored(value: str, expected: set[str], ig
     spec = config([V + "0", D + value])
     if ignored:
         with pytest.raises(GpuhookError) as caught:
-            granting()[0].capabilities(spec)
+            capabilities(spec)
         assert caught.value.code == "GH1020"
         assert "request.onUnknownCapability to ignore" in caught.value.hint
-    grants, heard = granting(**IGNORING)
-    assert grants.capabilities(spec) == expected
-    source = grants.source(spec)
-    assert source is not None
-    heard.warnings.clear()
+    by, heard = context(**IGNORING)
+    assert capabilities(spec, **IGNORING) == expected
     with pytest.raises(GpuhookError):
-        grants.of(spec, source)  # this node has no spec
+        planned(spec, by)  # this node has no spec
     said = [warning.message for warning in heard.warnings if warning.code == "GH1061"]
     assert [f"words {ignored} of" in one for one in said] == [True] * bool(ignored)
 
 
 def test_what_is_not_allowed_is_refused_beside_unknown_words() -> None:
-    grants, _ = granting(driver_capabilities=["utility"], **IGNORING)
     with pytest.raises(GpuhookError) as caught:
-        grants.capabilities(config([D + "nothing,compute"]))
+        capabilities(config([D + "nothing,compute"]), driver_capabilities=["utility"], **IGNORING)
     assert caught.value.code == "GH1027"
 
 
 def test_capabilities_where_images_of_old_are_as_any_other() -> None:
-    grants, _ = granting(**YOUNG)
-    assert grants.capabilities(config([C])) == {"utility", "compute"}
+    assert capabilities(config([C]), **YOUNG) == {"utility", "compute"}

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from gpuhook.apply.spec import change_record
-from gpuhook.entry import requirement_check
-from gpuhook.entry.granting import Granting
+from gpuhook.entry import plan_context
 from gpuhook.entry.hooks import apply_hook
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import DriverError, GpuhookError, RequestError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
-from gpuhook.vendors.nvidia.hot import gpu_facts
+from gpuhook.request import plan
+from gpuhook.vendors.nvidia.hot import gpu_facts, requirement_check
 from gpuhook.vendors.nvidia.hot.gpu_facts import Known
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from tests.plans import this_context
 
 # Two GPUs of one sort, one of another, and one of which nothing is known.
 JOB = ["--cuda-version", "12.2", "--driver-version", "535.183.01"]
@@ -203,36 +205,44 @@ def spec(*variables: str) -> dict[str, Any]:
     return {"process": {"env": [*variables]}}
 
 
+def require(
+    asking: dict[str, Any], todo: list[hook_args.Jobs], nodes: list[str], context: PlanContext
+) -> None:
+    """Enforce what the variables of a container require, as the wrapper does."""
+    required = plan.requirements(asking, context.settings, context.node)
+    plan_context.enforce_requirements(required, todo, nodes, context)
+
+
 def test_a_setting_waives_for_the_whole_node() -> None:
     chosen, log = Settings(), Heard()
-    grants = Granting(chosen, log, lambda _: None)
+    by = this_context(chosen, log)
     asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [hook_args.parse(JOB)]
     with pytest.raises(GpuhookError):
-        grants.require(asking, todo, ["/dev/nvidia0"])
+        require(asking, todo, ["/dev/nvidia0"], by)
     chosen.disable_requirements = True
-    grants.require(asking, todo, ["/dev/nvidia0"])
+    require(asking, todo, ["/dev/nvidia0"], by)
     assert log.warnings == []
 
 
 def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_host(tmp_path, monkeypatch, "535.1", None)
     log = Heard()
-    Granting(Settings(), log, lambda _: None).require(spec("CUDA_VERSION=12.2"), [], [])
+    require(spec("CUDA_VERSION=12.2"), [], [], this_context(log=log))
     assert [warning.code for warning in log.warnings] == ["GH1047"]
     assert "CUDA_VERSION" in log.warnings[0].message
 
 
 def test_a_newer_cuda_version_is_reported() -> None:
     log = Heard()
-    grants = Granting(Settings(), log, lambda _: None)
-    grants.require(
-        spec("CUDA_VERSION=12.4.1"), [hook_args.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"]
+    by = this_context(log=log)
+    require(
+        spec("CUDA_VERSION=12.4.1"), [hook_args.parse(JOB)], ["/dev/nvidia0", "/dev/nvidia2"], by
     )
     assert [warning.code for warning in log.warnings] == ["GH1062"]
     assert "CUDA 12.4" in log.warnings[0].message
     assert "CUDA 12.2" in log.warnings[0].message
     with pytest.raises(GpuhookError) as caught:
-        grants.require(spec("CUDA_VERSION=13.0"), [hook_args.parse(JOB)], ["/dev/nvidia0"])
+        require(spec("CUDA_VERSION=13.0"), [hook_args.parse(JOB)], ["/dev/nvidia0"], by)
     assert caught.value.code == "GH1043"
 
 

@@ -13,12 +13,14 @@ from gpuhook.cdi.hot import registry
 from gpuhook.cdi.hot.compiled_spec import Compiled
 from gpuhook.errors import GpuhookError
 from gpuhook.request import resolve
+from tests.plans import PlainNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 KIND = "nvidia.com/gpu"
+ALL: frozenset[str] = frozenset()
 UUIDS = {"00000000:3b:00.0": "GPU-0", "gpu-one": "GPU-1"}
 
 
@@ -54,13 +56,8 @@ class Host:
         (Path(self.dirs[level]) / f"{name}.json").write_text(json.dumps(document))
 
     def resolve(self, *names: str) -> resolve.Grant:
-        return resolve.resolve(
-            list(names),
-            KIND,
-            registry.load(self.dirs, self._no_yaml),
-            alias=lambda name: UUIDS.get(name.lower()),
-            adjust=lambda _, edits: edits,
-        )
+        found = registry.load(self.dirs, self._no_yaml)
+        return resolve.resolve_names(list(names), ALL, PlainNode(found, KIND, UUIDS))
 
     def paths(self, *names: str) -> list[str]:
         return [node["path"] for node in self.resolve(*names).edits["deviceNodes"]]
@@ -171,14 +168,9 @@ def test_names_of_nothing(name: str, code: str, host: Host) -> None:
 
 def hint(host: Host, name: str) -> str:
     """Return the way out that is told to whoever asks for a name that leads nowhere."""
+    found = registry.load(host.dirs, host._no_yaml, "nvidia.com")
     with pytest.raises(GpuhookError) as caught:
-        resolve.resolve(
-            [name],
-            KIND,
-            registry.load(host.dirs, host._no_yaml, "nvidia.com"),
-            alias=lambda name: None,
-            adjust=lambda _, edits: edits,
-        )
+        resolve.resolve_names([name], ALL, PlainNode(found, KIND))
     return caught.value.hint
 
 
@@ -236,11 +228,14 @@ def test_adjusting(host: Host) -> None:
     """Every part is adjusted before it is merged, with the spec that it is of."""
     kinds = []
 
-    def without_nodes(spec: Compiled, edits: ContainerEdits) -> ContainerEdits:
-        kinds.append(spec.kind)
-        return {"env": edits.get("env", [])}
+    class Filter(PlainNode):
+        def filter_edits(
+            self, compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
+        ) -> ContainerEdits:
+            kinds.append(compiled.kind)
+            return {"env": edits.get("env", [])}
 
     found = registry.load(host.dirs, host._no_yaml)
-    grant = resolve.resolve(["GPU-0", "GPU-1"], KIND, found, lambda _: None, without_nodes)
+    grant = resolve.resolve_names(["GPU-0", "GPU-1"], ALL, Filter(found, KIND))
     assert grant.edits == {"env": ["D=GPU-0", "D=GPU-1"]}
     assert kinds == [KIND] * 3

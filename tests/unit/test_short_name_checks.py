@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gpuhook.entry.create import Create, Edited
-from gpuhook.entry.granting import Granting
 from gpuhook.entry.oci_command import Command
 from gpuhook.errors import GpuhookError
 from gpuhook.explain.dry_run_rootfs import Rehearsal
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from tests.plans import this_context
 from tests.simulated.node import SimulatedNode, make_node
 
 MIB = 1 << 20
@@ -71,8 +71,8 @@ class Host:
         }
         command = Command()
         command.bundle = str(self._place / "bundle")
-        grants = Granting(self.settings, self.heard, lambda _: None)
-        return Create(command, grants, "/none/gpuhook-runtime", None, Rehearsal()).edited(
+        context = this_context(self.settings, self.heard)
+        return Create(command, context, "/none/gpuhook-runtime", None, Rehearsal()).edited(
             spec, "runc"
         )
 

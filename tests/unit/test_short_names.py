@@ -10,31 +10,31 @@ from pathlib import Path
 import pytest
 
 from gpuhook.cdi.hot import registry
-from gpuhook.entry.granting import Granting
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot.settings import Settings
-from gpuhook.node.described_node import DescribedGranting, Heard
-from gpuhook.request import resolve
+from gpuhook.node.spec_node import SpecNode
+from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import short_names, vocabulary
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.inventory import dump_file
+from tests.plans import PlainNode, chosen, described, planned
 
 ALL = vocabulary.parse_capabilities("all")
 KIND = "nvidia.com/gpu"
 
 
-def granting(profile: str = "h100x8") -> Granting:
-    return DescribedGranting(dump_file.load(profile), Settings(), Heard())
+def node(profile: str = "h100x8", **settings: object) -> NvidiaNode:
+    return described(profile, chosen(**settings)).node
 
 
-def nodes(grants: Granting, *names: str) -> set[str]:
+def nodes(by: NvidiaNode, *names: str) -> set[str]:
     """Return the GPUs' own nodes that `names` give."""
-    found = grants.named([*names], ALL).edits["deviceNodes"]
-    return {node["path"] for node in found if vocabulary.is_gpu_node(node["path"])}
+    found = resolve_names([*names], ALL, by).edits["deviceNodes"]
+    return {one["path"] for one in found if vocabulary.is_gpu_node(one["path"])}
 
 
-def fault(grants: Granting, name: str) -> GpuhookError:
+def fault(by: NvidiaNode, name: str) -> GpuhookError:
     with pytest.raises(GpuhookError) as caught:
-        grants.named([name], ALL)
+        resolve_names([name], ALL, by)
     return caught.value
 
 
@@ -57,15 +57,15 @@ def fault(grants: Granting, name: str) -> GpuhookError:
     ],
 )
 def test_what_a_short_form_stands_for(profile: str, short: str, full: str) -> None:
-    grants = granting(profile)
-    assert nodes(grants, *short.split(",")) == nodes(grants, *full.split(","))
+    by = node(profile)
+    assert nodes(by, *short.split(",")) == nodes(by, *full.split(","))
 
 
 def test_the_beginning_of_an_instances_uuid() -> None:
-    grants = granting("a100-mig")
+    by = node("a100-mig")
     for gpu in dump_file.load("a100-mig").gpus:
         for one in gpu.instances:
-            assert nodes(grants, one.uuid[:12]) == nodes(grants, one.uuid)
+            assert nodes(by, one.uuid[:12]) == nodes(by, one.uuid)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def test_the_beginning_of_an_instances_uuid() -> None:
 )  # fmt: skip
 def test_what_stays_a_name(name: str) -> None:
     """Anything else is the name of a device, and this node does not have it."""
-    assert fault(granting(), name).code in ("GH1101", "GH1102", "GH1104")
+    assert fault(node(), name).code in ("GH1101", "GH1102", "GH1104")
 
 
 @pytest.mark.parametrize("short", ["0-3", "01", "GPU-5c9a1f7e", "1b:00.0"])
 def test_a_cdi_name_is_exact(short: str) -> None:
-    assert fault(granting(), f"{KIND}={short}").code == "GH1102"
+    assert fault(node(), f"{KIND}={short}").code == "GH1102"
 
 
 def test_a_range_with_a_device_that_is_missing() -> None:
     """The fault names the range and the device, and nothing of the range is given."""
-    error = fault(granting(), "6-9")
+    error = fault(node(), "6-9")
     assert error.message.startswith(f"6-9: {KIND}=8: no such device")
 
 
 def test_a_short_form_that_is_a_part_of_a_uuid_is_named() -> None:
     """The listed devices do not count as the name of the request."""
-    error = fault(granting(), "08")
+    error = fault(node(), "08")
     assert error.message.startswith(f"08: {KIND}=8: no such device")
     assert "08" in error.message.partition("has 0, ")[2]
 
@@ -108,7 +108,7 @@ def test_a_range_of_more_digits_than_an_index_has() -> None:
 def test_a_replica_is_noted_by_its_full_name() -> None:
     """The ledger compares replica ids: one replica has one id."""
     uuid = dump_file.load("h100x8").gpus[0].uuid
-    grant = granting().named(["GPU-5c9a1f7e::2", "01::3"], ALL)
+    grant = resolve_names(["GPU-5c9a1f7e::2", "01::3"], ALL, node())
     assert grant.replicas == [f"{uuid}::2", "1::3"]
 
 
@@ -126,6 +126,13 @@ def test_many_uuids_with_one_beginning_are_listed_up_to_a_bound() -> None:
     assert len(caught.value.message) < 300
 
 
+class ShortNode(PlainNode):
+    """A node that knows short forms of its devices' names."""
+
+    def full_names(self, name: str) -> list[str]:
+        return short_names.full_names(name, lambda: self.registry().names(self.kind))
+
+
 class Host:
     """A directory with one spec, and the alias of one of its devices."""
 
@@ -140,14 +147,7 @@ class Host:
 
     def devices(self, name: str, **aliases: str) -> list[str]:
         found = registry.load(self._dirs, lambda _: None)
-        grant = resolve.resolve(
-            [name],
-            KIND,
-            found,
-            aliases.get,
-            lambda _, edits: edits,
-            full_names=lambda short: short_names.full_names(short, lambda: found.names(KIND)),
-        )
+        grant = resolve_names([name], ALL, ShortNode(found, KIND, aliases))
         return [one.partition("=")[2] for one in grant.devices]
 
 
@@ -190,11 +190,8 @@ ENV = "NVIDIA_VISIBLE_DEVICES"
 def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
     """The fault names the variable, the node's devices, and what is probably wrong."""
     spec = {"process": {"env": [f"{ENV}={value}"]}}
-    grants = granting()
-    source = grants.source(spec)
-    assert source is not None
     with pytest.raises(GpuhookError) as caught:
-        grants.of(spec, source)
+        planned(spec, described("h100x8"))
     error = caught.value
     assert error.code == code
     assert error.message.startswith(f"{ENV}: ")
@@ -221,27 +218,21 @@ def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
     ],
 )
 def test_other_sources_are_named_as_well(spec: dict[str, object], where: str) -> None:
-    grants = granting()
-    grants.settings.accept_volume_mounts = True
-    source = grants.source(spec)
-    assert source is not None
+    settings = chosen(accept_volume_mounts=True)
     with pytest.raises(GpuhookError) as caught:
-        grants.of(spec, source)
+        planned(spec, described("h100x8", settings))
     assert caught.value.message.startswith(where)
 
 
 def test_an_ambiguous_name_is_named_with_its_source() -> None:
     """The fault of two UUIDs says which variable has the name, as those of unknown names do."""
-    node = dump_file.load("h100x8")
+    facts = dump_file.load("h100x8")
     short, other = "GPU-5c9a1f7e", "GPU-5c9a1f7e-7a39-4c0f-9d52-f3a7c1086b4e"
-    first, second, *others = node.gpus
+    first, second, *others = facts.gpus
     gpus = (first, dataclasses.replace(second, uuid=other), *others)
-    node = dataclasses.replace(node, gpus=gpus)
-    grants = DescribedGranting(node, Settings(), Heard())
-    source = grants.source({"process": {"env": [f"{ENV}={short}"]}})
-    assert source is not None
+    facts = dataclasses.replace(facts, gpus=gpus)
     with pytest.raises(GpuhookError) as caught:
-        grants.of({}, source)
+        planned({"process": {"env": [f"{ENV}={short}"]}}, described(facts))
     assert caught.value.code == "GH1060"
     assert caught.value.message.startswith(f"{ENV}: {short} is the beginning")
     assert other in caught.value.message
@@ -249,14 +240,13 @@ def test_an_ambiguous_name_is_named_with_its_source() -> None:
 
 def test_an_option_has_no_void() -> None:
     """`attach --device -1` is not told to write void, which --device does not have."""
-    assert "void" not in fault(granting(), "-1").hint
+    assert "void" not in fault(node(), "-1").hint
 
 
 def test_a_mig_device_that_a_node_with_others_does_not_have() -> None:
-    assert "MIG" not in fault(granting("a100-mig"), "0:9").hint
+    assert "MIG" not in fault(node("a100-mig"), "0:9").hint
 
 
-def test_a_node_without_a_spec_lists_nothing() -> None:
-    grants = granting()
-    grants.settings.default_kind = "nvidia.com/other"
-    assert fault(grants, "0").code == "GH1104"
+def test_a_node_without_a_spec_lists_nothing(tmp_path: Path) -> None:
+    by = SpecNode(chosen(default_kind="nvidia.com/other", spec_dirs=[str(tmp_path)]))
+    assert fault(by, "0").code == "GH1104"

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.cdi.hot import compiled_spec
-from gpuhook.entry import granting
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_files, site_rules
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import capability_filter, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
@@ -194,10 +193,10 @@ def test_capabilities_of_an_added_file_hold_where_the_spec_is_applied(tmp_path: 
     compiled = compiled_spec.of_spec("nvidia.yaml", spec)
     for asked, gets in (("video,utility", True), ("compute,utility", False)):
         capabilities = vocabulary.parse_capabilities(asked)
-        kept = granting.filtered(compiled, spec["containerEdits"], capabilities)
+        kept = capability_filter.filter_edits(compiled, spec["containerEdits"], capabilities)
         assert (place in {m["containerPath"] for m in kept["mounts"]}) is gets
         job = hook_args.of_hook(kept["hooks"][0])
-        job.keep(granting.wanted(job.needs, capabilities))
+        job.keep(capability_filter.chooser(job.needs, capabilities))
         assert ((place, "libsite.so.1") in job.libraries) is gets
         limited = describe(node, Choices(capabilities=capabilities)).spec["containerEdits"]
         assert (place in {m["containerPath"] for m in limited["mounts"]}) is gets

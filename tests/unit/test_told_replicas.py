@@ -10,11 +10,11 @@ import pytest
 
 from gpuhook.cdi import spec_file
 from gpuhook.entry import replica_env
-from gpuhook.entry.granting import Granting
 from gpuhook.entry.hooks import apply_hook
-from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.host.hot.settings import Settings
 from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+from tests.plans import this_node
 
 
 def telling(value: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_further_names_are_asked_for_when_needed(value: str) -> None:
 
 
 @pytest.fixture
-def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Granting:
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Give a node whose own spec has indexes, and whose plugin's has UUIDs and an instance."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     settings = Settings()
@@ -65,7 +65,13 @@ def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Granting:
             for name, paths in devices.items()
         ]
         spec_file.write(document, str(tmp_path / (kind.replace("/", "-") + ".json")), "json")
-    return Granting(settings, EngineLog("test"), lambda path: None)
+    return settings
+
+
+@pytest.fixture
+def node(settings: Settings) -> NvidiaNode:
+    """Give that node."""
+    return this_node(settings)
 
 
 @pytest.mark.parametrize(
@@ -82,25 +88,24 @@ def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Granting:
     ],
 )
 def test_a_device_is_covered_by_all_of_its_nodes(
-    grants: Granting, nodes: list[str], names: set[str]
+    node: NvidiaNode, nodes: list[str], names: set[str]
 ) -> None:
     """The node's own specs and a device plugin's say which nodes those are, and no others."""
-    assert grants.covered(nodes) == names
+    assert node.covered(nodes) == names
 
 
-def test_no_specs_cover_nothing(grants: Granting, tmp_path: Path) -> None:
+def test_no_specs_cover_nothing(node: NvidiaNode, tmp_path: Path) -> None:
     """A node without specs, or with a broken one, does not stop a container."""
     for path in tmp_path.glob("*.json"):
         path.write_text("{", encoding="utf-8")
-    assert grants.covered(["/dev/nvidia0"]) == frozenset()
+    assert node.covered(["/dev/nvidia0"]) == frozenset()
 
 
 def test_engine_applied_specs_tell_without_an_inventory(
-    grants: Granting, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node where only the device plugin writes specs, the hook finds the devices in them."""
-    monkeypatch.setattr(apply_hook, "Settings", lambda: grants.settings)
-    log = EngineLog("test")
-    assert set(apply_hook._known_devices(["/dev/nvidia0"], log)) == {"0", "GPU-0"}
+    monkeypatch.setattr(apply_hook, "Settings", lambda: settings)
+    assert set(apply_hook._known_devices(["/dev/nvidia0"])) == {"0", "GPU-0"}
     monkeypatch.setattr(node_json, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})
-    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"], log) == ["GPU-7"]
+    assert apply_hook._known_devices(["/dev/nvidia0", "/dev/nvidiactl"]) == ["GPU-7"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands on a running container share: options, the node's grants, and the report."""
+"""What the commands on a running container share: options, the plan context, the report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cli.options import parameters
 from gpuhook.containers.warm import find
 from gpuhook.entry import cold_command
-from gpuhook.entry.granting import Granting
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host import printing
 from gpuhook.host.error_text import worded
 from gpuhook.host.warm.terminal_log import TerminalLog
 from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def names_of(devices: Sequence[str]) -> list[str]:
     return names
 
 
-class _Granting(Granting):
-    """Granting by this node's specs as they are at first: a command is over soon."""
+class _KeptNode(NvidiaNode):
+    """This node by its specs as they are at first: a command is over soon."""
 
     _registry: Registry | None = None
 
@@ -101,17 +102,18 @@ class _Granting(Granting):
         return self._registry
 
     def forget(self) -> None:
-        """Read the specs again when they are asked for."""
+        """Read the specs again when they are needed."""
         self._registry = None
 
 
-def grants(*, may_refresh: bool = False) -> Granting:
-    """Return how this node grants, by its settings; GH1530 if they are broken.
+def context(*, may_refresh: bool = False) -> PlanContext:
+    """Return what this node plans by, with its settings; GH1530 if they are broken.
 
-    With `may_refresh`, stale specs are written anew where the settings say so.
+    With `may_refresh`, stale specs are refreshed if the settings say so.
     """
     refresh = cold_command.Compiler(sys.argv[0]).refresh if may_refresh else None
-    return _Granting(settings_file.of_node(), TerminalLog("gpuhook"), _compile, refresh)
+    chosen = settings_file.of_node()
+    return PlanContext(chosen, _KeptNode(chosen, _compile), TerminalLog("gpuhook"), refresh)
 
 
 def _compile(path: str) -> None:

@@ -47,11 +47,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
     job = hook_args.parse(arguments)
     state = oci_state.read()
     log.container = state.id
-    if job.fingerprint:
-        now = host_fingerprint.fingerprint(job.host_root, job.libcuda)
-        changed = host_fingerprint.differences(job.fingerprint, now)
-        if changed:
-            raise fault("GH1120", changes="; ".join(changed))
+    host_fingerprint.require_fresh(job)
     _require(job, state.spec, log)
     with HookRoot(state) as root:
         file_system(root, job, state.spec, log)
@@ -67,7 +63,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
 def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     """Refuse a container that requires what it does not get; the first of its hooks judges.
 
-    Raises what requiring.doubts does. Where the wrapper was there, it has judged.
+    Raises what requirement_check.doubts() does. Where the wrapper was there, it has judged.
     """
     environment = parse.environment(spec)
     if not vocabulary.requires(environment) or change_record.KEY in spec:
@@ -75,9 +71,8 @@ def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     todo = _all_jobs(spec, job)
     if todo[0].arguments() != job.arguments():
         return
-    bundle.load("gpuhook.entry.requirement_check")
-    from gpuhook.entry import requirement_check
-    from gpuhook.vendors.nvidia.hot import gpu_facts
+    bundle.load("gpuhook.vendors.nvidia.hot.requirement_check")
+    from gpuhook.vendors.nvidia.hot import gpu_facts, requirement_check
 
     try:
         found = requirement_check.doubts(
@@ -236,7 +231,7 @@ def _enter_in_ledger(
         "bundle": state.bundle,
         "devices": [],
         "nodes": nodes,
-        "replicas": replica_env.of(state.spec, (), lambda: _known_devices(nodes, log)),
+        "replicas": replica_env.of(state.spec, (), lambda: _known_devices(nodes)),
         "requested": [],
         "source": "CDI, applied by the engine",
         "route": "cdi",
@@ -252,7 +247,7 @@ def _enter_in_ledger(
         log.warning(trouble)
 
 
-def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:
+def _known_devices(nodes: list[str]) -> Collection[str]:
     """Return the UUIDs of what the container has, as far as this node's inventory tells.
 
     Where nobody has made one, on a node whose specs are all a device plugin's, those specs tell.
@@ -260,9 +255,9 @@ def _known_devices(nodes: list[str], log: EngineLog) -> Collection[str]:
     known = node_json.uuids()
     if known:
         return [known[path] for path in nodes if path in known]
-    from gpuhook.entry import granting
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-    return granting.Granting(Settings(), log, _pass_over).covered(nodes)
+    return NvidiaNode(Settings(), _pass_over).covered(nodes)
 
 
 def _pass_over(_path: str) -> None:

@@ -11,8 +11,9 @@ import sys
 
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process, is_hosts_root
-from gpuhook.entry import cold_command, granting
+from gpuhook.entry import cold_command
 from gpuhook.entry.hooks import oci_state
+from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits.hot import container_limits
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.host.hot.engine_log import EngineLog
 
 _GPU, _NVML, _ROOT, _REQUIRED = "--gpu", "--nvml", "--root", "--required"
@@ -90,8 +92,8 @@ def in_container(
     # The state of the host's root cannot be believed where root is nobody.
     is_root = is_hosts_root()
     chosen = settings.load(compiler.compile_settings) if is_root else settings.Settings()
-    grants = granting.Granting(chosen, log, compiler.compile_spec)
-    limits = _limits(spec, nodes, names, grants)
+    context = context_of(chosen, log, compiler.compile_spec)
+    limits = _limits(spec, nodes, names, context)
     if not limits:
         return []
     for doubt in container_limits.doubts(limits):
@@ -102,7 +104,7 @@ def in_container(
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
     records = cgroup_limits.held(
         limits,
-        lambda: grants.nvml() or nvml_library.find("/"),
+        lambda: context.node.nvml() or nvml_library.find("/"),
         lambda: find(process),
         told,
         chosen.limits_guarantee,
@@ -113,16 +115,16 @@ def in_container(
 
 
 def _limits(
-    spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], grants: granting.Granting
+    spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], context: PlanContext
 ) -> list[MemoryLimit]:
     try:
         memory_cgroup.require_hosts_root()
-        devices = container_limits.devices(spec, nodes, names, lambda: grants.covered(nodes))
+        devices = container_limits.devices(spec, nodes, names, lambda: context.node.covered(nodes))
     except GpuhookError as error:
         is_asked = container_limits.is_asked(spec)
-        if container_limits.is_required(grants.settings.limits_on_failure, is_asked=is_asked):
+        if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
             raise
-        grants.log.warning(error)
+        context.log.warning(error)
         return []
     return container_limits.of(spec, devices)
 

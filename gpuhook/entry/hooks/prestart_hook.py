@@ -19,8 +19,9 @@ from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process
-from gpuhook.entry import cold_command, granting, replica_env
+from gpuhook.entry import cold_command, plan_context, replica_env
 from gpuhook.entry.hooks import oci_state
+from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, settings
 from gpuhook.request import parse
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.injected import Made
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.hooks.oci_state import HookState
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.request.parse import Source
     from gpuhook.request.resolve import Grant
@@ -83,8 +85,8 @@ def _served(spec: dict[str, Any]) -> str:
 def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
     """Do what is to be done, but in a dry run; return what that is, a line for each step."""
     spec = state.spec
-    grants, trouble = _granting(log, is_dry=is_dry)
-    source = grants.source(spec)
+    context, trouble = _context(log, is_dry=is_dry)
+    source = plan_context.source_logged(spec, context)
     if source is None:
         if not is_dry and _has_limited_gpus(spec):
             _bound(state, log, began)
@@ -93,11 +95,12 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
         raise trouble
     # Only now: a container that asks for nothing starts, whatever its state looks like.
     state.require_id()
-    given = grants.given(spec, source)
-    if given is None:
+    injection = plan_context.plan_logged(spec, source, context)
+    if not injection.is_given:
         return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
-    grant, todo = given
-    grants.require(spec, todo, [node["path"] for node in grant.edits.get("deviceNodes") or ()])
+    grant, todo = injection.grant, injection.hook_jobs
+    nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+    plan_context.enforce_requirements(injection.requirements, todo, nodes, context)
     with _process(state) as process:
         known = _known(state, process)
         if known is not None:
@@ -118,7 +121,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             if memory:
                 entry["memory"] = memory
             entry["replicas"] = grant.replicas or replica_env.of(
-                spec, grant.devices, lambda: grants.covered(entry["nodes"])
+                spec, grant.devices, lambda: context.node.covered(entry["nodes"])
             )
             entry["live"] = _live_record(wanted.edits, todo, held.made)
     entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
@@ -176,8 +179,8 @@ def _planned(
     return wanted, plan
 
 
-def _granting(log: EngineLog, *, is_dry: bool) -> tuple[granting.Granting, GpuhookError | None]:
-    """Return how this node grants, and what is wrong with its settings."""
+def _context(log: EngineLog, *, is_dry: bool) -> tuple[PlanContext, GpuhookError | None]:
+    """Return what this node plans by, and what is wrong with its settings."""
     compiler = cold_command.Compiler(sys.argv[0])
     trouble = None
     try:
@@ -185,7 +188,7 @@ def _granting(log: EngineLog, *, is_dry: bool) -> tuple[granting.Granting, Gpuho
     except GpuhookError as error:
         chosen, trouble = settings.Settings(), error
     refresh = None if is_dry else compiler.refresh
-    return granting.Granting(chosen, log, compiler.compile_spec, refresh), trouble
+    return context_of(chosen, log, compiler.compile_spec, refresh), trouble
 
 
 def _process(state: HookState) -> Process:

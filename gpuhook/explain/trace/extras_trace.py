@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.entry import extra_devices
 from gpuhook.errors import GpuhookError
-from gpuhook.request import extra_requests
+from gpuhook.request import extra_requests, policy
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import Answer
+    from gpuhook.request.extra_requests import Extra
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 _WITHOUT_GPUS = "it counts for containers with GPUs alone, and nothing asks for these"
 _NO_GRANT = "the container starts without its GPUs, and so without this"
@@ -22,40 +23,40 @@ _STARTS_WITHOUT = "the container starts without: "
 _ABSENT = "absent"
 
 
-def of(answer: Answer, granting: Granting) -> list[dict[str, Any]]:
+def of(answer: Answer, context: PlanContext) -> list[dict[str, Any]]:
     """Return each of these with its result: won, refused, ignored or absent (not on this node)."""
     try:
-        found = extra_devices.asked(answer.asked, granting.settings)
+        found = context.node.extra_requests(answer.asked, context.settings)
     except GpuhookError:
         return []  # that is why the container is refused
-    return [_document(one, *_result(one, answer, granting)) for one in found]
+    return [_document(one, *_result(one, answer, context)) for one in found]
 
 
-def names(told: list[dict[str, Any]], granting: Granting) -> list[str]:
+def names(told: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
     """Return the names of those of `told`, as of() has them, that the container gets."""
-    if not granting.is_here:
+    if not node.is_here:
         return []
-    return [name for one in told if one["result"] == extra_requests.WON for name in one["names"]]
+    return [name for one in told if one["result"] == policy.WON for name in one["names"]]
 
 
-def _result(one: extra_requests.Extra, answer: Answer, granting: Granting) -> tuple[str, str]:
+def _result(one: Extra, answer: Answer, context: PlanContext) -> tuple[str, str]:
     if answer.verdict.chosen is None:
-        return extra_requests.IGNORED, _WITHOUT_GPUS
-    if one.result != extra_requests.WON:
+        return policy.IGNORED, _WITHOUT_GPUS
+    if one.result != policy.WON:
         return one.result, one.reason
     if answer.fault is None and answer.edited.grant is None:
-        return extra_requests.IGNORED, _NO_GRANT
+        return policy.IGNORED, _NO_GRANT
     try:
-        extra_requests.require_privilege(one.names, one.where, answer.asked, vocabulary.VOCABULARY)
+        policy.require_privilege(one.names, one.where, answer.asked, vocabulary.VOCABULARY)
     except GpuhookError as error:
-        return extra_requests.REFUSED, error.message
-    if not granting.is_here:
-        return extra_requests.WON, _ELSEWHERE
-    reason = extra_devices.lack(granting, one)
-    return (extra_requests.WON, "") if reason is None else (_ABSENT, _STARTS_WITHOUT + reason)
+        return policy.REFUSED, error.message
+    if not context.node.is_here:
+        return policy.WON, _ELSEWHERE
+    reason = extra_requests.lack(one, context.node)
+    return (policy.WON, "") if reason is None else (_ABSENT, _STARTS_WITHOUT + reason)
 
 
-def _document(one: extra_requests.Extra, result: str, reason: str) -> dict[str, Any]:
+def _document(one: Extra, result: str, reason: str) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "where": one.where,

@@ -10,31 +10,31 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.entry.granting import Granting
     from gpuhook.explain.simulate import Answer
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 
-def names(answer: Answer, granting: Granting) -> list[str]:
+def names(answer: Answer, node: NvidiaNode) -> list[str]:
     """Return the devices that the container asks for, with that of a Tegra's further files."""
     chosen = answer.verdict.chosen
-    return [*chosen.names, *granting.csv_mounts(answer.asked)] if chosen else []
+    return [*chosen.names, *node.further_names(answer.asked)] if chosen else []
 
 
-def notes(answer: Answer, granting: Granting) -> list[str]:
+def notes(answer: Answer, node: NvidiaNode) -> list[str]:
     """Return a sentence about the variable, [] where the container has none."""
     variable, wanted = vocabulary.CSV_MOUNTS
     value = parse.environment(answer.asked).get(variable)
     if value is None:
         return []
-    return [f"{variable}={value} {_comes_to(value == wanted, answer, granting)}"]
+    return [f"{variable}={value} {_comes_to(value == wanted, answer, node)}"]
 
 
-def _comes_to(is_known: bool, answer: Answer, granting: Granting) -> str:
+def _comes_to(is_known: bool, answer: Answer, node: NvidiaNode) -> str:
     if not is_known:
         return f"asks for nothing: {vocabulary.CSV_MOUNTS[1]} is the only value that counts"
     if answer.verdict.chosen is None:
         return "adds nothing to a container that gets no GPU"
-    found: list[Any] = granting.csv_mounts(answer.asked)
+    found: list[Any] = node.further_names(answer.asked)
     if found:
         return f"adds {found[0]}: what all files of this Tegra name, beside the usual three"
     return "adds nothing: no spec here has the further files of a Tegra"

@@ -6,14 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.errors import GpuhookError
-from gpuhook.request import parse
-from gpuhook.request.resolve import Grant
+from gpuhook.request import parse, plan
+from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import Answer
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
@@ -23,47 +24,47 @@ _OF_OLD = (
 )
 
 
-def capabilities_of(spec: dict[str, Any], granting: Granting) -> frozenset[str]:
+def capabilities_of(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
     """Return the driver capabilities of a container; the default where it asks for wrong ones."""
     try:
-        return granting.capabilities(spec)
+        return plan.capabilities(spec, context.settings, context.node)
     except GpuhookError:
-        return granting.parsed_capabilities(None)
+        return plan.parse_capabilities(None, context.settings, context.node)
 
 
-def rule_of(spec: dict[str, Any], granting: Granting) -> str:
+def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
     """Return by which rule a container has its driver capabilities, and what limits them."""
     environment = parse.environment(spec)
     text = environment.get(vocabulary.VOCABULARY.capabilities_env)
     is_of_old = parse.is_of_old(environment, vocabulary.VOCABULARY)
-    if text is None and is_of_old and granting.settings.legacy_images:
+    if text is None and is_of_old and context.settings.legacy_images:
         rule = _OF_OLD
-    elif text and text.strip(" ,") and not _is_ignored(text, granting):
+    elif text and text.strip(" ,") and not _is_ignored(text, context):
         rule = f"{vocabulary.VOCABULARY.capabilities_env}={text}"
     else:
         state = "not set" if text is None else "empty"
         if text and text.strip(" ,"):
             state = f"{text}, which names no known capability"
-        default = ", ".join(granting.settings.default_driver_capabilities)
+        default = ", ".join(context.settings.default_driver_capabilities)
         rule = f"{vocabulary.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
-    allowed = granting.settings.driver_capabilities
+    allowed = context.settings.driver_capabilities
     if allowed:
         rule += f", of what request.driverCapabilities allows ({', '.join(allowed)})"
     return rule
 
 
-def _is_ignored(text: str, granting: Granting) -> bool:
+def _is_ignored(text: str, context: PlanContext) -> bool:
     """Return whether the settings ignore every word of a list of capabilities."""
     unknown: list[str] = []
     try:
-        granting.parsed_capabilities(text, unknown)
+        plan.parse_capabilities(text, context.settings, context.node, unknown)
     except GpuhookError:
         return False
     return all(word.strip() in ("", *unknown) for word in text.split(","))
 
 
 def grant_of(
-    answer: Answer, names: list[str], granting: Granting, capabilities: frozenset[str]
+    answer: Answer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
 ) -> Grant:
     """Return what the container gets, or would get if those of `names` that are known were all.
 
@@ -71,13 +72,13 @@ def grant_of(
     """
     if answer.edited.grant is not None:
         return answer.edited.grant
-    known = [name for name in names if _is_known(name, granting, capabilities)]
-    return granting.named(known, capabilities) if known else Grant()
+    known = [name for name in names if _is_known(name, node, capabilities)]
+    return resolve_names(known, capabilities, node) if known else Grant()
 
 
-def _is_known(name: str, granting: Granting, capabilities: frozenset[str]) -> bool:
+def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool:
     try:
-        granting.named([name], capabilities)
+        resolve_names([name], capabilities, node)
     except GpuhookError:
         return False
     return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.entry.granting import filtered, wanted
 from gpuhook.errors import GpuhookError
 from gpuhook.explain.trace import spec_lines
 from gpuhook.request import replicas
+from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.capability_filter import chooser, filter_edits
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry.granting import Granting
     from gpuhook.request.parse import Source
     from gpuhook.request.resolve import Grant
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 # Why a name means a device.
 BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
@@ -29,7 +30,7 @@ BY_SHORT_FORM = "short-form"
 
 def of_names(
     names: Iterable[str],
-    granting: Granting,
+    node: NvidiaNode,
     capabilities: frozenset[str],
     source: Source | None = None,
 ) -> list[dict[str, Any]]:
@@ -42,14 +43,14 @@ def of_names(
     found = []
     for name in names:
         try:
-            grant = granting.named([name], capabilities, source)
+            grant = resolve_names([name], capabilities, node, source)
         except GpuhookError as error:
             found.append(_unknown(name, error))
             continue
         if not grant.devices:
             found.append(_entry(name, FILES_ONLY))
         for qualified in grant.devices:
-            entry = _device(name, qualified, granting, capabilities)
+            entry = _device(name, qualified, node, capabilities)
             if name in grant.short_forms:
                 entry["by"] = BY_SHORT_FORM
             entry["given_by"] = given.setdefault(qualified, name)
@@ -64,18 +65,16 @@ def of_specs(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]
             "spec": spec.path,
             "line": spec_lines.of_shared(spec.path),
             "kind": spec.kind,
-            **edits(filtered(spec, spec.edits, capabilities)),
+            **edits(filter_edits(spec, spec.edits, capabilities)),
         }
         for spec in grant.specs
     ]
 
 
-def left_out(
-    grant: Grant, granting: Granting, capabilities: frozenset[str]
-) -> list[dict[str, Any]]:
+def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
     """Return the nodes, mounts, libraries and links that the capabilities leave out."""
     parts = [(spec, spec.edits) for spec in grant.specs]
-    registry = granting.registry_for(grant.devices)
+    registry = node.registry_for(grant.devices)
     parts += [registry.device(qualified) for qualified in grant.devices]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
@@ -103,7 +102,7 @@ def needed_by(
 def edits(given: ContainerEdits) -> dict[str, Any]:
     """Return ContainerEdits as the document has them."""
     return {
-        "nodes": [node["path"] for node in given.get("deviceNodes") or ()],
+        "nodes": [one["path"] for one in given.get("deviceNodes") or ()],
         "mounts": [
             {"path": mount["containerPath"], "source": mount["hostPath"]}
             for mount in given.get("mounts") or ()
@@ -127,27 +126,27 @@ def _items(value: object) -> list[Any]:
 
 
 def _device(
-    name: str, qualified: str, granting: Granting, capabilities: frozenset[str]
+    name: str, qualified: str, node: NvidiaNode, capabilities: frozenset[str]
 ) -> dict[str, Any]:
-    spec, whole = granting.registry_for([qualified]).device(qualified)
+    spec, whole = node.registry_for([qualified]).device(qualified)
     device = qualified.partition("=")[2]
     return {
-        **_entry(name, _reason(name, qualified, granting)),
+        **_entry(name, _reason(name, qualified, node)),
         "device": qualified,
         "spec": spec.path,
         "line": spec_lines.of_device(spec.path, device),
-        **edits(filtered(spec, whole, capabilities)),
+        **edits(filter_edits(spec, whole, capabilities)),
     }
 
 
-def _reason(name: str, qualified: str, granting: Granting) -> str:
+def _reason(name: str, qualified: str, node: NvidiaNode) -> str:
     kind, equals, rest = name.partition("=")
     plain = rest if equals and "/" in kind else name
     if plain == "all":
         return BY_ALL
     if replicas.SEPARATOR in plain:
         return BY_REPLICA
-    is_named = qualified in (name, f"{granting.default_kind()}={plain}")
+    is_named = qualified in (name, f"{node.kind}={plain}")
     return BY_NAME if is_named else BY_ALIAS
 
 
@@ -178,14 +177,14 @@ def _missing(
     spec: Compiled, whole: ContainerEdits, capabilities: frozenset[str]
 ) -> list[tuple[str, str]]:
     """Return (what, path) of what a container with `capabilities` does not get of `whole`."""
-    kept = edits(filtered(spec, whole, capabilities))
+    kept = edits(filter_edits(spec, whole, capabilities))
     all_of_it = edits(whole)
     found = [("node", path) for path in all_of_it["nodes"] if path not in kept["nodes"]]
     found += [("mount", one["path"]) for one in all_of_it["mounts"] if one not in kept["mounts"]]
     for one in whole.get("hooks") or ():
         if hook_args.is_ours(one):
             job = hook_args.of_hook(one)
-            found += _of_jobs(job, wanted(job.needs, capabilities))
+            found += _of_jobs(job, chooser(job.needs, capabilities))
     return found
 
 

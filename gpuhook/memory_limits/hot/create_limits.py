@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import Hook
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.request.memory_request import MemoryLimit
 
 _PENDING = "the hook that sets it has not run"
@@ -47,7 +47,13 @@ class Has:
 
 
 def add(
-    spec: dict[str, Any], has: Has, grants: Granting, launcher: str, root: str, *, hook: str = ""
+    spec: dict[str, Any],
+    has: Has,
+    context: PlanContext,
+    launcher: str,
+    root: str,
+    *,
+    hook: str = "",
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Let the limits of the container hold from its start on, or raise why they cannot.
 
@@ -56,28 +62,28 @@ def add(
     work, as on another node. Returns the ledger's records, and the variables that were
     set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
     """
-    policy = grants.settings.limits_on_failure
+    policy = context.settings.limits_on_failure
     try:
         devices = container_limits.devices(
-            spec, has.nodes, has.names, lambda: grants.covered(has.nodes)
+            spec, has.nodes, has.names, lambda: context.node.covered(has.nodes)
         )
     except GpuhookError as error:
         is_asked = container_limits.is_asked(spec)
         if container_limits.is_required(policy, is_asked=is_asked):
             raise
-        grants.log.warning(error)
+        context.log.warning(error)
         return [], []
     found = container_limits.of(spec, devices)
     if not found:
         return [], []
     for doubt in container_limits.doubts(found):
-        grants.log.warning(doubt)
+        context.log.warning(doubt)
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
     held = parse.environment(spec)
-    library = grants.nvml()
+    library = context.node.nvml()
     trouble: GpuhookError | None = None
     try:
-        guarantee = grants.settings.limits_guarantee
+        guarantee = context.settings.limits_guarantee
         wider = [] if required else container_limits.wider(spec, found)
         program = hook or _program(launcher)
         added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
@@ -87,10 +93,10 @@ def add(
             raise
         trouble = error
         for limit in found:
-            grants.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
+            context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
     is_told = trouble is None and _is_told_by_driver(found, library)
     entries = _shares(held, found, is_whole=len(found) == len(devices))
-    entries += _hints(held, found, grants.settings.limits_hints, is_told=is_told)
+    entries += _hints(held, found, context.settings.limits_hints, is_told=is_told)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
     return [_record(limit, trouble) for limit in found], entries

@@ -10,6 +10,12 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
+from gpuhook.errors import fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
 PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
 NO_DRIVER = "no NVIDIA driver is loaded"
 NO_GPU = "the driver has no GPU"
@@ -95,6 +101,20 @@ def differences(recorded: str, current: str) -> list[str]:
         for part in PARTS
         if part in old and old[part] != new.get(part, "")
     ]
+
+
+def changes(job: Jobs) -> list[str]:
+    """Return what is another on this host since the spec of a job was written, a phrase each."""
+    if not job.fingerprint:
+        return []
+    return differences(job.fingerprint, fingerprint(job.host_root, job.libcuda))
+
+
+def require_fresh(job: Jobs) -> None:
+    """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+    changed = changes(job)
+    if changed:
+        raise fault("GH1120", changes="; ".join(changed))
 
 
 def _parsed(text: str) -> dict[str, str]:

@@ -199,7 +199,9 @@ def parse_capabilities(
         if word not in EVERY:
             raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
         if words and word not in may:
-            raise fault("GH1027", word=word, allowed=", ".join(allowed))
+            from gpuhook.request import policy  # hooks do without
+
+            raise policy.refused_capability(word, allowed)
         found.add(word)
         found.update(_IMPLIED.get(word, ()))
     return may.intersection(found)

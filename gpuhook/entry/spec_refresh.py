@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stale specs of this node's own, written anew when a grant fails for want of fresh ones.
+"""Stale specs of this node, written again if a plan fails for want of fresh ones.
 
-Loaded only then.
+Loaded only then. It wraps around the plan: grant/plan.py knows nothing of it.
 """
 
 from __future__ import annotations
 
-from gpuhook.entry import granting
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host.hot import settings as node_settings
 from gpuhook.host.hot import state
@@ -15,28 +14,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.cdi.hot.compiled_spec import Compiled
-    from gpuhook.entry.granting import Granting
+    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.vendors.interface import Node
 
 _CODE = len("GH1000")
 _LONGEST = 1000  # characters
 
 
-def mended(
-    grants: Granting,
+def has_refreshed(
     error: GpuhookError,
     work: Callable[[], object],
+    context: PlanContext,
     refresh: Callable[[Callable[[], bool]], str],
 ) -> bool:
-    """Return whether `work`, which failed by `error`, may be done again: specs were written anew.
+    """Return whether `work`, which failed by `error`, may be done again: the specs are fresh.
 
     `refresh(is_needed)` does that and returns why it failed. Raises `error` with that reason: the
     engine shows one error, and no warning.
     """
-    if not _is_mendable(grants, error):
+    if not _is_refreshable(error, context):
         return False
-    trouble = refresh(lambda: _is_still_wrong(grants, work))
-    grants.forget()
+    trouble = refresh(lambda: _is_still_wrong(work, context))
+    context.node.forget()
     if trouble:
         raise _with_reason(error, printable(trouble, _LONGEST)) from error
     return True
@@ -52,30 +51,28 @@ def _with_reason(error: GpuhookError, trouble: str) -> GpuhookError:
     return type(error)(error.code, message, hint)
 
 
-def _is_still_wrong(grants: Granting, work: Callable[[], object]) -> bool:
-    grants.forget()
+def _is_still_wrong(work: Callable[[], object], context: PlanContext) -> bool:
+    context.node.forget()
     try:
         work()
     except GpuhookError as error:
-        return _is_mendable(grants, error)
+        return _is_refreshable(error, context)
     return False
 
 
-def _is_mendable(grants: Granting, error: GpuhookError) -> bool:
+def _is_refreshable(error: GpuhookError, context: PlanContext) -> bool:
     """Return whether a refusal may be for want of a fresh spec: one that we would write."""
-    if grants.settings.on_stale != node_settings.REFRESH or state.is_rootless():
+    if context.settings.on_stale != node_settings.REFRESH or state.is_rootless():
         return False
-    if error.code == "GH1120":
-        return True
-    found = grants.registry()
+    return error.code == "GH1120" or _lacks_specs(error, context.node)
+
+
+def _lacks_specs(error: GpuhookError, node: Node) -> bool:
+    """Return whether a name is unknown since the node's own specs are missing, or are stale."""
+    found = node.registry()
     known = found.all()
     if error.code == "GH1104":
         # What a broken file was to describe is not known.
-        is_there = any(spec.kind == grants.default_kind() for spec in known) or found.broken
-        return grants.has_driver() and not is_there
-    return error.code == "GH1102" and any(map(_is_stale, known))
-
-
-def _is_stale(spec: Compiled) -> bool:
-    """Return whether a spec of ours describes another state of this host."""
-    return any(granting.changes(job) for job in granting.own_jobs(spec)[:1])
+        is_there = any(spec.kind == node.kind for spec in known) or found.broken
+        return node.has_driver() and not is_there
+    return error.code == "GH1102" and any(map(node.is_stale, known))

@@ -1,40 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpuhook grants by this node's CDI specs, for who only looks: nothing is kept or compiled.
+"""This node by its CDI specs, for a program that only reads: nothing is kept or compiled.
 
-What gpuhook-runtime does about a stale spec is told here, and not done.
+What gpuhook-runtime does about a stale spec is reported here, and not done.
 """
 
 from __future__ import annotations
 
 from gpuhook.cdi import spec_reader
 from gpuhook.cdi.hot.registry import Registry
-from gpuhook.entry import granting
-from gpuhook.entry.granting import Granting
+from gpuhook.entry.plan_context import PlanContext
 from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
 from gpuhook.node.described_node import Heard
-from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.hot import host_fingerprint, staleness
+from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
-class ReadGranting(Granting):
-    """Granting by the specs as they are now, read once."""
+class SpecNode(NvidiaNode):
+    """This node by the specs as they are now, read once."""
 
-    def __init__(self, chosen: Settings, log: EngineLog) -> None:
-        super().__init__(chosen, log, _no_compiler)
+    def __init__(self, chosen: Settings) -> None:
+        super().__init__(chosen, _no_compiler)
+        self._is_refreshing = chosen.on_stale == settings.REFRESH
         self._registry: Registry | None = None
         self._awaited: set[str] = set()
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
         if self._registry is None:
-            dirs = self.settings.spec_dirs
-            vendor = self.default_kind().partition("/")[0]
+            dirs = self._spec_dirs
+            vendor = self.kind.partition("/")[0]
             self._registry = Registry(dirs, spec_reader.layers(dirs), vendor)
         return self._registry
 
@@ -44,12 +44,12 @@ class ReadGranting(Granting):
         Returns path -> what has changed on this host since. There is none where such containers
         are refused: by cdi.onStale, for a user who may not write specs, and without a GPU.
         """
-        if self.settings.on_stale != settings.REFRESH or state.is_rootless():
+        if not self._is_refreshing or state.is_rootless():
             return {}
         found: dict[str, str] = {}
         for spec in self.registry().all():
-            for job in granting.own_jobs(spec):
-                changed = granting.changes(job)
+            for job in staleness.own_jobs(spec):
+                changed = host_fingerprint.changes(job)
                 if changed and not host_fingerprint.absence(job.host_root):
                     self._awaited.add(job.fingerprint)
                     found[spec.path] = "; ".join(changed)
@@ -61,10 +61,11 @@ class ReadGranting(Granting):
             super().require_fresh(job)
 
 
-def of_node() -> ReadGranting:
-    """Return how this node grants by its own settings; GH1530 if they are broken."""
-    return ReadGranting(settings_file.of_node(), Heard())
+def context_of_node() -> PlanContext:
+    """Return what this node plans by, with its own settings; GH1530 if they are broken."""
+    chosen = settings_file.of_node()
+    return PlanContext(chosen, SpecNode(chosen), Heard())
 
 
 def _no_compiler(path: str) -> None:
-    raise AssertionError(f"{path}: who only looks compiles nothing")
+    raise AssertionError(f"{path}: a program that only reads compiles nothing")

@@ -15,26 +15,24 @@ from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry.granting import Granting
+    from gpuhook.cdi.hot.registry import Registry
     from gpuhook.request.parse import Source
 
 
-def alias(grants: Granting, name: str) -> str | None:
+def alias(name: str, registry: Callable[[], Registry], kind: str) -> str | None:
     """Return what the node's specs call the GPU with another name, None if nobody knows.
 
     What generate-cdi noted counts; without that, what specs and kernel tell.
     """
     noted = node_json.alias(name)
-    return noted if noted is not None else _derived(grants, name)
+    return noted if noted is not None else _derived(name, registry(), kind)
 
 
-def _derived(grants: Granting, name: str) -> str | None:
+def _derived(name: str, found: Registry, kind: str) -> str | None:
     from gpuhook.vendors.nvidia.hot import device_aliases  # notes are there nearly always
-
-    found, kind = grants.registry(), grants.default_kind()
 
     def nodes_of(device: str) -> list[str]:
         edits = found.device(f"{kind}={device}")[1]
@@ -56,48 +54,57 @@ def other_names() -> list[str]:
     return device_aliases.uuids(state.host_root())
 
 
-def full_names(grants: Granting, name: str) -> list[str]:
-    """Return the names that a short form stands for, [] for another name; raises GH1060."""
+def full_names(
+    name: str, others: Callable[[], list[str]], registry: Callable[[], Registry], kind: str
+) -> list[str]:
+    """Return the names that a short form stands for, [] for another name; raises GH1060.
+
+    `others` returns what other_names() does on that node.
+    """
     from gpuhook.vendors.nvidia.hot import short_names  # few names are short
 
-    return short_names.full_names(name, lambda: [*grants.other_names(), *_described(grants)])
+    return short_names.full_names(name, lambda: [*others(), *_described(registry(), kind)])
 
 
 def refusal(
-    grants: Granting, name: str, error: GpuhookError, source: Source | None
+    name: str,
+    error: GpuhookError,
+    source: Source | None,
+    *,
+    others: Callable[[], list[str]],
+    registry: Callable[[], Registry],
+    kind: str,
 ) -> GpuhookError:
     """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
 
-    GH1060 also names the source. Another fault is returned as it is.
+    GH1060 also names the source. Another fault is returned as it is. `others` as for full_names().
     """
     if error.code not in ("GH1060", "GH1101", "GH1102"):
         return error
     from gpuhook.cdi.hot import unknown_device
     from gpuhook.vendors.nvidia.hot import short_names
 
-    described = _described(grants)
+    described = _described(registry(), kind)
     where = source.where if source is not None and name in source.names else ""
-    known = [*grants.other_names(), *described]
+    known = [*others(), *described]
     advice = short_names.advice(name, where, known)
     return unknown_device.requested(error, name, where, described, advice)
 
 
-def _described(grants: Granting) -> list[str]:
-    """Return the names of the devices of the node's own kind, [] without a spec of this kind."""
+def _described(found: Registry, kind: str) -> list[str]:
+    """Return the names of the devices of `kind`, [] without a spec of this kind."""
     try:
-        return grants.registry().names(grants.default_kind())
+        return found.names(kind)
     except GpuhookError:
         return []
 
 
-def nodes_by_device(grants: Granting) -> dict[str, frozenset[str]]:
-    """Return the paths of the device nodes of each device of the node's own kind.
+def nodes_by_device(found: Registry, kind: str) -> dict[str, frozenset[str]]:
+    """Return the paths of the device nodes of each device of `kind`, the node's own.
 
     Without those that all of a spec's devices share, and those for graphics, which a container
     has by its capabilities. Devices go by their qualified names.
     """
-    found = grants.registry()
-    kind = grants.default_kind()
     nodes = {}
     for name in found.names(kind):
         if name == vocabulary.CSV_DEVICE:
@@ -107,17 +114,16 @@ def nodes_by_device(grants: Granting) -> dict[str, frozenset[str]]:
     return nodes
 
 
-def covered(grants: Granting, nodes: Collection[str]) -> frozenset[str]:
+def covered(nodes: Collection[str], found: Registry, kind: str) -> frozenset[str]:
     """Return the names of the devices that have nodes, and all of them among `nodes`.
 
-    They are those of the node's own specs and of a device plugin's.
+    They are those of the node's own specs, of `kind`, and of a device plugin's.
     """
-    found = grants.registry()
     held = set()
-    for kind in (grants.default_kind(), vocabulary.PLUGIN_KIND):
+    for one in (kind, vocabulary.PLUGIN_KIND):
         try:
-            named = [name for name in found.names(kind) if name != vocabulary.CSV_DEVICE]
-            described = [(name, found.device(f"{kind}={name}")) for name in named]
+            named = [name for name in found.names(one) if name != vocabulary.CSV_DEVICE]
+            described = [(name, found.device(f"{one}={name}")) for name in named]
         except GpuhookError:
             continue  # no spec of this kind, or two that contradict each other
         for name, (_, edits) in described:
@@ -127,15 +133,14 @@ def covered(grants: Granting, nodes: Collection[str]) -> frozenset[str]:
     return frozenset(held)
 
 
-def nvml(grants: Granting) -> str:
+def nvml(found: Registry, kind: str) -> str:
     """Return the host path of the NVML library that this node's specs mount, "" for none.
 
     A container's own mounts do not count: a volume may be named as a library of the driver is.
     """
-    found = grants.registry()
-    for kind in (grants.default_kind(), vocabulary.PLUGIN_KIND):
+    for one in (kind, vocabulary.PLUGIN_KIND):
         try:
-            specs = found.kind(kind)
+            specs = found.kind(one)
         except GpuhookError:
             continue  # there is none of this kind
         for spec in specs:

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a container requests to what it gets: request -> policy -> resolve -> edits.
+
+The wrapper, the prestart hook, `attach`, `explain` and `compare` plan this one way; what they do
+with the edits differs. Nothing is written here and nothing is logged. What depends on the vendor is
+asked of the node, whose protocol is vendors/interface.py.
+"""
+
+from __future__ import annotations
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import bundle
+from gpuhook.host.hot import settings as node_settings
+from gpuhook.request import mount_requests, parse, policy
+from gpuhook.request.resolve import Grant, resolve_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.request.parse import Vocabulary
+    from gpuhook.vendors.interface import HookJobs, Node
+
+
+class Injection:
+    """What a container gets: `edits`, and the jobs of our hooks, which are not among the edits.
+
+    `source` is the request that applies, None if there is none. `grant` is what it resolves to;
+    it is empty and not `is_given` for a container that starts without. `requirements` are the
+    container's variables if they may require something of the driver, else empty. `warnings` are
+    for the log.
+    """
+
+    __slots__ = ("edits", "grant", "hook_jobs", "is_given", "requirements", "source", "warnings")
+
+    def __init__(self, source: parse.Source | None, warnings: list[GpuhookError]) -> None:
+        self.source = source
+        self.warnings = warnings
+        self.grant = Grant()
+        self.edits: ContainerEdits = {}
+        self.is_given = False
+        self.hook_jobs: list[HookJobs] = []
+        self.requirements: Mapping[str, str] = {}
+
+
+def plan(
+    spec: dict[str, Any],
+    settings: Settings,
+    node: Node,
+    source: parse.Source | None = None,
+    warnings: list[GpuhookError] | None = None,
+) -> Injection:
+    """Return what the container of `spec`, a config.json, gets on a node with these settings.
+
+    `source` is what request_source() returns, if the caller has that already. Warnings are added to
+    `warnings`, also if this raises. Raises the faults of request_source(), resolve_source() and
+    take_jobs().
+    """
+    heard: list[GpuhookError] = [] if warnings is None else warnings
+    source = source or request_source(spec, settings, node, heard)
+    injection = Injection(source, heard)
+    found = None if source is None else resolve_source(spec, source, settings, node, heard)
+    if found is not None:
+        take_jobs(injection, *found, node)
+        injection.requirements = requirements(spec, settings, node)
+    return injection
+
+
+def plan_names(names: Sequence[str], capabilities: frozenset[str], node: Node) -> Injection:
+    """Return what a container gets that is given the devices `names`, whatever it requests.
+
+    Raises the faults of resolve_names() and take_jobs().
+    """
+    injection = Injection(None, [])
+    take_jobs(injection, resolve_names([*names], capabilities, node), capabilities, node)
+    return injection
+
+
+def request_source(
+    spec: dict[str, Any], settings: Settings, node: Node, warnings: list[GpuhookError]
+) -> parse.Source | None:
+    """Return the source of the request that applies, None if nothing is requested.
+
+    Adds to `warnings`. Raises GH1026 for a source that policy refuses, if the settings say so, and
+    what verdict() raises.
+    """
+    found = verdict(spec, settings, node)
+    if found.refused:
+        warnings += policy.objections(found, settings)
+    if settings.accept_volume_mounts:
+        words = node.vocabulary
+        malformed = mount_requests.names(
+            spec.get("mounts"), words.mount_prefix, words.extra_mounts
+        )[1]
+        warnings += [fault("GH1028", path=path) for path in malformed]
+    return found.chosen
+
+
+def verdict(spec: dict[str, Any], settings: Settings, node: Node) -> policy.Verdict:
+    """Return what the node's policy says of each source of a request.
+
+    Raises GH1004 and GH1005 for a source that cannot be read.
+    """
+    sources = parse.sources(
+        spec,
+        node.vocabulary,
+        settings.annotation_prefixes,
+        settings.swarm_resources,
+        takes_old=settings.legacy_images,
+        accept=settings.accept_annotations,
+    )
+    if sources and sources[-1].kind == parse.IMAGE and _has_devices(spec, node):
+        sources.pop()  # it was given those that it is to have
+    return policy.judge(sources, spec, settings)
+
+
+def resolve_source(
+    spec: dict[str, Any],
+    source: parse.Source,
+    settings: Settings,
+    node: Node,
+    warnings: list[GpuhookError],
+) -> tuple[Grant, frozenset[str]] | None:
+    """Return what a source resolves to, our hooks included, and the container's capabilities.
+
+    None if the container may start without. Adds to `warnings`. Raises GH1006, the faults of
+    policy.py, of capabilities() and of resolve_names().
+    """
+    if not source.is_grant and not node.has_driver():
+        warnings.append(policy.without_driver(source, settings))
+        return None
+    unknown: list[str] = []
+    chosen = capabilities(spec, settings, node, unknown)
+    if unknown:
+        named, known = ", ".join(unknown[:8]), ", ".join(node.capability_words)
+        warnings.append(fault("GH1061", words=named, known=known))
+    policy.require_own_vendor(source, node.kind, spec)
+    names = source.names
+    if parse.has_extras(spec, node.vocabulary) or any(map(node.is_extra, names)):
+        bundle.load("gpuhook.request.extra_requests")
+        from gpuhook.request import extra_requests
+
+        names = extra_requests.with_extras(spec, source, settings, node, warnings)
+    return resolve_names([*names, *node.further_names(spec)], chosen, node, source), chosen
+
+
+def capabilities(
+    spec: dict[str, Any], settings: Settings, node: Node, unknown: list[str] | None = None
+) -> frozenset[str]:
+    """Return the driver capabilities that a container requests, of those that it may have.
+
+    An image of old gets all of these unless it names some. Raises as parse_capabilities() does.
+    """
+    environment = parse.environment(spec)
+    text = environment.get(node.vocabulary.capabilities_env)
+    if text is None and settings.legacy_images and parse.is_of_old(environment, node.vocabulary):
+        text = "all"
+    return parse_capabilities(text, settings, node, unknown)
+
+
+def parse_capabilities(
+    text: str | None, settings: Settings, node: Node, unknown: list[str] | None = None
+) -> frozenset[str]:
+    """Return the capabilities that a list of them names, by the node's settings.
+
+    Words that the settings ignore are added to `unknown`. Raises GH1020 for an unknown one if the
+    settings say so, GH1027 for one that the container may not have.
+    """
+    if settings.on_unknown_capability != node_settings.IGNORE:
+        unknown = None
+    elif unknown is None:
+        unknown = []
+    return node.parse_capabilities(
+        text, settings.driver_capabilities, settings.default_driver_capabilities, unknown
+    )
+
+
+def take_jobs(injection: Injection, grant: Grant, capabilities: frozenset[str], node: Node) -> None:
+    """Give an injection a grant whose edits are without our hooks, and the jobs of these.
+
+    Raises GH1120 if one of them describes another state of this host.
+    """
+    grant.edits, found = node.take_jobs(grant.edits, capabilities)
+    for job in found:
+        node.require_fresh(job)
+    injection.grant, injection.edits, injection.hook_jobs = grant, grant.edits, found
+    injection.is_given = True
+
+
+def with_void(edits: ContainerEdits, words: Vocabulary) -> ContainerEdits:
+    """Return `edits` with the entry of the devices' variable that keeps other hooks from acting."""
+    kept, void = edits.copy(), words.devices_env + "=void"
+    env = edits.get("env") or []
+    kept["env"] = [*env] if void in env else [*env, void]
+    return kept
+
+
+def requirements(spec: dict[str, Any], settings: Settings, node: Node) -> Mapping[str, str]:
+    """Return the container's variables, {} if they require nothing that has to be judged."""
+    environment = parse.environment(spec)
+    if settings.disable_requirements or not node.requires(environment):
+        return {}
+    return environment
+
+
+def _has_devices(spec: dict[str, Any], node: Node) -> bool:
+    """Return whether a container was given devices of the vendor, and was meant to have these.
+
+    A privileged container has every device of the host, which proves nothing.
+    """
+    return node.has_nodes(spec) and not policy.privileged(spec)

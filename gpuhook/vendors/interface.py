@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a vendor answers when a container's devices are planned: grant/plan.py asks nothing else.
+
+For type checkers alone: nothing imports it when a program runs. A vendor without capabilities,
+hooks or extra devices answers with what is empty. No answer assumes files of a driver or UUIDs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.cdi.hot.registry import Registry
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.request.extra_requests import Extra
+    from gpuhook.request.parse import Source, Vocabulary
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+    HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, whichever vendor's spec has it
+
+
+class Node(Protocol):
+    """A node with one vendor's devices, as gpuhook knows it."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the vendor's containers."""
+
+    @property
+    def kind(self) -> str:
+        """The CDI kind of a device whose name has none."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine, whose /dev can be looked at."""
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The devices that `all` does not mean."""
+
+    @property
+    def capability_words(self) -> tuple[str, ...]:
+        """All capabilities, () for a vendor without."""
+
+    def registry(self) -> Registry:
+        """Return the registry of the node's CDI specs."""
+
+    def registry_for(self, names: Sequence[str]) -> Registry:
+        """Return that registry with what the node itself shows of the devices `names`."""
+
+    def alias(self, name: str) -> str | None:
+        """Return what the node's specs call the device with another name, None if unknown."""
+
+    def full_names(self, name: str) -> list[str]:
+        """Return the names that a short form means, [] for another name."""
+
+    def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
+        """Return the fault to raise for a requested name in place of the registry's `error`."""
+
+    def has_driver(self) -> bool:
+        """Return whether the node has a driver loaded."""
+
+    def has_nodes(self, spec: dict[str, Any]) -> bool:
+        """Return whether a config.json has device nodes of the vendor."""
+
+    def parse_capabilities(
+        self,
+        text: str | None,
+        allowed: Sequence[str],
+        default: Sequence[str],
+        unknown: list[str] | None,
+    ) -> frozenset[str]:
+        """Return the capabilities that `text` names; adds to `unknown`, or raises GH1020."""
+
+    def filter_edits(
+        self, compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
+    ) -> ContainerEdits:
+        """Return what a container with `capabilities` needs of the edits of a spec or a device."""
+
+    def further_names(self, spec: dict[str, Any]) -> list[str]:
+        """Return the devices that a container's other variables request."""
+
+    def is_extra(self, name: str) -> bool:
+        """Return whether a device's name is of a kind that comes in addition to the devices."""
+
+    def extra_requests(self, spec: dict[str, Any], settings: Settings) -> list[Extra]:
+        """Return what a container requests in addition, judged by policy."""
+
+    def take_jobs(
+        self, edits: ContainerEdits, capabilities: frozenset[str]
+    ) -> tuple[ContainerEdits, list[HookJobs]]:
+        """Return `edits` without our hooks, and the jobs of these."""
+
+    def require_fresh(self, job: HookJobs) -> None:
+        """Raise GH1120 if the spec of a job describes another state of the host."""
+
+    def is_stale(self, spec: Compiled) -> bool:
+        """Return whether a spec is ours and describes another state of the host."""
+
+    def forget(self) -> None:
+        """Forget what was read of the specs, which were written again."""
+
+    def requires(self, environment: Mapping[str, str]) -> bool:
+        """Return whether variables may require something of the driver."""
+
+    def judge_requirements(
+        self, environment: Mapping[str, str], jobs: Sequence[HookJobs], nodes: Iterable[str]
+    ) -> list[GpuhookError]:
+        """Return warnings of what cannot be judged; raises what is not met."""

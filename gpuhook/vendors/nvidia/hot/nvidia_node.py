@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node with NVIDIA's GPUs: what the core asks of a vendor (vendors/interface.py), answered.
+
+What few creates need is in modules that are loaded then.
+"""
+
+from __future__ import annotations
+
+from gpuhook.apply.spec import oci_spec
+from gpuhook.cdi.hot import registry
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import bundle, state
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.hot import capability_filter, host_fingerprint
+from gpuhook.vendors.nvidia.hot import vocabulary as words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.cdi.hot.registry import Registry
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.request.extra_requests import Extra
+    from gpuhook.request.parse import Source
+    from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+
+_NAMES = "gpuhook.vendors.nvidia.hot.node_devices"
+_EXTRAS = "gpuhook.vendors.nvidia.hot.extra_devices"
+_REQUIREMENTS = "gpuhook.vendors.nvidia.hot.requirement_check"
+
+
+class NvidiaNode:
+    """This node, by its CDI specs: they are read at each call of registry()."""
+
+    is_here = True
+    vocabulary = words.VOCABULARY
+    capability_words = words.CAPABILITIES
+    apart = (words.CSV_DEVICE,)
+    # Answers that need nothing of the node itself.
+    filter_edits = staticmethod(capability_filter.filter_edits)
+    is_extra = staticmethod(words.is_extra)
+    parse_capabilities = staticmethod(words.parse_capabilities)
+    requires = staticmethod(words.requires)
+    take_jobs = staticmethod(capability_filter.take_jobs)
+
+    def __init__(self, settings: Settings, compile_spec: Callable[[str], None]) -> None:
+        """Take the settings; `compile_spec(path)` compiles a YAML spec."""
+        self.kind = settings.default_kind or words.VOCABULARY.default_kind
+        self._spec_dirs = settings.spec_dirs
+        self._roots = (settings.driver_root, settings.dev_root)
+        self._compile_spec = compile_spec
+
+    def registry(self) -> Registry:
+        """Return the registry of this node's CDI specs."""
+        return registry.load(self._spec_dirs, self._compile_spec, self.kind.partition("/")[0])
+
+    def registry_for(self, names: Sequence[str]) -> Registry:
+        """Return that registry, with what the node itself shows of other kinds than the GPUs'.
+
+        Raises what on_the_spot.require_device() raises for those of `names` that it lacks.
+        """
+        found = self.registry()
+        if not self.is_here or not any(map(words.is_extra, names)):
+            return found
+        bundle.load(_EXTRAS)
+        from gpuhook.vendors.nvidia.hot import extra_devices
+
+        roots = extra_devices.find_roots(found, self.kind, *self._roots)
+        return extra_devices.extended(found, names, roots)
+
+    def alias(self, name: str) -> str | None:
+        """Return what the node's specs call the GPU with another name, None if that is unknown.
+
+        What generate-cdi noted applies; without that, what specs and kernel show.
+        """
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.alias(name, self.registry, self.kind)
+
+    def other_names(self) -> list[str]:
+        """Return other names of the devices that alias() knows, at least the UUIDs."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.other_names()
+
+    def full_names(self, name: str) -> list[str]:
+        """Return the names that a short form stands for, [] for another name; raises GH1060."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.full_names(name, self.other_names, self.registry, self.kind)
+
+    def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
+        """Return the fault of a requested name in place of the registry's."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.refusal(
+            name, error, source, others=self.other_names, registry=self.registry, kind=self.kind
+        )
+
+    def covered(self, nodes: Collection[str]) -> frozenset[str]:
+        """Return the names of the devices that have nodes, and all of them among `nodes`."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.covered(nodes, self.registry(), self.kind)
+
+    def nvml(self) -> str:
+        """Return the host path of the NVML library that this node's specs mount, "" for none."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot import node_devices
+
+        return node_devices.nvml(self.registry(), self.kind)
+
+    def has_driver(self) -> bool:
+        """Return whether this node has a driver loaded."""
+        return host_fingerprint.driver_is_loaded(state.host_root())
+
+    def has_nodes(self, spec: dict[str, Any]) -> bool:
+        """Return whether a config.json has device nodes of the driver."""
+        return any(map(words.is_node, oci_spec.device_paths(spec)))
+
+    def further_names(self, spec: dict[str, Any]) -> list[str]:
+        """Return the device with all that a Tegra's files name, if a container requests that.
+
+        It is [] as well if those files name nothing more than every container gets.
+        """
+        variable, value = words.CSV_MOUNTS
+        if parse.environment(spec).get(variable) != value:
+            return []
+        try:
+            known = self.registry().names(self.kind)
+        except GpuhookError:
+            return []  # no spec of this kind, or two that contradict each other
+        return [f"{self.kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
+
+    def extra_requests(self, spec: dict[str, Any], settings: Settings) -> list[Extra]:
+        """Return what a container requests in addition to its GPUs, judged by policy."""
+        bundle.load(_EXTRAS)
+        from gpuhook.vendors.nvidia.hot import extra_devices
+
+        return extra_devices.requests(spec, settings)
+
+    def require_fresh(self, job: Jobs) -> None:
+        """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+        host_fingerprint.require_fresh(job)
+
+    def is_stale(self, spec: Compiled) -> bool:
+        """Return whether a spec of ours describes another state of this host."""
+        from gpuhook.vendors.nvidia.hot import staleness  # hardly ever
+
+        return staleness.is_stale(spec)
+
+    def forget(self) -> None:
+        """Do nothing: specs are read at each call of registry()."""
+
+    def judge_requirements(
+        self, environment: Mapping[str, str], jobs: Sequence[Jobs], nodes: Iterable[str]
+    ) -> list[GpuhookError]:
+        """Return warnings of what cannot be judged; raises GH1043 to GH1046."""
+        bundle.load(_REQUIREMENTS)
+        from gpuhook.vendors.nvidia.hot import requirement_check
+
+        return requirement_check.doubts(environment, jobs, nodes, self.driver_facts)
+
+    def driver_facts(self) -> Known:
+        """Return what is known of the driver and the GPUs beyond what their specs say."""
+        from gpuhook.vendors.nvidia.hot import gpu_facts
+
+        return gpu_facts.noted()
