@@ -12,7 +12,7 @@ from gpuhook.request import plan
 from gpuhook.request.parse import Source, Vocabulary
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.plan import Injection
-    from gpuhook.vendors.interface import Node
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WORDS = Vocabulary(
@@ -66,7 +66,7 @@ def this_context(settings: Settings | None = None, log: Heard | None = None) -> 
 
 
 def described(
-    facts: Inventory | str,
+    facts: Node | str,
     settings: Settings | None = None,
     log: Heard | None = None,
     *,
@@ -168,6 +168,6 @@ class PlainNode:
         return []
 
 
-def source_of(spec: dict[str, Any], settings: Settings, node: Node) -> Source | None:
+def source_of(spec: dict[str, Any], settings: Settings, node: VendorNode) -> Source | None:
     """Return the source of a request that applies; warnings are dropped."""
     return plan.request_source(spec, settings, node, [])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.entry.plan_context import PlanContext
-    from gpuhook.vendors.interface import Node
+    from gpuhook.vendors.interface import VendorNode
 
 _CODE = len("GH1000")
 _LONGEST = 1000  # characters
@@ -67,7 +67,7 @@ def _is_refreshable(error: GpuhookError, context: PlanContext) -> bool:
     return error.code == "GH1120" or _lacks_specs(error, context.node)
 
 
-def _lacks_specs(error: GpuhookError, node: Node) -> bool:
+def _lacks_specs(error: GpuhookError, node: VendorNode) -> bool:
     """Return whether a name is unknown since the node's own specs are missing, or are stale."""
     found = node.registry()
     known = found.all()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.interface import Node
+    from gpuhook.vendors.interface import VendorNode
 
 # How a variable is read, besides policy.IDS: it says `enabled`; it says `all` and nothing else.
 SWITCH, WHOLE = "switch", "whole"
@@ -82,7 +82,7 @@ def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[
     return found
 
 
-def lack(extra: Extra, node: Node) -> str | None:
+def lack(extra: Extra, node: VendorNode) -> str | None:
     """Return what the node lacks for a switch that is on, None if it lacks nothing."""
     try:
         if extra.is_switch:
@@ -98,7 +98,7 @@ def with_extras(
     spec: dict[str, Any],
     source: parse.Source,
     settings: Settings,
-    node: Node,
+    node: VendorNode,
     warnings: list[GpuhookError],
 ) -> list[str]:
     """Return the names of a source that applies, and after them those of the extras that apply.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Vocabulary
-    from gpuhook.vendors.interface import HookJobs, Node
+    from gpuhook.vendors.interface import HookJobs, VendorNode
 
 
 class Injection:
@@ -49,7 +49,7 @@ class Injection:
 def plan(
     spec: dict[str, Any],
     settings: Settings,
-    node: Node,
+    node: VendorNode,
     source: parse.Source | None = None,
     warnings: list[GpuhookError] | None = None,
 ) -> Injection:
@@ -69,7 +69,7 @@ def plan(
     return injection
 
 
-def plan_names(names: Sequence[str], capabilities: frozenset[str], node: Node) -> Injection:
+def plan_names(names: Sequence[str], capabilities: frozenset[str], node: VendorNode) -> Injection:
     """Return what a container gets that is given the devices `names`, whatever it requests.
 
     Raises the faults of resolve_names() and take_jobs().
@@ -80,7 +80,7 @@ def plan_names(names: Sequence[str], capabilities: frozenset[str], node: Node) -
 
 
 def request_source(
-    spec: dict[str, Any], settings: Settings, node: Node, warnings: list[GpuhookError]
+    spec: dict[str, Any], settings: Settings, node: VendorNode, warnings: list[GpuhookError]
 ) -> parse.Source | None:
     """Return the source of the request that applies, None if nothing is requested.
 
@@ -99,7 +99,7 @@ def request_source(
     return found.chosen
 
 
-def verdict(spec: dict[str, Any], settings: Settings, node: Node) -> policy.Verdict:
+def verdict(spec: dict[str, Any], settings: Settings, node: VendorNode) -> policy.Verdict:
     """Return what the node's policy says of each source of a request.
 
     Raises GH1004 and GH1005 for a source that cannot be read.
@@ -121,7 +121,7 @@ def resolve_source(
     spec: dict[str, Any],
     source: parse.Source,
     settings: Settings,
-    node: Node,
+    node: VendorNode,
     warnings: list[GpuhookError],
 ) -> tuple[Grant, frozenset[str]] | None:
     """Return what a source resolves to, our hooks included, and the container's capabilities.
@@ -148,7 +148,7 @@ def resolve_source(
 
 
 def capabilities(
-    spec: dict[str, Any], settings: Settings, node: Node, unknown: list[str] | None = None
+    spec: dict[str, Any], settings: Settings, node: VendorNode, unknown: list[str] | None = None
 ) -> frozenset[str]:
     """Return the driver capabilities that a container requests, of those that it may have.
 
@@ -162,7 +162,7 @@ def capabilities(
 
 
 def parse_capabilities(
-    text: str | None, settings: Settings, node: Node, unknown: list[str] | None = None
+    text: str | None, settings: Settings, node: VendorNode, unknown: list[str] | None = None
 ) -> frozenset[str]:
     """Return the capabilities that a list of them names, by the node's settings.
 
@@ -178,7 +178,9 @@ def parse_capabilities(
     )
 
 
-def take_jobs(injection: Injection, grant: Grant, capabilities: frozenset[str], node: Node) -> None:
+def take_jobs(
+    injection: Injection, grant: Grant, capabilities: frozenset[str], node: VendorNode
+) -> None:
     """Give an injection a grant whose edits are without our hooks, and the jobs of these.
 
     Raises GH1120 if one of them describes another state of this host.
@@ -198,7 +200,7 @@ def with_void(edits: ContainerEdits, words: Vocabulary) -> ContainerEdits:
     return kept
 
 
-def requirements(spec: dict[str, Any], settings: Settings, node: Node) -> Mapping[str, str]:
+def requirements(spec: dict[str, Any], settings: Settings, node: VendorNode) -> Mapping[str, str]:
     """Return the container's variables, {} if they require nothing that has to be judged."""
     environment = parse.environment(spec)
     if settings.disable_requirements or not node.requires(environment):
@@ -206,7 +208,7 @@ def requirements(spec: dict[str, Any], settings: Settings, node: Node) -> Mappin
     return environment
 
 
-def _has_devices(spec: dict[str, Any], node: Node) -> bool:
+def _has_devices(spec: dict[str, Any], node: VendorNode) -> bool:
     """Return whether a container was given devices of the vendor, and was meant to have these.
 
     A privileged container has every device of the host, which proves nothing.

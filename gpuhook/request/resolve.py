@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.request.parse import Source
-    from gpuhook.vendors.interface import Node
+    from gpuhook.vendors.interface import VendorNode
 
 NOTHING_BUT_FILES = "none"
 _UNKNOWN = ("GH1101", "GH1102")
@@ -49,7 +49,7 @@ class Grant:
 
 
 def resolve_names(
-    names: list[str], capabilities: frozenset[str], node: Node, source: Source | None = None
+    names: list[str], capabilities: frozenset[str], node: VendorNode, source: Source | None = None
 ) -> Grant:
     """Return the grant of the devices `names` on a node, as far as `capabilities` need its parts.
 
@@ -77,7 +77,7 @@ def resolve_names(
 
 
 def _described(
-    name: str, node: Node, registry: Registry, grant: Grant
+    name: str, node: VendorNode, registry: Registry, grant: Grant
 ) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return (qualified name, spec, edits) of each device that one requested name means."""
     kind, device = _split_kind(name, node.kind)
@@ -109,7 +109,7 @@ def _split_kind(name: str, default_kind: str) -> tuple[str, str]:
 
 
 def _find(
-    kind: str, device: str, registry: Registry, node: Node
+    kind: str, device: str, registry: Registry, node: VendorNode
 ) -> tuple[str, tuple[Compiled, ContainerEdits]]:
     qualified = f"{kind}={device}"
     try:
@@ -124,7 +124,9 @@ def _find(
             raise error from None  # it has the name that was requested
 
 
-def _all(kind: str, registry: Registry, node: Node) -> list[tuple[str, Compiled, ContainerEdits]]:
+def _all(
+    kind: str, registry: Registry, node: VendorNode
+) -> list[tuple[str, Compiled, ContainerEdits]]:
     """Return the device `all`, or, where the specs have none, every device of the kind."""
     if any("all" in spec.names() for spec in registry.kind(kind)):
         spec, edits = registry.device(f"{kind}=all")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, whichever vendor's spec has it
 
 
-class Node(Protocol):
+class VendorNode(Protocol):
     """A node with one vendor's devices, as gpuhook knows it."""
 
     @property

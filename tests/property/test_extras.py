@@ -33,7 +33,7 @@ def test_every_request_is_judged(spec: dict[str, Any], accepts: bool, ignores: b
     settings = Settings()
     settings.accept_volume_mounts, settings.ignore_imex_channels = accepts, ignores
     try:
-        found = extra_devices.requests(spec, settings)
+        found = extra_devices.extra_requests(spec, settings)
     except GpuhookError as error:
         if error.code not in ("GH1004", "GH1005", "GH1036", "GH1039"):
             raise

@@ -41,7 +41,7 @@ def settings(**chosen: object) -> Settings:
 
 def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], str]]:
     """Return where, names and result of each extra."""
-    found = extra_devices.requests(spec, settings(**chosen))
+    found = extra_devices.extra_requests(spec, settings(**chosen))
     return [(one.where, one.names, one.result) for one in found]
 
 

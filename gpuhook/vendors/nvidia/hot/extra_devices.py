@@ -11,7 +11,8 @@ import os
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.request import extra_requests, parse, policy
+from gpuhook.request import extra_requests as extras
+from gpuhook.request import parse, policy
 from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
 
 TYPE_CHECKING = False
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.live_devices import Roots
 
 
-def requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
+def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
     """Return what a container requests in addition to its GPUs, judged by policy.
 
     Raises GH1036 for what is no IMEX channel, and what extras.judged raises.
     """
     if not parse.has_extras(spec, vocabulary.VOCABULARY):
         return []
-    found = extra_requests.judged(spec, vocabulary.VOCABULARY, settings)
+    found = extras.judged(spec, vocabulary.VOCABULARY, settings)
     for one in found:
         for name in one.names if one.is_list and one.result == policy.WON else ():
             live_devices.require_channel(name.partition("=")[2], one.where)
     return found
 
 
-def extended(found: Registry, names: Sequence[str], roots: Roots) -> Registry:
+def extended_registry(found: Registry, names: Sequence[str], roots: Roots) -> Registry:
     """Return a registry with what the node, its parts in `roots`, shows of the kinds of `names`.
 
     Raises what on_the_spot.require_device() raises for those that it lacks.

@@ -69,7 +69,7 @@ class NvidiaNode:
         from gpuhook.vendors.nvidia.hot import extra_devices
 
         roots = extra_devices.find_roots(found, self.kind, *self._roots)
-        return extra_devices.extended(found, names, roots)
+        return extra_devices.extended_registry(found, names, roots)
 
     def alias(self, name: str) -> str | None:
         """Return what the node's specs call the GPU with another name, None if that is unknown.
@@ -145,7 +145,7 @@ class NvidiaNode:
         bundle.load(_EXTRAS)
         from gpuhook.vendors.nvidia.hot import extra_devices
 
-        return extra_devices.requests(spec, settings)
+        return extra_devices.extra_requests(spec, settings)
 
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec that a job comes from describes another state of this host."""
