@@ -65,10 +65,6 @@ class Comparing:
                 raise
             raise fault("GH1942", root=self._options["driver_root"]) from error
 
-    def renew(self) -> None:
-        """Look at the node anew: its driver may be another by now."""
-        self._giving = Giving(self._made())
-
     def document(self) -> dict[str, Any]:
         """Return by what gpuhook grants on this node, and the driver where that was asked."""
         return {"by": self._by, "driver": self._driver}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons and their summary as text."""
+"""Comparisons as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _HEADERS = ("DIFFERENCE", "WHAT", "NAME", "THERE", "GPUHOOK")
 _WIDE = (*_HEADERS, "KNOWN")
-_GROUPS = ("CONTAINERS", "DIFFERENCE", "WHAT", "NAME", "THERE", "GPUHOOK", "FIRST", "LAST")
 _WORDS = {"only-there": "only there", "only-gpuhook": "only gpuhook", "differs": "differs"}
 _MAX_LINE = 4096
 _NAMES = 8
@@ -48,28 +47,6 @@ def total(compared: list[dict[str, Any]]) -> str:
     counts = {key: sum(one["counts"][key] for one in compared) for key in keys}
     number = len(compared)
     return f"{number:,} {_plural('container', number)} with GPUs: {counted(counts)}"
-
-
-def summary(told: dict[str, Any], *, no_headers: bool) -> None:
-    """Print what a file of records comes to."""
-    creates, wrong = told["creates"], told["differences"]
-    line = f"{creates:,} {_plural('create', creates)}, {wrong:,} {_plural('difference', wrong)}"
-    if wrong:
-        line += f" in {told['differing']:,} {_plural('container', told['differing'])}"
-    click.echo(line)
-    if told["first"]:
-        click.echo(printable(f"first {told['first']}, last {told['last']}", _MAX_LINE))
-        by = ", ".join(f"{name} {number:,}" for name, number in told["givenBy"].items())
-        click.echo(printable(f"given by: {by}", _MAX_LINE))
-    if told["unreadable"]:
-        number = told["unreadable"]
-        printing.warn(f"{number:,} {_plural('line', number)} could not be read")
-    lines = [
-        [f"{group['count']:,}", *_sides(group), group["first"], group["last"]]
-        for group in told["groups"]
-    ]
-    if lines:
-        printing.rows(_GROUPS, lines, no_headers=no_headers)
 
 
 def _title(one: dict[str, Any], is_wide: bool) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import yaml
 from gpuhook.cdi import spec_file
 from gpuhook.loader import ld_cache
 from tests.contract.kept import CHECKOUT
-from tests.contract.live import Live, eventually, sleeping, started
+from tests.contract.live import Live, sleeping, started
 from tests.contract.product import Product, asks
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
@@ -556,59 +555,3 @@ def test_a_privileged_container_has_what_its_engine_gives(nvidia: Product, tmp_p
         (one,) = document(live, rc=0)["containers"]
     assert (one["givenBy"], one["request"]["names"]) == ("unknown", [])
     assert one["counts"] == {"same": 0, "known": len(every), "differences": 0}
-
-
-def test_watching_compares_each_start_once(nvidia: Product, tmp_path: Path) -> None:
-    file = tmp_path / "record.jsonl"
-    (tmp_path / "first").mkdir()
-    (tmp_path / "second").mkdir()
-    with by_cdi(nvidia, tmp_path / "first") as live:
-        second = tmp_path / "second/bundle/state"
-        second.mkdir(parents=True)
-        words = ["--watch", "--interval", "0.1", "--record", str(file), *nvidia.node.options]
-        roots = [*live.roots, "--state-root", str(second)]
-        command = [str(nvidia.bindir / "gpuhook"), "compare", *words, *roots]
-        with subprocess.Popen(command, env=live.env, stdout=subprocess.PIPE, text=True) as watch:
-            try:
-                eventually(lambda: live.id in _text(file))
-                with by_cdi(nvidia, tmp_path / "second") as other:
-                    eventually(lambda: other.id in _text(file))
-            finally:
-                watch.terminate()
-            told = watch.stdout.read() if watch.stdout is not None else ""
-    lines = [json.loads(line) for line in _text(file).splitlines()]
-    ours = [line["container"] for line in lines if line["container"] in (live.id, other.id)]
-    assert ours == [live.id, other.id]
-    assert f"{live.id}, given by nvidia-cdi" in told
-    assert " with GPUs: " in told.splitlines()[-1]
-
-
-def _text(file: Path) -> str:
-    return file.read_text("utf-8") if file.exists() else ""
-
-
-def test_records_of_days(nvidia: Product, tmp_path: Path) -> None:
-    """Each start of a container is a line, once, and the summary groups what differs."""
-    file = tmp_path / "record.jsonl"
-    words = ["--record", str(file), *nvidia.node.options]
-    (tmp_path / "right").mkdir()
-    with by_cdi(nvidia, tmp_path / "right") as live:
-        for _ in range(2):
-            assert live.gpuhook("compare", *words).rc == 0
-    (tmp_path / "wrong").mkdir()
-    plant = Planted(nvidia, tmp_path)
-    with by_cdi(nvidia, tmp_path / "wrong", lambda c: _without_rule(c, plant.minor)) as live:
-        assert live.gpuhook("compare", *words).rc == 1
-    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    for line in lines:
-        jsonschema.validate(line, schema("compare-record"))
-    assert [line["counts"]["differences"] for line in lines] == [0, 1]
-    done = nvidia.gpuhook("compare", "--summary", str(file))
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("2 creates, 1 difference in 1 container\n")
-    done = nvidia.gpuhook("compare", "--summary", str(file), "-o", "json")
-    summed = json.loads(done.stdout)
-    jsonschema.validate(summed, schema("compare-summary"))
-    (group,) = summed["groups"]
-    assert (group["kind"], group["name"]) == ("access", nvidia.device(GPU))
-    assert group["containers"] == [lines[1]["container"]]

@@ -16,8 +16,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.compare import records
-from gpuhook.errors import GpuhookError
 
 TREE: dict[str, Any] = {
     "schema": "gpuhook/bundle-tree/v1", "absent": [], "names": {}, "status": {}, "lstat": {},
@@ -79,11 +77,9 @@ def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
     assert "GH1906" in done.output
 
 
-def test_a_fifo_is_no_bundle_and_no_record(tmp_path: Path) -> None:
+def test_a_fifo_is_no_bundle(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert "GH1906" in _doctor(str(tmp_path / "fifo")).output
-    with pytest.raises(GpuhookError, match="no regular file"):
-        records.read(str(tmp_path / "fifo"))
 
 
 def test_broken_archives_are_told(tmp_path: Path) -> None:
@@ -95,22 +91,3 @@ def test_broken_archives_are_told(tmp_path: Path) -> None:
             content[chance.randrange(len(content))] = chance.randrange(256)
         (tmp_path / "broken").write_bytes(gzip.compress(bytes(content), 1))
         assert _is_told(_doctor(str(tmp_path / "broken")))
-
-
-def test_a_record_of_another_shape_is_no_record(tmp_path: Path) -> None:
-    line = {
-        "schema": records.SCHEMA, "at": "x", "counts": {"differences": 1}, "items": [],
-        "started": ["unhashable"],
-    }  # fmt: skip
-    path = tmp_path / "records"
-    path.write_text(json.dumps(line) + "\n" + json.dumps({**line, "started": 1}) + "\n", "utf-8")
-    assert len(records.Record(str(path)).lives) == 1
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes a file of somebody else's")
-def test_nothing_is_recorded_in_somebody_elses_file(tmp_path: Path) -> None:
-    path = tmp_path / "records"
-    path.touch()
-    os.chown(path, 54321, 54321)
-    with pytest.raises(GpuhookError, match="somebody else"):
-        records.Record(str(path))
