@@ -110,37 +110,6 @@ def import_file(file: str, output: str | None) -> None:
     _give(toolkit_import.text(found, file), output, rest)
 
 
-@config.command(name="from-clusterpolicy")
-@click.argument("file", metavar="FILE")
-@click.option(
-    "--output",
-    metavar="FILE",
-    show_envvar=True,
-    help="Write FILE, in place of one that is there. Default: standard output.",
-)
-def from_clusterpolicy(file: str, output: str | None) -> None:
-    """Turn FILE, a ClusterPolicy of NVIDIA's GPU operator, into values of gpuhook's Helm chart.
-
-    A values file of the operator's chart does as well; - is standard input. A ConfigMap beside the
-    policy becomes part of the values. Of each key that cannot be taken over, standard error has the
-    name, and what to do.
-
-    \b
-    Example:
-      kubectl get clusterpolicies.nvidia.com,configmaps -n gpu-operator -o yaml |
-          gpuhook config from-clusterpolicy - > values.yaml
-    """  # noqa: D301 # click's own mark: what follows it keeps its lines
-    from gpuhook.diagnose.cluster_policy import documents, mapping, text
-
-    named = text.STANDARD_INPUT if file == "-" else file
-    found = mapping.converted(documents.read(text.content(file), named))
-    for remark in found.remarks:
-        printing.warn(f"{named}: {remark}")
-    count = len(found.remarks)
-    rest = f", with {count} remark{'s' * (count != 1)}" if count else ""
-    _give(text.values(found, file), output, rest)
-
-
 def _give(text: str, output: str | None, rest: str) -> None:
     """Print a text, or write it to a file and say so; `rest` ends that sentence."""
     from gpuhook.host import output_file

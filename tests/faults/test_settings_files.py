@@ -99,7 +99,6 @@ CHARACTERS = b"a: b\nc: \x01\n"
 READERS = [
     ("config", "validate"),
     ("inventory", "--inventory"),
-    ("config", "from-clusterpolicy"),
     ("cdi", "validate"),
 ]
 
@@ -116,14 +115,6 @@ def test_what_is_no_text_is_refused_in_plain_words(
     path.write_bytes(CHARACTERS)
     first = call(*command, str(path)).stderr.splitlines()[0]
     assert first.endswith("line 2, column 4: it has a character that YAML does not allow")
-
-
-def test_a_broken_document_of_a_cluster_policy_has_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text("---\nkind: ConfigMap\n---\nkind: ClusterPolicy\nspec: {]\n")
-    error = call("config", "from-clusterpolicy", str(path)).stderr
-    assert "is not read: line 5, column 8: " in error
-    assert "byte string" not in error
 
 
 def test_a_settings_file_that_is_a_directory_is_named_once(tmp_path: Path) -> None:
