@@ -12,7 +12,6 @@ from dataclasses import replace
 from gpuhook.device_plugin.config.grammar.yaml_tree import Bounds, NotReadableError, compose_all
 from gpuhook.errors import fault
 from gpuhook.explain.pods import (
-    field_rules,
     pod_notes,
     pod_rules,
     quantities,
@@ -101,7 +100,7 @@ def _character(found: re.Match[str]) -> str:
 def _containers(
     pod: Pod, found: Found, classes: Collection[str] | None, room: Room
 ) -> tuple[Asked, ...]:
-    objections = (*pod_rules.of_pod(pod, classes), *field_rules.of_pod(pod))
+    objections = tuple(pod_rules.of_pod(pod, classes))
     asked: list[Asked] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
@@ -132,7 +131,6 @@ def _container(pod: Pod, container: Value, path: str, kind: str, environment: En
     security = container["securityContext"]
     objections = (
         *resource_rules.of(resources, f"{path}.resources", kind),
-        *field_rules.of_container(container, path),
         *pod_rules.of_container(container, environment.known, gpus, kind),
         *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
     )

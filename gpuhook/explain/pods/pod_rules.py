@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
 _DEVICES = VOCABULARY.devices_env
+_VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
 
 
@@ -73,6 +74,7 @@ def of_container(
         return
     place = next((v for v in container["env"].items() if v["name"].text() == _DEVICES), container)
     yield from _by_hand(place.where, env.get(_DEVICES), gpus)
+    yield from _not_strings(container)
     if len(gpus) > 1:
         yield Objection(
             "several-resources",
@@ -122,6 +124,22 @@ def _by_hand(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator
             f"resources.limits: {{{resource_names.GPU}: 1}}",
             where,
         )
+
+
+def _not_strings(container: Value) -> Iterator[Objection]:
+    """Return an objection to each variable of the vendor whose value YAML reads as no string."""
+    for variable in container["env"].items():
+        name, value = variable["name"].text(), variable["value"]
+        if name in _VARIABLES and value.kind in ("number", "bool"):
+            yield Objection(
+                "not-a-string",
+                API_SERVER,
+                REFUSED,
+                f"json: cannot unmarshal {value.kind} into Go struct field EnvVar.env.value of "
+                "type string",
+                f'{name}: value: "{value.text()}"',
+                value.where,
+            )
 
 
 def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:

@@ -39,6 +39,11 @@ def is_gpu(name: str) -> bool:
     return domain == _VENDOR or "gpu" in base or base.startswith("mig-")
 
 
+def lacks_domain(name: str) -> bool:
+    """Return whether a name is likely that of a GPU without its domain: "gpu", "mig-1g.5gb"."""
+    return "/" not in name and ("gpu" in name.lower() or name.startswith("mig-"))
+
+
 def is_usual(name: str) -> bool:
     """Return whether a device plugin offers a name without any configuration of names."""
     return _USUAL.fullmatch(name) is not None

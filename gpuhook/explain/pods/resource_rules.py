@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server objects to in the resources of one container, in its words.
+"""What the API server objects to in the GPUs and other extended resources of one container.
 
+What is wrong with any other part of a manifest, `kubectl apply --dry-run=server` says.
 Source: ValidateContainerResourceRequirements and what it calls, in
-kubernetes/pkg/apis/core/validation; kubectl asks for strict decoding of fields from 1.27 on.
-Servers print the amount of "must be an integer" in several forms; here it is as it was written.
+kubernetes/pkg/apis/core/validation. Servers print the amount of "must be an integer" in several
+forms; here it is as it was written.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.manifest_value import Value
 
 _SECTIONS = ("limits", "requests")
-_FIELDS = (*_SECTIONS, "claims")
 
 
 def of(resources: Value, path: str, kind: str) -> Iterator[Objection]:
     """Return the objections to `resources`, which are at `path` in the object."""
-    if kind == EPHEMERAL and resources.is_there:
+    if kind == EPHEMERAL:
+        yield from _ephemeral(resources, path)
+        return
+    yield from _misplaced(resources, path)
+    for section in _SECTIONS:
+        for name, amount in resources[section].members().items():
+            if resource_names.is_extended(name):
+                yield from _amount(name, amount, f"{path}.{section}[{name}]")
+            else:
+                yield from _name(name, amount, f"{path}.{section}[{name}]")
+    yield from _against_each_other(resources, path)
+
+
+def _ephemeral(resources: Value, path: str) -> Iterator[Objection]:
+    names = (name for section in _SECTIONS for name in resources[section].members())
+    if any(resource_names.is_extended(name) for name in names):
         yield _refused(
             "ephemeral-resources",
             f"{path}: Forbidden: cannot be set for an Ephemeral Container",
@@ -42,41 +57,31 @@ def of(resources: Value, path: str, kind: str) -> Iterator[Objection]:
             "of the pod, or set NVIDIA_VISIBLE_DEVICES in a pod of its own",
             resources,
         )
-        return
-    yield from _unknown_fields(resources, path)
-    for section in _SECTIONS:
-        for name, amount in resources[section].members().items():
-            yield from _name(name, amount, f"{path}.{section}[{name}]")
-            yield from _amount(name, amount, f"{path}.{section}[{name}]")
-    yield from _against_each_other(resources, path)
 
 
-def _unknown_fields(resources: Value, path: str) -> Iterator[Objection]:
+def _misplaced(resources: Value, path: str) -> Iterator[Objection]:
+    """Return an objection to each extended resource that is not below limits or requests."""
     for name, value in resources.members().items():
-        if name in _FIELDS:
-            continue
-        if resource_names.is_extended(name) or resource_names.is_native(name):
+        if resource_names.is_extended(name):
             instead = f"limits: {{{name}: {value.text() or '1'}}}, below resources"
-        else:
-            instead = f"{nearest(name, _FIELDS) or 'limits'} instead of {name}"
-        said = f'strict decoding error: unknown field "{path}.{name}"'
-        yield _refused("resources-field", said, instead, value)
+            said = f'strict decoding error: unknown field "{path}.{name}"'
+            yield _refused("resources-field", said, instead, value)
 
 
 def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
-    if resource_names.is_native(name) or resource_names.is_extended(name):
-        if name == resource_names.OBSOLETE:
-            said = f"0/1 nodes are available: 1 Insufficient {name}. (none has it since 1.11)"
-            instead = f"{resource_names.GPU}: {amount.text()}"
-            yield Objection("obsolete", SCHEDULER, PENDING, said, instead, amount.where)
-        return
-    like = nearest(f"nvidia.com/{name}", resource_names.USUAL) if "/" not in name else None
-    yield _refused(
-        "resource-unqualified",
-        f'{path}: Invalid value: "{name}": must be a standard resource type or fully qualified',
-        f"{like or resource_names.GPU}: {amount.text() or '1'}",
-        amount,
-    )
+    """Return an objection to a name of a GPU that no plugin offers."""
+    if name == resource_names.OBSOLETE:
+        said = f"0/1 nodes are available: 1 Insufficient {name}. (none has it since 1.11)"
+        instead = f"{resource_names.GPU}: {amount.text()}"
+        yield Objection("obsolete", SCHEDULER, PENDING, said, instead, amount.where)
+    elif resource_names.lacks_domain(name):
+        like = nearest(f"nvidia.com/{name}", resource_names.USUAL)
+        yield _refused(
+            "resource-unqualified",
+            f'{path}: Invalid value: "{name}": must be a standard resource type or fully qualified',
+            f"{like or resource_names.GPU}: {amount.text() or '1'}",
+            amount,
+        )
 
 
 def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
@@ -88,7 +93,7 @@ def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
     if number < 0:
         said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
         yield _refused("negative", said, f"{name}: 1, or nothing", amount)
-    if resource_names.is_extended(name) and number.denominator != 1:
+    if number.denominator != 1:
         instead = f"{name}: {_whole(number)}"
         if resource_names.is_gpu(name):
             instead += (
