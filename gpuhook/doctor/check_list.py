@@ -26,13 +26,7 @@ from gpuhook.doctor.checks.engine import (
     rootless,
 )
 from gpuhook.doctor.checks.host import cgroups, containers, security
-from gpuhook.doctor.checks.installation import (
-    configuration,
-    installation,
-    launchers,
-    state,
-    systemd_units,
-)
+from gpuhook.doctor.checks.installation import configuration, installation, systemd_units
 from gpuhook.doctor.checks.kubernetes import (
     cluster_node,
     kubelet,
@@ -77,9 +71,7 @@ def checks() -> tuple[Check, ...]:
         *plugin.CHECKS,
         *plugin_config.CHECKS,
         *cluster_node.CHECKS,
-        *launchers.CHECKS,
         *installation.CHECKS,
         *configuration.CHECKS,
-        *state.CHECKS,
         *containers.CHECKS,
     )

@@ -166,7 +166,6 @@ def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
         "missing": [_document(error) for error in missing],
         "findings": [_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),
-        "recorded": bool(held.entry),
         "repairable": is_repairable,
     }
 

@@ -29,8 +29,7 @@ PROCESSES = "processes"
 #    "namespace", "container" (null where unknown), "nodes": paths of the driver's device
 #    nodes, "missing" and "findings": [{"code", "message", "hint"}],
 #    "injected_by": list of "gpuhook", "nvidia-legacy", "nvidia-cdi"; [] for unknown,
-#    "recorded": whether the ledger has an entry, "repairable": whether `gpuhook repair` brings
-#    back what is missing}]}
+#    "repairable": whether `gpuhook repair` brings back what is missing}]}
 CONTAINERS = "containers"
 # {"runc": {"path", "version", "trouble"}}: low-level runtimes, engines, NVIDIA's tools, as far as
 # they are installed; `version` is "" where `trouble` says why it is not known.

@@ -33,7 +33,6 @@ _SHAPES: dict[str, Any] = {
                 "missing": _FAULTS,
                 "findings": _FAULTS,
                 "injected_by": [str],
-                "recorded": bool,
                 "repairable": bool,
             }
         ],

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks
-from tests.contract.test_silent_file_systems import running
+from tests.contract.product import Product
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -48,21 +47,3 @@ def test_processes_of_a_container_that_others_made(
     assert not [one for one in document["processes"] if one["gpu"] == gpu.uuid]
     assert live.id[:12] in drawn
     assert "2.9 of 79.6 GiB" in drawn
-
-
-def test_doctor_on_an_entry_that_was_lost(node8: Product, tmp_path: Path) -> None:
-    """What doctor reports of the container is what `ps` lists."""
-    own = node8.apart(tmp_path / "node")
-    (tmp_path / "made").mkdir()
-    made = sleeping(tmp_path / "made", env=asks("2"))
-    with running(made, own, "gpuhook-test-lost-entry") as live:
-        (entry,) = own.entries()
-        (own.state / "containers" / entry).unlink()
-        listed = own.gpuhook("ps", "-o", "json", *live.roots)
-        words = ("--host-root", "/", "--checks", "state.ledger", "-o", "wide")
-        told = own.gpuhook("doctor", *words, *live.roots).stdout
-    (one,) = [one for one in json.loads(listed.stdout)["containers"] if one["id"] == live.id]
-    assert (one["recorded"], one["gpus"]) == (False, [own.gpu(2).uuid])
-    assert one["route"] != "wrapper"
-    assert f"container {live.id} got its GPUs from gpuhook, and the ledger has no entry" in told
-    assert "`gpuhook ps` lists it with another route" in told

@@ -45,11 +45,6 @@ def test_settings_count_where_the_toolkit_is_nvidias(scene: Scene) -> None:
     assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in wrong(scene)
 
 
-def test_a_front_is_looked_at_as_a_program_of_ours(scene: Scene) -> None:
-    scene.path(f"{BIN}/nvidia-cdi-hook").chmod(0o777)
-    assert wrong(scene) == [("installation.owner", f"{BIN}/nvidia-cdi-hook")]
-
-
 def test_a_front_of_another_version_is_told(scene: Scene) -> None:
     library = "/usr/lib/gpuhook-old"
     for name in ("gpuhook_bundle.py", "gpuhook_os.py"):

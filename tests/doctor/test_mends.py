@@ -19,14 +19,9 @@ if TYPE_CHECKING:
     from tests.doctor.scene import Broken, Scene
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
-MENDED = {
-    "wrapper not executable",
-    "wrapper writable by everybody",
-    "state directory writable by everybody",
-    "entry cut short",
-}
+MENDED = {"wrapper not executable"}
 BROKEN = [one for one in installation.BROKEN if one.name in MENDED]
-OF_OURS = ["installation.launchers", "installation.owner", "state.directory", "state.entries"]
+OF_OURS = ["installation.launchers"]
 
 
 def wrong(found: Examination) -> list[str]:

@@ -58,7 +58,7 @@ def _lost(scene: Scene) -> None:
         "hint": "run `gpuhook repair trainer`; the processes go on",
     }
     one = gpuhook.container(
-        "trainer", injected_by=["nvidia-legacy"], recorded=False, missing=[denied], repairable=True
+        "trainer", injected_by=["nvidia-legacy"], missing=[denied], repairable=True
     )
     scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}
 

@@ -42,7 +42,7 @@ def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
     node = Node(DirectoryTree(str(tmp_path)), Readings({}))
     found = examine(node, checks())
     ours = [one for one in found.results if one.check.section in ("gpuhook", "containers")]
-    assert len(ours) >= 20
+    assert len(ours) >= 12
     assert {one.finding.status for one in ours} == {"not-applicable"}
     assert all(one.finding.status != FAILED or one.finding.command for one in found.results)
 

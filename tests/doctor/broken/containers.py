@@ -50,7 +50,7 @@ def removed(scene: Scene) -> None:
 def unheard(scene: Scene) -> None:
     wrong = fault("GH1745", container="broken", request="NVIDIA_VISIBLE_DEVICES=all")
     pod = {"pod": "train-0", "namespace": "ml", "container": "main"}
-    running(scene, findings=[told(wrong)], injected_by=[], recorded=False, **pod)
+    running(scene, findings=[told(wrong)], injected_by=[], **pod)
 
 
 def unreadable(scene: Scene) -> None:

@@ -75,7 +75,7 @@ def _without_spec(scene: Scene) -> None:
     every_unloaded(scene)
     scene.remove(SPEC)
     scene.readings[node_readings.CONTAINERS]["containers"].clear()
-    hold(scene, 0, injected_by=["nvidia-legacy"], recorded=False)
+    hold(scene, 0, injected_by=["nvidia-legacy"])
 
 
 def _with_its_node(scene: Scene) -> None:

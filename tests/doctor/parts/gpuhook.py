@@ -48,7 +48,6 @@ def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
         "missing": [],
         "findings": [],
         "injected_by": ["gpuhook"],
-        "recorded": True,
         "repairable": False,
         **facts,
     }

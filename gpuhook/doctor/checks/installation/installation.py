@@ -1,153 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the parts of an installation fit together, and its settings."""
+"""gpuhook itself: its programs can run, are of one version, and have a valid settings file."""
 
 from __future__ import annotations
 
-import json
-import os
-from posixpath import dirname
+import re
+from functools import partial
+from os import chmod
 
-from gpuhook.cdi.hot import compiled_spec
-from gpuhook.doctor.check import FAILED, GPUHOOK, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, GPUHOOK, WARNING, Check, Finding, Mend, absent, ok
 from gpuhook.doctor.checks.installation import programs
+from gpuhook.doctor.checks.installation.programs import HOOK, NEEDED, OF_THE_CLI, RUNTIME, Launcher
 from gpuhook.doctor.package_commands import gpuhook_again
 from gpuhook.host.hot import settings
-from gpuhook.node import node_readings, node_tree, settings_file
+from gpuhook.node import node_readings, settings_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gpuhook.doctor.check import Node
+    from gpuhook.doctor.checks.installation.programs import Installation
 
-_HOOKS_DIRS = (
-    "/usr/share/containers/oci/hooks.d",
-    "/etc/containers/oci/hooks.d",
-    "/run/containers/oci/hooks.d",
-)
-_COMPILED = "/run/gpuhook/compiled"
+_OLDEST = dict.fromkeys(OF_THE_CLI, (3, 10))
+_OLDEST_HOT = (3, 9)
+_NAME = re.compile(r"python(3)\.([0-9]+)")
+_PACKAGE = ("gpuhook/__init__.py", "gpuhook_bundle.py", "gpuhook_os.py")
 _NOT_INSTALLED = "gpuhook's runtime wrapper is not installed on this node"
-_MAX = 1 << 20
+_FAILS = (
+    'containers with GPUs do not start: the engine says "gpuhook-runtime: error GH1404", or that it'
+    " cannot run its runtime"
+)
 
 
-def _compiler(node: Node) -> Iterable[Finding]:
-    """Find YAML that the wrapper needs compiled, with no command there that does it."""
+def _programs(node: Node) -> Iterable[Finding]:
+    """Find programs that are missing or cannot run, and what they need to run."""
     found = programs.installations(node)
+    for one in found:
+        wrong = [
+            *_incomplete(node, one),
+            *_interpreters(node, one),
+            *_libraries(node, one),
+            *_compiler(node, one),
+        ]
+        yield from wrong or [ok(f"{one.directory} has all of {', '.join(NEEDED)}", one.directory)]
     if not found:
-        return [absent(_NOT_INSTALLED, programs.RUNTIME)]
+        yield absent(_NOT_INSTALLED, RUNTIME)
+
+
+def _incomplete(node: Node, one: Installation) -> Iterator[Finding]:
+    for name in NEEDED:
+        path = f"{one.directory}/{name}"
+        if name == HOOK and path in programs.spec_hooks(node):
+            continue  # that the hook of a spec can be run is looked at with the specs
+        launcher = one.launchers.get(name)
+        if launcher is None:
+            yield _wrong(path, f"{path} is not there, beside {RUNTIME}", _again(node, one))
+        elif not launcher.status.is_executable:
+            place = node.tree.root.rstrip("/") + path
+            mend = Mend(f"make {path} executable", partial(chmod, place, 0o755))
+            said = f"{path} may not be executed: its mode is {launcher.status.permissions:04o}"
+            yield _wrong(path, said, f"chmod 0755 {path}", mend)
+
+
+def _interpreters(node: Node, one: Installation) -> Iterator[Finding]:
+    """Find interpreters that are missing or too old for the newest program that they run."""
+    pythons = {launcher.python: launcher for launcher in one.launchers.values() if launcher.python}
+    for python, launcher in pythons.items():
+        reason = _unfit(node, python, launcher)
+        if reason:
+            is_cli = launcher.path.rpartition("/")[2] in OF_THE_CLI
+            options = f"{'--cli-python' if is_cli else '--python'} /usr/bin/python3"
+            command = gpuhook_again(node.tree, one.directory, options)
+            yield _wrong(python, f"{python}, which runs {launcher.path}, is {reason}", command)
+
+
+def _unfit(node: Node, python: str, launcher: Launcher) -> str:
+    """Return why an interpreter cannot run a launcher, "" if it can."""
+    status = node.tree.status(python)
+    if status is None:
+        return "not there"
+    if not status.is_executable:
+        return "not executable"
+    real = node.tree.real(python)
+    named = _NAME.search(real.rpartition("/")[2]) if real else None
+    oldest = _OLDEST.get(launcher.path.rpartition("/")[2], _OLDEST_HOT)
+    if named is None or (int(named[1]), int(named[2])) >= oldest:
+        return ""
+    return f"Python {named[1]}.{named[2]}: {oldest[0]}.{oldest[1]} or newer is needed"
+
+
+def _libraries(node: Node, one: Installation) -> Iterator[Finding]:
+    for library in one.libraries:
+        missing = [name for name in _PACKAGE if node.tree.status(f"{library}/{name}") is None]
+        if missing:
+            said = f"{library} lacks {', '.join(missing)}, and is what {one.directory} runs"
+            yield _wrong(library, said, _again(node, one))
+
+
+def _compiler(node: Node, one: Installation) -> Iterator[Finding]:
+    """Warn if YAML has to be compiled for the wrapper, and no command is there that does it."""
     texts = [path for path in programs.spec_files(node) if path.endswith(".yaml")]
     if node.tree.status(settings.DEFAULT_PATH) is not None:
         texts.append(settings.DEFAULT_PATH)
-    if not texts:
-        return [ok("there is no YAML that would have to be compiled", *programs.SPEC_DIRS)]
-    for one in found:
-        own = one.launchers.get(programs.CLI)
-        path = own.path if own and own.status.is_executable else ""
-        path = path or programs.program(node, programs.CLI)
-        if path:
-            continue
-        missing = [text for text in texts if not _is_compiled(node, text)]
-        return [
-            Finding(
-                FAILED if missing else WARNING,
-                f"there is no `gpuhook` beside {one.directory}/{programs.RUNTIME}, nor in a"
-                f" directory of programs, to compile {(missing or texts)[0]}",
-                subject=one.directory,
-                meaning="containers with GPUs do not start: error GH1402"
-                + ("" if missing else ", as soon as this file changes or the node is booted"),
-                command=gpuhook_again(node.tree, one.directory),
-                looked_at=(one.directory, *texts),
-            )
-        ]
-    return [ok("`gpuhook` is there to compile YAML for the wrapper", *texts)]
-
-
-def _is_compiled(node: Node, path: str) -> bool:
-    """Return whether the compiled form of a file is there, and made of one of its size and time."""
-    source = node.tree.status(path)
-    name = os.path.basename(compiled_spec.compiled_path(path))
-    if path == settings.DEFAULT_PATH:
-        name = os.path.basename(settings.compiled_path(path))
-    head = (node.tree.read(f"{_COMPILED}/{name}", 4096) or b"").partition(b"\n")[0].split(b" ")
-    if source is None or len(head) < 3:
-        return False
-    size, _, rest = head[2].partition(b"-")
-    changed = rest.partition(b"-")[0]
-    return (
-        size == str(source.size).encode()
-        and changed.isdigit()
-        and abs(int(changed) / 1e9 - source.mtime) < 0.001
-    )
-
-
-def _hook_path(node: Node) -> Iterable[Finding]:
-    """Find specs that call the hook of another installation than the wrapper's."""
-    found = programs.installations(node)
-    if not found:
-        return [absent(_NOT_INSTALLED, programs.RUNTIME)]
-    known = {node.tree.real(one.directory) or one.directory for one in found}
-    hooks = {
-        hook: spec
-        for hook, spec in programs.spec_hooks(node).items()
-        if node.tree.status(hook) is not None
-    }
-    if not hooks:
-        return [absent("no CDI spec has a hook of gpuhook's", *programs.SPEC_DIRS)]
-    strange = {
-        hook: spec
-        for hook, spec in hooks.items()
-        if (node.tree.real(dirname(hook)) or dirname(hook)) not in known
-    }
-    return [
-        Finding(
+    own = one.launchers.get(programs.CLI)
+    has_own = own is not None and own.status.is_executable
+    if texts and not has_own and not programs.program(node, programs.CLI):
+        yield Finding(
             WARNING,
-            f"{spec} calls {hook}, and the wrapper is in {found[0].directory}",
-            subject=spec,
-            meaning="two installations take part in each start: after an upgrade of one of them"
-            " their versions differ",
-            command=f"gpuhook generate-cdi --hook-path {found[0].directory}/{programs.HOOK}"
-            f" --output {spec}",
-            looked_at=(spec, hook),
+            f"there is no `gpuhook` beside {one.directory}/{RUNTIME}, nor in a directory of"
+            f" programs, to compile {texts[0]}",
+            subject=one.directory,
+            meaning="containers with GPUs do not start (error GH1402) once this file has changed"
+            " or the node was booted",
+            command=_again(node, one),
+            looked_at=(one.directory, *texts),
         )
-        for hook, spec in strange.items()
-    ] or [ok("the hooks of CDI specs are of this installation", *hooks)]
-
-
-def _hooks_d(node: Node) -> Iterable[Finding]:
-    """Find hook files of podman's and CRI-O's that name a gpuhook that cannot be run."""
-    found: list[Finding] = []
-    for directory in _HOOKS_DIRS:
-        for path in node_tree.matching(node.tree, f"{directory}/*.json"):
-            hook = _hook_of(node_tree.text(node.tree, path, _MAX) or "")
-            if not hook.endswith("/" + programs.PRESTART):
-                continue
-            status = node.tree.status(hook)
-            if status is not None and status.is_executable:
-                found.append(ok(f"{path} calls {hook}", path, hook, subject=path))
-                continue
-            state = "is not there" if status is None else "may not be executed"
-            found.append(
-                Finding(
-                    FAILED,
-                    f"{path} calls {hook}, which {state}",
-                    subject=path,
-                    meaning="no container of podman's or CRI-O's starts, with or without a GPU:"
-                    ' "error executing hook"',
-                    command=f"rm {path}  # or: {gpuhook_again(node.tree, dirname(hook))}",
-                    looked_at=(path, hook),
-                )
-            )
-    return found or [absent("no hook file calls gpuhook-prestart", *_HOOKS_DIRS)]
-
-
-def _hook_of(text: str) -> str:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return ""  # its engine says so, of whatever hook it is
-    hook = document.get("hook") if isinstance(document, dict) else None
-    path = hook.get("path") if isinstance(hook, dict) else None
-    return path if isinstance(path, str) else ""
 
 
 def _versions(node: Node) -> Iterable[Finding]:
@@ -159,7 +126,7 @@ def _versions(node: Node) -> Iterable[Finding]:
             if version:
                 found[library] = version
     if not found:
-        return [absent(_NOT_INSTALLED, programs.RUNTIME)]
+        return [absent(_NOT_INSTALLED, RUNTIME)]
     itself = node.readings.document(node_readings.SELF)
     if itself and itself["package"] not in (f"{library}/gpuhook" for library in found):
         found[itself["package"]] = itself["version"]
@@ -214,31 +181,27 @@ def _settings(node: Node) -> Iterable[Finding]:
     return [ok(f"{path} is valid", path)]
 
 
+def _again(node: Node, one: Installation) -> str:
+    return gpuhook_again(node.tree, one.directory)
+
+
+def _wrong(subject: str, said: str, command: str, mend: Mend | None = None) -> Finding:
+    return Finding(FAILED, said, subject, _FAILS, command, (subject,), mend)
+
+
 CHECKS = (
     Check(
-        "installation.compiler",
+        "installation.launchers",
         GPUHOOK,
-        "The wrapper finds the command that compiles YAML for it",
-        _compiler,
-    ),
-    Check(
-        "installation.hook-path",
-        GPUHOOK,
-        "CDI specs call the hook of the installation that engines call",
-        _hook_path,
-    ),
-    Check(
-        "installation.hooks-d",
-        GPUHOOK,
-        "Hook files of podman and CRI-O name a gpuhook that is there",
-        _hooks_d,
+        "The programs that engines and runtimes call are there and can run",
+        _programs,
     ),
     Check(
         "installation.versions",
         GPUHOOK,
         "There is one version of gpuhook on the node",
         _versions,
-        ("installation.library",),
+        ("installation.launchers",),
     ),
     Check(
         "installation.settings",

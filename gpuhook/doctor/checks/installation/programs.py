@@ -44,10 +44,8 @@ _ENGINES = (
 )
 _NAMED = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-runtime)\b")
 _HOOKS = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-hook)\b")
-# How a launcher calls Python: its first line, or a quoted path with options.
-_CALLS = re.compile(
-    r"^#!(/\S+python\S*)[ \t]*(-\S+)?|\"(/[^\"\n]+)\"(?: (-\S+))? -c ", re.MULTILINE
-)
+# How a launcher calls Python: its first line, or a quoted path.
+_CALLS = re.compile(r"^#!(/\S+python\S*)|\"(/[^\"\n]+)\"(?: -\S+)? -c ", re.MULTILINE)
 _LIBRARY = re.compile(r"sys\.path\[:0\] = \[\"([^\"]+)\"[,\]]")
 _VERSION = re.compile(r"^__version__ = \"([^\"]+)\"", re.MULTILINE)
 _MAX = 1 << 20
@@ -57,13 +55,12 @@ _MAX = 1 << 20
 class Launcher:
     """One program of gpuhook's: its file, and the Python and library that it says it uses.
 
-    `python`, `options` and `library` are "" of one that calls no Python, or says it in other words.
+    `python` and `library` are "" of one that calls no Python, or says it in other words.
     """
 
     path: str
     status: Status
     python: str = ""
-    options: str = ""
     library: str = ""
 
 
@@ -146,9 +143,8 @@ def _launchers(files: Tree, directory: str) -> dict[str, Launcher]:
 def _launcher(path: str, status: Status, text: str) -> Launcher:
     library = _LIBRARY.search(text)
     calls = _CALLS.search(text) if library else None
-    python = (calls[1] or calls[3]) if calls else ""
-    options = (calls[2] or calls[4] or "") if calls else ""
-    return Launcher(path, status, python, options, library[1] if library else "")
+    python = (calls[1] or calls[2]) if calls else ""
+    return Launcher(path, status, python, library[1] if library else "")
 
 
 def _named(node: Node) -> list[str]:
