@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook support-bundle`: a node in one file, without its secrets, for who is to help."""
+"""`gpuhook support-bundle`: a node in one file, as far as an allow-list goes."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ _EXAMPLES = """
 \b
 Examples:
   gpuhook support-bundle
+  gpuhook support-bundle --dry-run
   gpuhook support-bundle --file /tmp/node7.tar.gz --no-logs
   kubectl debug node/NAME ... -- gpuhook support-bundle --root /host --file /host/tmp/b.tar.gz
   gpuhook doctor --from /tmp/node7.tar.gz
@@ -57,6 +58,13 @@ Examples:
     help="Look at the files of a node that lie in DIR, as `gpuhook doctor --root`.",
 )
 @click.option("--no-logs", is_flag=True, help="Leave out the lines of logs.")
+@click.option(
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="List the files that a bundle would have, with their sizes and the keys that are kept and "
+    "left out, and write nothing.",
+)
 @parameters.output(
     "table", "json", "yaml", "name", help="What is printed of it; name is the file's alone."
 )
@@ -68,6 +76,7 @@ def support_bundle(
     path: str | None,
     root: str | None,
     no_logs: bool,
+    is_dry: bool,
     output: str,
     no_headers: bool,
     state_roots: tuple[str, ...],
@@ -78,19 +87,18 @@ def support_bundle(
 
     All that doctor looks at: files of driver, CDI specs, engines, kubelet; the inventory, versions,
     units, processes, what the cluster says of the node. What doctor, ps and inspect find, and the
-    last lines of the logs of engines, kubelet, device plugins and of the driver in the kernel's.
+    last lines of gpuhook's own logs.
 
-    Secrets are taken out: tokens, passwords, keys, certificates, credentials in URLs, Secrets of
-    Kubernetes, and the values of environment variables that have nothing to do with GPUs. What was
-    removed is listed, here and in the bundle. The file is readable by its owner alone. Look into
-    it before it is sent: tar -tzf FILE.
+    An allow-list names the files, and the keys whose values are kept: other values are replaced by
+    the words "left out". User names, home directories and /etc/passwd are never included. --dry-run
+    lists all of it. The file is readable by its owner alone.
 
     `gpuhook doctor --from FILE` looks at the node again, anywhere. Run it as root: to others much
     of a node is hidden. Nothing on the node is changed.
     """
     if path in ("", _STANDARD_OUTPUT):
         raise click.BadParameter("a bundle goes to a file: name one", param_hint="'--file'")
-    if path is not None:
+    if path is not None and not is_dry:
         output_file.require_place(path)  # not after a minute's work
     where = Place(host_root=host_root, **place)
     node = doctor_target.of_options(root, where, state_roots)
@@ -114,6 +122,9 @@ def support_bundle(
             texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
         left_out += silent
     bundle = bundle_contents.gathered(seen, documents, texts, left_out)
+    if is_dry:
+        _print_dry(bundle, found, output, no_headers=no_headers)
+        return
     path = _name(bundle) if path is None else path
     bundle_archive.write(path, bundle.members, bundle.made)
     _print(path, bundle, found, output, no_headers=no_headers)
@@ -168,21 +179,47 @@ def _print(path: str, bundle: Bundle, found: Examination, output: str, *, no_hea
     else:
         lines = [[str(one["count"]), str(one["what"]), str(one["where"])] for one in bundle.removed]
         if lines:
-            printing.rows(["REMOVED", "WHAT", "WHERE"], lines, no_headers=no_headers)
+            printing.rows(["LEFT OUT", "KEY", "WHERE"], lines, no_headers=no_headers)
     for one in bundle.left_out:
         printing.say(f"left out: {one['what']}: {one['why']}")
     removed = sum(one["count"] for one in bundle.removed)
     size = os.stat(path).st_size >> 10
-    printing.say(f"{path}: {len(bundle.members)} files, {size} KiB; secrets removed: {removed}")
+    printing.say(f"{path}: {len(bundle.members)} files, {size} KiB; values left out: {removed}")
     failed, doubtful = len(found.of(FAILED)), len(found.of(WARNING))
     printing.say(f"doctor: {failed} failed, {doubtful} warnings")
 
 
-def _report(path: str, bundle: Bundle, found: Examination) -> dict[str, Any]:
+def _print_dry(bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
+    """Print what a bundle would have: each file, its size, the keys kept and left out."""
+    if output == printing.NAME:
+        printing.names(list(bundle.members))
+    elif output in (printing.JSON, printing.YAML):
+        document = _report(None, bundle, found)
+        document["sizes"] = {name: len(content) for name, content in bundle.members.items()}
+        document["kept"] = bundle.kept
+        printing.document(document, output)
+    else:
+        lines = [
+            [name, str(len(content)), _keys(bundle.kept, name), _keys(bundle.removed, name)]
+            for name, content in bundle.members.items()
+        ]
+        printing.rows(["FILE", "BYTES", "KEPT", "LEFT OUT"], lines, no_headers=no_headers)
+    for one in bundle.left_out:
+        printing.say(f"left out: {one['what']}: {one['why']}")
+    printing.say("nothing was written")
+
+
+def _keys(counted: list[dict[str, Any]], member: str) -> str:
+    """Return the keys of a member, and of the readings in it."""
+    keys = {one["what"]: None for one in counted if one["where"].partition(": ")[0] == member}
+    return ", ".join(keys) or "-"
+
+
+def _report(path: str | None, bundle: Bundle, found: Examination) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "file": path,
-        "bytes": os.stat(path).st_size,
+        "bytes": os.stat(path).st_size if path is not None else None,
         "members": list(bundle.members),
         "removed": bundle.removed,
         "left_out": bundle.left_out,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a bundle: everything that doctor looked at, and what else helps who reads it."""
+"""What goes into a bundle: what doctor looked at and what else helps, as far as it is listed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import gpuhook
 from gpuhook.doctor.check import Node
 from gpuhook.node import node_readings
 from gpuhook.node import node_tree as trees
-from gpuhook.support_bundle import bundle_records
+from gpuhook.support_bundle import bundle_records, listed
+from gpuhook.support_bundle.allow_list import AllowList
 from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
 from gpuhook.support_bundle.reading_record import RecordingTree
-from gpuhook.support_bundle.secrets import Secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Mapping
 
     from gpuhook.node.node_readings import Reading
@@ -65,18 +66,20 @@ _WORTH_HAVING = (
     "/opt/gpuhook/versions/*/tree.json",
 )
 _LARGEST = 4 << 20  # bytes of a file that are kept
-_NEVER = ("environ", "auxv", "mem")  # of /proc/PID
 _MOST_BYTES = 128 << 20  # of all files
+_HOMES = ("/home/", "/root/")
 
 
 @dataclass(slots=True)
 class Bundle:
-    """The members of a bundle; `removed` counts secrets by place, `left_out` says what is not in.
+    """The members of a bundle.
 
-    `removed` is {"where", "what", "count"}, `left_out` {"what", "why"}.
+    `kept` and `removed` count keys by member, as {"where", "what", "count"}; `left_out` says what
+    is not in it, as {"what", "why"}.
     """
 
     members: dict[str, bytes]
+    kept: list[dict[str, Any]] = field(default_factory=list)
     removed: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[dict[str, str]] = field(default_factory=list)
     made: float = 0.0
@@ -106,25 +109,20 @@ def gathered(
         if taken.document is None:
             missing.append((f"reading {name}", taken.trouble))
     _look(tree, missing)
-    secrets = Secrets()
+    allowed = AllowList()
     now = time.time()
     members = {
         READINGS: _json(
-            {name: _reading(one, name, secrets) for name, one in node.readings.taken.items()}
+            {name: _reading(one, name, allowed) for name, one in node.readings.taken.items()}
         )
     }
     for name, document in documents.items():
-        members[name] = _json(secrets.out_of_document(document, name))
-    for name, text in texts.items():
-        members[name] = secrets.out_of_text(text, name).encode("utf-8", "replace")
-    kept = _contents(tree.records, secrets, missing)
-    members[TREE] = _json(bundle_records.document(tree.records))
+        members[name] = _json(allowed.document(document, listed.DOCUMENTS, name))
+    members.update({name: text.encode("utf-8", "replace") for name, text in texts.items()})
+    kept = _contents(tree.records, allowed, missing)
+    members[TREE] = _json(bundle_records.document(_without_people(tree.records)))
     members.update({CONTENTS + path: content for path, content in kept.items()})
-    bundle = Bundle(members, made=now)
-    bundle.removed = [
-        {"where": where, "what": what, "count": count}
-        for (where, what), count in sorted(secrets.taken.items())
-    ]
+    bundle = Bundle(members, _counted(allowed.kept), _counted(allowed.removed), made=now)
     bundle.left_out = [{"what": what, "why": why} for what, why in missing]
     manifest = _json(_manifest(node, bundle))
     bundle.members = {MANIFEST: manifest, **members}
@@ -143,34 +141,64 @@ def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
             missing.append((pattern, error.strerror or str(error)))
 
 
+def _counted(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"where": where, "what": what, "count": count}
+        for (where, what), count in sorted(found.items())
+    ]
+
+
+def _without_people(known: bundle_records.Records) -> bundle_records.Records:
+    """Return the records without paths of users' homes, which have their names."""
+
+    def of_system(found: dict[str, Any]) -> dict[str, Any]:
+        return {path: one for path, one in found.items() if not path.startswith(_HOMES)}
+
+    return bundle_records.Records(
+        contents=of_system(known.contents),
+        names={**of_system(known.names), "/home": []},
+        statuses=of_system(known.statuses),
+        lstats=of_system(known.lstats),
+        reals={
+            path: None if real is None or real.startswith(_HOMES) else real
+            for path, real in of_system(known.reals).items()
+        },
+        errors={key: code for key, code in known.errors.items() if not key[1].startswith(_HOMES)},
+    )
+
+
 def _contents(
-    known: bundle_records.Records, secrets: Secrets, missing: list[tuple[str, str]]
+    known: bundle_records.Records, allowed: AllowList, missing: list[tuple[str, str]]
 ) -> dict[str, bytes]:
-    """Return the contents to keep, without secrets; what is too large is cut, and said."""
+    """Return the contents of listed files; what is too large is cut, and said."""
     kept: dict[str, bytes] = {}
     left = _MOST_BYTES
     for path, content in sorted(known.contents.items()):
         if content is None:
             continue
-        if path.startswith("/proc/") and path.rpartition("/")[2] in _NEVER:
-            missing.append((path, "what a process has in memory is its own"))
-            content = b""
         if len(content) > min(_LARGEST, left):
             missing.append((path, f"cut: it has {len(content)} bytes"))
             content = content[: min(_LARGEST, left)]
+        told = allowed.content(path, content, CONTENTS + path)
+        if told is None:
+            if not path.startswith(_HOMES):
+                missing.append((path, "it is not in the list of files that are kept"))
+            continue
         left -= len(content)
-        kept[path] = secrets.out_of_content(content, CONTENTS + path)
+        kept[path] = told
     return kept
 
 
-def _reading(taken: Reading, name: str, secrets: Secrets) -> dict[str, Any]:
+def _reading(taken: Reading, name: str, allowed: AllowList) -> dict[str, Any]:
     where = f"{READINGS}: {name}"
-    return {
-        "document": secrets.out_of_document(taken.document, where),
-        "trouble": secrets.out_of_text(taken.trouble, where),
-        "code": taken.code,
-        "hint": taken.hint,
-    }
+    document = taken.document
+    if name != node_readings.INVENTORY:
+        document = allowed.document({name: document}, listed.READINGS[name], where)[name]
+    if name == node_readings.CONTAINERD and taken.document is not None:
+        config = str(taken.document.get("config", ""))
+        document["config"] = allowed.text(config, listed.CONTAINERD, where)
+    texts = {"trouble": taken.trouble, "code": taken.code, "hint": taken.hint}
+    return {"document": document, **allowed.document(texts, frozenset(texts), where)}
 
 
 def _manifest(node: Node, bundle: Bundle) -> dict[str, Any]:

@@ -1,82 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last lines of logs that have to do with GPUs: engines, kubelet, kernel, plugins, toolkits."""
+"""The last lines of gpuhook's own logs, each with its listed keys; lines of others stay out."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.node import kubelet_files, node_readings
+from gpuhook.support_bundle.listed import EVENT, LOG_KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuhook.doctor.check import Node
-    from gpuhook.node.node_tree import Tree
 
 _LINES = 1000
-_KERNEL_LINES = 20_000
 _PATIENCE = 10.0  # seconds
 _MAX = 2 << 20  # bytes of a log
-_KERNEL = re.compile(r"NVRM|nvidia|Xid|nouveau|\bAER\b|NVLink|nvswitch|nvlink", re.IGNORECASE)
-_FILES = (
-    "/var/log/nvidia-container-runtime.log",
-    "/var/log/nvidia-container-toolkit.log",
-    "/var/log/nvidia-installer.log",
-    "/var/log/fabricmanager.log",
-    "/var/log/gpuhook.log",
-)
+_FILE = "/var/log/gpuhook.log"
+_PAIR = re.compile(r"([a-z_]+)=(?:\"([^\"\\]*)\"|([^\s\"]*))(?:\s+|$)")
+_TIME = re.compile(r"[0-9T:.Z+-]{10,40}")
+_VALUE = re.compile(r"(?:GPU|MIG)-[0-9a-f-]{36}(?:::[0-9]+)?|GH[0-9]{4}|[0-9]{1,9}")
+_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|gpu\.shared|mig-[0-9a-z.]+)")
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def of(node: Node, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Return log lines by member name, and what could not be had and why.
 
-    Journals are asked of a machine that runs (`is_live`); files are read of any tree.
+    The journal is asked of a machine that runs (`is_live`); files are read of any tree.
     """
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     missing: list[tuple[str, str]] = []
-    for path in _FILES:
-        text = _tail(node.tree, path)
-        if text:
-            found[f"logs{path}"] = text
+    try:
+        content = node.tree.read(_FILE, 16 << 20) or b""
+    except OSError:
+        content = b""
+    found[f"logs{_FILE}"] = content[-_MAX:].decode("utf-8", "replace").splitlines()
     for pod in node.once(kubelet_facts.pods):
-        lines = kubelet_files.last_lines(node.tree, pod.logs, _LINES) if pod.logs else []
-        if lines:
-            found[f"logs/pods/{pod.uid}.txt"] = "\n".join(lines) + "\n"
-    if is_live:
-        journals = {"logs/units.txt": _units(node), "logs/kernel.txt": ["-k"]}
-        for name, words in journals.items():
-            _take(name, words, found, missing)
-    return found, missing
+        if pod.logs:
+            found[f"logs/pods/{pod.uid}.txt"] = kubelet_files.last_lines(
+                node.tree, pod.logs, _LINES
+            )
+    units = _units(node) if is_live else []
+    if units:
+        text, why = _heard(["journalctl", "--no-pager", "-q", "-o", "cat", *units])
+        found["logs/units.txt"] = text.splitlines()
+        missing += [("logs/units.txt", why)] if why else []
+    told = {name: [one for one in map(line, lines) if one] for name, lines in found.items()}
+    return {name: "\n".join(ls[-_LINES:]) + "\n" for name, ls in told.items() if ls}, missing
 
 
-def _take(
-    name: str, words: list[str], found: dict[str, str], missing: list[tuple[str, str]]
-) -> None:
-    """Ask the journal, and for the kernel's lines the kernel itself where there is no journal."""
-    if not words:
-        return
-    is_kernel = words == ["-k"]
-    most = str(_KERNEL_LINES if is_kernel else _LINES)
-    text, why = _heard(["journalctl", "--no-pager", "-q", "-o", "short-iso", "-n", most, *words])
-    if is_kernel:
-        if why:
-            text, why = _heard(["dmesg", "--ctime"])
-        text = "".join(line for line in text.splitlines(keepends=True) if _KERNEL.search(line))
-    if why:
-        missing.append((name, why))
-    elif text:
-        found[name] = text
+def line(text: str) -> str:
+    """Return a line of gpuhook's log with its listed keys, "" of a line in another format."""
+    kept = {
+        key: value for key, value in _pairs(text).items() if key in LOG_KEYS and _is_fit(key, value)
+    }
+    return json.dumps(kept) if {"timestamp", "level", "event"} <= kept.keys() else ""
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+    pairs = list(_PAIR.finditer(text))
+    if "".join(one[0] for one in pairs) != text:
+        return {}
+    return {one[1]: one[3] if one[2] is None else one[2] for one in pairs}
+
+
+def _is_fit(key: str, value: Any) -> bool:
+    """Return whether a value is of the kind that gpuhook writes for this key."""
+    said = str(value)
+    if key == "event":
+        return EVENT.fullmatch(said) is not None
+    if key == "level":
+        return said in _LEVELS
+    pattern = {"timestamp": _TIME, "resource": _RESOURCE}.get(key, _VALUE)
+    return pattern.fullmatch(said) is not None
 
 
 def _units(node: Node) -> list[str]:
-    """Return the options that name the units whose lines are wanted: those that are installed."""
+    """Return the options that name gpuhook's installed units."""
     units = node.readings.document(node_readings.UNITS)
     known = units if isinstance(units, dict) else {}
     return [
         f"--unit={name}"
         for name, state in known.items()
-        if isinstance(state, dict) and state.get("load") == "loaded"
+        if name.startswith("gpuhook") and isinstance(state, dict) and state.get("load") == "loaded"
     ]
 
 
@@ -84,7 +101,7 @@ def _heard(argv: list[str]) -> tuple[str, str]:
     """Return what a program prints, and why it did not, "" if it did."""
     try:
         done = subprocess.run(
-            argv,
+            [*argv, "-n", str(_LINES)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PATIENCE,
@@ -97,13 +114,3 @@ def _heard(argv: list[str]) -> tuple[str, str]:
     if done.returncode:
         return "", f"{argv[0]} ended with status {done.returncode}"
     return done.stdout[-_MAX:].decode("utf-8", "replace"), ""
-
-
-def _tail(tree: Tree, path: str) -> str:
-    """Return the last lines of a file, "" if it is not there or may not be read."""
-    try:
-        content = tree.read(path, 16 << 20) or b""
-    except OSError:
-        return ""
-    lines = content[-_MAX:].decode("utf-8", "replace").splitlines(keepends=True)
-    return "".join(lines[-_LINES:])

@@ -111,9 +111,7 @@ def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
     node = bundle_contents.recorded(Node(tree, Readings({"units": lambda: {"a.service": {}}})))
     _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
-    made = bundle_contents.gathered(
-        node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "password=p\n"}
-    )
+    made = bundle_contents.gathered(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "{}\n"})
     path = tmp_path / "bundle.tar.gz"
     bundle_archive.write(str(path), made.members, made.made)
     return path, made
@@ -124,15 +122,14 @@ def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     tree, readings = support_bundle.opened(str(path))
     assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
-    assert tree.read("/etc/os-release") == b"ID=debian\nPASSWORD=REMOVED\n"
+    assert tree.read("/etc/os-release") == b"ID=debian\n\n"
     assert readings.document("units") == {"a.service": {}}
     assert "only the files" in readings.of("containers").trouble
     manifest = json.loads(bundle_archive.read(str(path))["manifest.json"])
     assert manifest["removed"] == made.removed
-    assert [one["where"] for one in made.removed] == [
-        "doctor.json",
-        "files/etc/os-release",
-        "logs/a.txt",
+    assert [(one["where"], one["what"]) for one in made.removed] == [
+        ("doctor.json", "token"),
+        ("files/etc/os-release", "PASSWORD"),
     ]
     assert {"what": "reading inventory", "why": readings.of("inventory").trouble} in made.left_out
 
@@ -296,7 +293,7 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     node = bundle_contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings({})))
     assert node.tree.read("/proc/7/environ") == b"SECRET=x"
     made = bundle_contents.gathered(node, {}, {})
-    assert made.members["files/proc/7/environ"] == b""
+    assert "files/proc/7/environ" not in made.members
     assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)
 
 
@@ -304,14 +301,14 @@ def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
     node = tmp_path / "node"
     name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
     (node / "etc/cdi").mkdir(parents=True)
-    (node / "etc/cdi" / name).write_text("here", encoding="utf-8")
+    (node / "etc/cdi" / name).write_text("kind: a", encoding="utf-8")
     seen = bundle_contents.recorded(Node(DirectoryTree(str(node)), Readings({})))
     made = bundle_contents.gathered(seen, {}, {})
     path = str(tmp_path / "b.tar.gz")
     bundle_archive.write(path, made.members, made.made)
     tree, _ = support_bundle.opened(path)
     assert tree.names("/etc/cdi") == [name]
-    assert tree.read(f"/etc/cdi/{name}") == b"here"
+    assert tree.read(f"/etc/cdi/{name}") == b"kind: a"
 
 
 def test_a_link_in_the_place_of_the_file_is_replaced_itself(tmp_path: Path) -> None:
@@ -332,3 +329,23 @@ def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None
     )
     root = Path(RecordedTree(known).root)
     assert root.parent.is_dir()
+
+
+def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
+    """Planted in arguments, environments, annotations, labels and messages of what runs."""
+    secret = "hunter2-4711"
+    planted: dict[str, object] = {
+        "processes": [{"pid": 1, "argv": ["dockerd", "--token", secret, f"--x={secret}"],
+                       "name": "dockerd", "started": 1.0, "exe": "/x", "env": {"A": secret}}],
+        "kubernetes": {"node": {"name": "n", "labels": {"team": secret, secret: "x"},
+                                "annotations": {"a": secret}}, "env": [f"A={secret}"]},
+        "containers": {"containers": [{"id": "a", "env": [f"A={secret}"], "args": [secret]}]},
+        "containerd": {"command": "containerd config dump",
+                       "config": f'version = 2\n[a]\npassword = "{secret}"\n# {secret}\n'},
+        "stored": [{"id": "a", "annotations": {secret: secret}}],
+    }  # fmt: skip
+    collectors = {name: (lambda one=one: one) for name, one in planted.items()}
+    node = bundle_contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings(collectors)))
+    made = bundle_contents.gathered(node, {"ps.json": planted}, {})
+    assert b"dockerd" in made.members["readings.json"]
+    assert [name for name, content in made.members.items() if secret.encode() in content] == []

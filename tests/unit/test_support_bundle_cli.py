@@ -47,8 +47,10 @@ def node(tmp_path: Path) -> Path:
     (root / "etc/containerd/config.toml").write_text(CONFIG, encoding="utf-8")
     (root / "var/lib/kubelet/device-plugins").mkdir(parents=True)
     (root / "var/log").mkdir(parents=True)
-    log = root / "var/log/nvidia-container-toolkit.log"
-    log.write_text("one\nusing token=abcdef\n", encoding="utf-8")
+    own = "timestamp=2026-01-01T00:00:00Z level=info event=offered token=abcdef"
+    (root / "var/log/gpuhook.log").write_text(f"one\n{own}\n", encoding="utf-8")
+    other = root / "var/log/nvidia-container-toolkit.log"
+    other.write_text("using token=abcdef\n", encoding="utf-8")
     return root
 
 
@@ -63,13 +65,14 @@ def test_the_file_is_its_owners_and_says_what_was_removed(node: Path, tmp_path: 
     assert list(members) == report["members"]
     manifest = _of(json.loads(members["manifest.json"]), "support-bundle")
     assert manifest["removed"] == report["removed"]
-    assert {one["where"] for one in report["removed"]} == {
-        "files/etc/containerd/config.toml",
-        "logs/var/log/nvidia-container-toolkit.log",
-    }
+    places = {(one["where"], one["what"]) for one in report["removed"]}
+    assert ("files/etc/containerd/config.toml", "registry") in places
     assert not any(b"hunter2" in content or b"abcdef" in content for content in members.values())
-    assert b"one\n" in members["logs/var/log/nvidia-container-toolkit.log"]
-    _of(json.loads(members["doctor.json"]), "doctor")
+    assert [name for name in members if name.startswith("logs/")] == ["logs/var/log/gpuhook.log"]
+    (line,) = members["logs/var/log/gpuhook.log"].splitlines()
+    assert json.loads(line).keys() == {"timestamp", "level", "event"}
+    results = json.loads(members["doctor.json"])["results"]
+    assert all(one["id"] and one["status"] and one["said"] == "left out" for one in results)
 
 
 def test_what_doctor_finds_of_the_bundle_is_what_it_finds_of_the_node(
@@ -94,7 +97,42 @@ def test_the_name_alone_is_for_the_next_command(node: Path, tmp_path: Path) -> N
     assert not shown.stderr
     assert yaml.safe_load(_run(*words, "-o", "yaml").stdout)["file"] == path
     told = _run(*words, "--no-logs", "--no-headers").stdout
-    assert told.split() == ["1", "a", "value", "of", "password", "files/etc/containerd/config.toml"]
+    assert ["1", "registry", "files/etc/containerd/config.toml"] in [
+        line.split() for line in told.splitlines()
+    ]
+
+
+def test_a_dry_run_lists_files_and_keys_and_writes_nothing(
+    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    words = ("support-bundle", "--root", str(node), "--dry-run")
+    shown = _run(*words)
+    assert shown.exit_code == 0, shown.output
+    assert "nothing was written" in shown.stderr
+    (line,) = [one for one in shown.stdout.splitlines() if "containerd/config.toml" in one]
+    name, size, *keys = line.split()
+    assert (name, int(size) > 0) == ("files/etc/containerd/config.toml", True)
+    assert keys == ["io.containerd.grpc.v1.cri,", "plugins,", "version", "registry"]
+    assert "hunter2" not in shown.output
+    report = _of(json.loads(_run(*words, "-o", "json").stdout), "support-bundle-report")
+    assert (report["file"], report["bytes"]) == (None, None)
+    assert list(report["sizes"]) == report["members"]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_users_and_their_files_stay_out(node: Path, tmp_path: Path) -> None:
+    (node / "etc/passwd").write_text("ada:x:1000:1000:Ada Lovelace:/home/ada:/bin/sh\n", "utf-8")
+    (node / "etc/subuid").write_text("ada:100000:65536\n", "utf-8")
+    (node / "home/ada/.config/docker").mkdir(parents=True)
+    (node / "home/ada/.config/docker/daemon.json").write_text("{}", "utf-8")
+    path = tmp_path / "b.tar.gz"
+    assert _run("support-bundle", "--root", str(node), "--file", str(path)).exit_code == 0
+    content = b"".join(bundle_archive.read(str(path)).values())
+    assert [
+        word for word in (b"Lovelace", b"ada:", b"/home/ada", b'"ada"') if word in content
+    ] == []
 
 
 def test_without_a_file_it_is_named_after_node_and_time(
@@ -154,4 +192,8 @@ def test_what_users_and_containers_lay_out_is_neither_opened_nor_kept(
     assert not any(b"SHADOWED" in content for content in bundle_archive.read(str(path)).values())
     there = _run("doctor", "--root", str(node))
     assert "met something" not in there.output
-    assert _run("doctor", "--from", str(path)).stdout == there.stdout
+    # What users have is not in a bundle, so that it says nothing of their engines.
+    words = ("doctor", "--checks", "driver,devices,specs", "-o", "name")
+    here = _run(*words, "--root", str(node))
+    assert here.stdout
+    assert _run(*words, "--from", str(path)).stdout == here.stdout

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be in a bundle: files by path, and in each the keys whose values are kept.
+
+A file that is not listed is left out. Of a listed one the value of a key that is not listed is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.node import daemons
+
+WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
+    "whole", "program", "lines", "json", "yaml", "toml", "command",
+)  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """How a file is read, and the keys of it that are listed."""
+
+    form: str
+    keys: frozenset[str] = frozenset()
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Below these keys are names that users chose: of runtimes, resources, units, plugins.
+NAMED = _words(
+    "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
+    " programs features refused"
+)
+# Lists of variables, and of the words of a command.
+ENVIRONMENTS = _words("env environment Environment")
+COMMANDS = _words("args argv")
+# Values that say where GPUs are requested, and how.
+VARIABLES = re.compile(
+    r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|CTK_LIBCUDA_DIR|GPU_MEMORY_\w+)"
+    r"|NVIDIA_(?:DISABLE_REQUIRE|DRIVER_ROOT|IMEX_CHANNELS|GDS|MOFED|GDRCOPY|NVSWITCH)"
+    r"|PATH|CUDA_(?:VISIBLE_DEVICES|MPS_\w+|VERSION)|GPUHOOK_\w+|__NV\w+|__GLX_\w+"
+)
+# Options whose values are kept; of others the name.
+OPTIONS = _words(
+    "c config config-file root root-dir state data-root exec-root data-dir default-runtime"
+    " add-runtime cdi-spec-dir feature container-runtime-endpoint cgroup-driver kubelet-arg"
+    " feature-gates host-cuda-version cuda-version driver-version host-driver-version library"
+    " link folder path gpus params compat driver-root dev-root mode since optional hooks-dir"
+    " needs skip chmod whole fingerprint libcuda ldconfig host-root cuda-compat ldconfig-path"
+    " driver-params cuda-compat-container-root container-spec"
+    " cdi-spec-dirs mig-strategy device-list-strategy nvidia-driver-root runtime"
+)
+# Words of a command that are neither options nor paths.
+WORDS = daemons.PROGRAMS | _words(
+    "agent server apply hook update-ldcache create-symlinks chmod enable-cuda-compat prestart"
+    " device-plugin gpuhook gpuhook-hook nvidia-cdi-hook nvidia-ctk nvidia-device-plugin cdi"
+    " nvidia-container-runtime-hook disable-device-node-modification gpuhook-prestart kubelet"
+)
+_CDI = _words(
+    "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
+    " fileMode permissions uid gid env mounts containerPath options hooks hookName args timeout"
+    " additionalGids intelRdt closID l3CacheSchema memBwSchema enableCMT enableMBM"
+)
+_TOML = frozenset(part for key in toolkit_settings.KEYS for part in key.split(".")) | _words(
+    "version imports plugins containerd runtimes runtime_type runtime_path runtime_root options"
+    " SystemdCgroup BinaryName systemd_cgroup default_runtime_name default_runtime disabled_plugins"
+    " required_plugins pod_annotations container_annotations privileged_without_host_devices cri"
+    " privileged_without_host_devices_all_devices_allowed enable_cdi cdi_spec_dirs crio runtime"
+    " allowed_annotations hooks_dir cdi_dirs engine workloads nvidia-container-cli environment"
+    " ldconfig load-kmods nvidia-container-runtime log-level mode modes cdi annotation-prefixes"
+    " default-kind spec-dirs legacy cuda-compat-mode nvidia-container-runtime-hook path csv"
+    " skip-mode-detection nvidia-ctk root no-cgroups no-cgroup mount-spec-path runtime_engine"
+    " activation_annotation annotation_prefix resources state containers monitor_path cgroup"
+    " cgroup_manager snapshotter runtime_config_path base_runtime_spec conmon"
+)
+_DAEMON = _words(
+    "runtimes path args runtimeArgs runtimeType options default-runtime features cdi-spec-dirs"
+    " log-level exec-opts data-root exec-root cgroup-parent hosts BinaryName SystemdCgroup cdi"
+)
+_LEDGER = _words(
+    "schema id root pid started since engine pod namespace container route gpus uuids nodes names"
+    " source request minors devices replicas memory limit spec mounts links mode bundle boot"
+    " undone generation warnings code"
+)
+_RECORD = _words(
+    "schema engine wanted route name program hook is_default takes_over enables_cri config drop_in"
+    " files path digest kept mode uid gid known directories service units processes reloads"
+    " ends_containers is_taken_up is_new created"
+)
+_KUBELET = _words(
+    "kind apiVersion cgroupDriver containerRuntimeEndpoint featureGates KubeletCgroups"
+    " DevicePlugins cpuManagerPolicy topologyManagerPolicy memoryManagerPolicy cgroupRoot"
+    " DynamicResourceAllocation PodResources DevicePluginCDIDevices podResources"
+)
+_CHECKPOINT = _words(
+    "Data PodDeviceEntries RegisteredDevices Checksum PodUID ContainerName ResourceName DeviceIDs"
+)
+_PLUGIN = _words(
+    "version flags migStrategy failOnInitError nvidiaDriverRoot nvidiaDevRoot gdrcopyEnabled"
+    " gdsEnabled mofedEnabled deviceDiscoveryStrategy useNodeFeatureAPI mpsRoot plugin gfd"
+    " passDeviceSpecs deviceListStrategy deviceIDStrategy cdiAnnotationPrefix nvidiaCTKPath"
+    " containerDriverRoot sharedDevicesAllocationPolicy oneshot noTimestamp sleepInterval"
+    " outputFile machineTypeFile resources gpus mig pattern name replicas rename devices sharing"
+    " timeSlicing mps memoryUnits renameByDefault failRequestsGreaterThanOne memory"
+    " oversubscribe hints interposer timeSlice computeMode unit imex channelIDs required gpuhook"
+    " guard action grace labels labelNode preferred"
+)
+_SETTINGS = _words(
+    "runtime lowLevelRuntimes request acceptEnvWhenUnprivileged acceptVolumeMounts"
+    " acceptAnnotations defaultDriverCapabilities supportedDriverCapabilities onUnknownCapability"
+    " onMissingDriver onMissingDrivers onRefusal onUnmetRequirement swarmResources driver root"
+    " devRoot cdi defaultKind specDirs onStale hook disable enable limits onFailure guarantee"
+    " hints generate output format mode deviceNameStrategies vendor class log level file"
+)
+_HOOKS = _words("version hook path args env timeout when always commands stages annotations")
+_ICD = _words("file_format_version ICD library_path api_version layers layer name type version")
+_MANIFEST = _words("kind apiVersion metadata name handler")
+_OS = _words("ID ID_LIKE VERSION_ID VERSION_CODENAME NAME VERSION PRETTY_NAME VARIANT_ID")
+_UNIT = _words(
+    "Unit Service Install ExecStart ExecStartPre Type Restart After Requires Wants WantedBy"
+    " DevicePolicy DeviceAllow Delegate PathModified PathExists OnBootSec"
+)
+_FLAGS = _words("KUBELET_KUBEADM_ARGS KUBELET_EXTRA_ARGS")
+_PACKAGE = _words("Package Status Version Architecture Source")
+
+FILES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (r"/proc/\d+/cmdline", Kind(COMMAND)),
+        (r"/proc/\d+/(?:stat|comm|cgroup)", Kind(WHOLE)),
+        (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", Kind(WHOLE)),
+        (r"/proc/driver/nvidia.*|/sys/.*", Kind(WHOLE)),
+        (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", Kind(WHOLE)),
+        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", Kind(PROGRAM)),
+        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", Kind(PROGRAM)),
+        (r"/(?:etc|run|var/run)/cdi/.*\.json", Kind(JSON, _CDI)),
+        (r"/(?:etc|run|var/run)/cdi/.*", Kind(YAML, _CDI)),
+        (r"/etc/gpuhook/.*\.ya?ml", Kind(YAML, _SETTINGS)),
+        (r".*/daemon\.json", Kind(JSON, _DAEMON)),
+        (r"/run/gpuhook/containers/.*\.json", Kind(JSON, _LEDGER)),
+        (r"/var/lib/gpuhook/configured/[^/]+/record\.json", Kind(JSON, _RECORD)),
+        (r".*/hooks\.d/.*\.json", Kind(JSON, _HOOKS)),
+        (r"/(?:etc|usr/share)/(?:vulkan|egl|glvnd)/.*\.json", Kind(JSON, _ICD)),
+        (r".*/kubelet_internal_checkpoint", Kind(JSON, _CHECKPOINT)),
+        (r".*/kubelet/config\.yaml", Kind(YAML, _KUBELET)),
+        (r".*/volumes/kubernetes\.io~configmap/[^/]+/.*", Kind(YAML, _PLUGIN)),
+        (r"/var/lib/rancher/(?:k3s|rke2)/server/manifests/.*", Kind(YAML, _MANIFEST)),
+        (r".*\.toml(?:\.tmpl)?|/etc/crio/.*\.conf|.*/containers\.conf", Kind(TOML, _TOML)),
+        (r".*/crio\.conf\.d/.*|.*/containers\.conf\.d/.*", Kind(TOML, _TOML)),
+        (r"/(?:etc|usr/lib)/os-release", Kind(LINES, _OS)),
+        (r".*/systemd/system/.*", Kind(LINES, _UNIT)),
+        (r".*/kubelet/kubeadm-flags\.env|/etc/(?:default|sysconfig)/kubelet", Kind(LINES, _FLAGS)),
+        (r"/var/lib/dpkg/status", Kind(LINES, _PACKAGE)),
+        (r"/etc/nsswitch\.conf|/etc/debian_version", Kind(WHOLE)),
+    )
+)
+
+CONTAINERD = Kind(TOML, _TOML)
+READINGS: dict[str, frozenset[str]] = {
+    "inventory": frozenset(),  # of the driver alone: kept as it is
+    "units": _words("units load active result enabled"),
+    "processes": _words("processes pid name argv started exe"),
+    "containers": _words(
+        "containers looked_at trouble where code message hint id engine runtime pod namespace"
+        " container nodes missing findings injected_by repairable"
+    ),
+    "programs": _words("programs path version trouble"),
+    "containerd": _words("containerd command"),
+    "stored": _words("stored engine id name why program running"),
+    "kubernetes": _words(
+        "kubernetes source node name labels capacity allocatable conditions type status reason"
+        " unschedulable kubelet engine runtimeClasses handler daemonSets namespace wanted ready"
+        " images runtimeClass refused message"
+    ),
+    "gpuhook": _words("gpuhook version python executable package"),
+}
+# Of the documents of commands: what they found, and not their sentences.
+DOCUMENTS = _words(
+    "schema live well counts ok warning failed results id section status containers engine runtime"
+    " pod namespace name container route recorded gpus uuid index model memory total used share"
+    " replicas pid code findings missing nodes path major minor driver version units replica limit"
+    " backend injected_by repairable state since mig access allowed libraries found"
+)
+EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
+LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return how a file is kept, None if it is not."""
+    if path.startswith(("/home/", "/root/")):
+        return None
+    return next((kind for pattern, kind in FILES if pattern.fullmatch(path)), None)
