@@ -6,11 +6,17 @@ A file that is not listed is left out. Of a listed one the value of a key that i
 
 from __future__ import annotations
 
+import json
 import re
+from importlib import resources
 from typing import NamedTuple
 
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.node import daemons
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
     "whole", "program", "lines", "json", "yaml", "toml", "command",
@@ -26,6 +32,22 @@ class Kind(NamedTuple):
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def _of_schema(name: str) -> frozenset[str]:
+    """Return all keys of a file of gpuhook's, whatever they are below."""
+    text = resources.files("gpuhook.schemas").joinpath(f"{name}.json").read_text("utf-8")
+    return frozenset(_properties(json.loads(text)))
+
+
+def _properties(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        found = schema.get("properties")
+        yield from found if isinstance(found, dict) else ()
+    for one in schema.values() if isinstance(schema, dict) else ():
+        yield from _properties(one)
+    for one in schema if isinstance(schema, list) else ():
+        yield from _properties(one)
 
 
 # Below these keys are names that users chose: of runtimes, resources, units, plugins.
@@ -97,23 +119,8 @@ _KUBELET = _words(
 _CHECKPOINT = _words(
     "Data PodDeviceEntries RegisteredDevices Checksum PodUID ContainerName ResourceName DeviceIDs"
 )
-_PLUGIN = _words(
-    "version flags migStrategy failOnInitError nvidiaDriverRoot nvidiaDevRoot gdrcopyEnabled"
-    " gdsEnabled mofedEnabled deviceDiscoveryStrategy useNodeFeatureAPI mpsRoot plugin gfd"
-    " passDeviceSpecs deviceListStrategy deviceIDStrategy cdiAnnotationPrefix nvidiaCTKPath"
-    " containerDriverRoot sharedDevicesAllocationPolicy oneshot noTimestamp sleepInterval"
-    " outputFile machineTypeFile resources gpus mig pattern name replicas rename devices sharing"
-    " timeSlicing mps memoryUnits renameByDefault failRequestsGreaterThanOne memory"
-    " oversubscribe hints interposer timeSlice computeMode unit imex channelIDs required gpuhook"
-    " guard action grace labels labelNode preferred"
-)
-_SETTINGS = _words(
-    "runtime lowLevelRuntimes request acceptEnvWhenUnprivileged acceptVolumeMounts"
-    " acceptAnnotations defaultDriverCapabilities supportedDriverCapabilities onUnknownCapability"
-    " onMissingDriver onMissingDrivers onRefusal onUnmetRequirement swarmResources driver root"
-    " devRoot cdi defaultKind specDirs onStale hook disable enable limits onFailure guarantee"
-    " hints generate output format mode deviceNameStrategies vendor class log level file"
-)
+_PLUGIN = _of_schema("device-plugin")
+_SETTINGS = _of_schema("config")
 _HOOKS = _words("version hook path args env timeout when always commands stages annotations")
 _ICD = _words("file_format_version ICD library_path api_version layers layer name type version")
 _MANIFEST = _words("kind apiVersion metadata name handler")
