@@ -160,7 +160,7 @@ FILES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
         (r".*/systemd/system/.*", Kind(LINES, _UNIT)),
         (r".*/kubelet/kubeadm-flags\.env|/etc/(?:default|sysconfig)/kubelet", Kind(LINES, _FLAGS)),
         (r"/var/lib/dpkg/status", Kind(LINES, _PACKAGE)),
-        (r"/etc/nsswitch\.conf|/etc/debian_version", Kind(WHOLE)),
+        (r"/etc/debian_version", Kind(WHOLE)),
     )
 )
 

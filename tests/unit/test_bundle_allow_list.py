@@ -24,6 +24,7 @@ PATHS = (
     DAEMON, SPEC, TOML, SETTINGS, UNIT, PLUGIN, "/etc/os-release", "/proc/7/cmdline",
     "/var/lib/kubelet/config.yaml", "/run/gpuhook/containers/0-a.json", "/usr/bin/gpuhook-runtime",
     "/usr/share/containers/oci/hooks.d/a.json", "/etc/passwd", "/etc/shadow", "/etc/subuid",
+    "/etc/nsswitch.conf",
     "/home/ada/.config/docker/daemon.json", "/proc/7/environ", "/var/lib/kubelet/kubeconfig",
 )  # fmt: skip
 
