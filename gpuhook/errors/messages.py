@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code and kind, sentence, hint: three lines per code. `make generate` makes it of catalogue/.
 
-Loaded with the first error only. One string is loaded faster than a dict of 700.
+HOT, and loaded with the first error only. One string is loaded faster than a dict of 700.
 """
 
 TEXTS = """
@@ -866,9 +866,6 @@ name a file with a Pod, Deployment or the like; a copy without its indentation h
 GH1932 RequestError
 {path} has {pods}, and no containers in it
 write them below spec.containers, as a list: each begins with `- name:`
-GH1940 FileError
-{path} cannot be used as a record of comparisons: {reason}
-name a file that `gpuhook compare --record` has written, or one that is not there yet
 GH1941 DriverError
 asking the driver's library for the GPUs failed: {reason}
 run nvidia-smi on the host: when that fails too, reinstall the driver
@@ -1031,12 +1028,6 @@ label the node, or set DEFAULT_CONFIG, or FALLBACK_STRATEGIES to named,single,em
 GH2110 HostError
 config-manager is in no pod, or in one without a service account's token
 run it in a pod of a service account that may get and watch nodes
-GH2130 FileError
-{path} is not read: {reason}
-give the YAML that kubectl get clusterpolicy -o yaml prints, or the operator's values
-GH2131 FileError
-{path} has no policy of the GPU operator: {reason}
-give one ClusterPolicy of nvidia.com/v1, or a values file of the operator's chart
 GH2140 RequestError
 the hook {hook} of a CDI spec has the argument {argument}, which is not known here
 write the spec with `gpuhook generate-cdi`, or with a toolkit that this gpuhook knows

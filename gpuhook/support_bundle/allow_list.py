@@ -1,246 +1,201 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allow-list applied: contents and documents with the values of listed keys, and no others.
+"""What may be in a bundle: files by path, and in each the keys whose values are kept.
 
-A text of which nothing is left out stays as it is. Another one is written again from what is left
-of it, without comments. Of a text that cannot be parsed the listed words stay, at their places.
+A file that is not listed is left out. Of a listed one the value of a key that is not listed is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from typing import Any
+from importlib import resources
+from typing import NamedTuple
 
-import tomlkit
-import yaml
-from tomlkit.exceptions import TOMLKitError
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.node import daemons
 
-from gpuhook.host import bounded_yaml
-from gpuhook.support_bundle.listed import (
-    COMMAND,
-    COMMANDS,
-    ENVIRONMENTS,
-    JSON,
-    LINES,
-    NAMED,
-    OPTIONS,
-    PROGRAM,
-    TOML,
-    VARIABLES,
-    WHOLE,
-    WORDS,
-    YAML,
-    Kind,
-    kind_of,
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
+    "whole", "program", "lines", "json", "yaml", "toml", "command",
+)  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """How a file is read, and the keys of it that are listed."""
+
+    form: str
+    keys: frozenset[str] = frozenset()
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _of_schema(name: str) -> frozenset[str]:
+    """Return all keys of a file of gpuhook's, whatever they are below."""
+    text = resources.files("gpuhook.schemas").joinpath(f"{name}.json").read_text("utf-8")
+    return frozenset(_properties(json.loads(text)))
+
+
+def _properties(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        found = schema.get("properties")
+        yield from found if isinstance(found, dict) else ()
+    for one in schema.values() if isinstance(schema, dict) else ():
+        yield from _properties(one)
+    for one in schema if isinstance(schema, list) else ():
+        yield from _properties(one)
+
+
+# Below these keys are names that users chose: of runtimes, resources, units, plugins.
+NAMED = _words(
+    "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
+    " programs features refused"
+)
+# Lists of variables, and of the words of a command.
+ENVIRONMENTS = _words("env environment Environment")
+COMMANDS = _words("args argv")
+# Values that say where GPUs are requested, and how.
+VARIABLES = re.compile(
+    r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|CTK_LIBCUDA_DIR|GPU_MEMORY_\w+)"
+    r"|NVIDIA_(?:DISABLE_REQUIRE|DRIVER_ROOT|IMEX_CHANNELS|GDS|MOFED|GDRCOPY|NVSWITCH)"
+    r"|PATH|CUDA_(?:VISIBLE_DEVICES|MPS_\w+|VERSION)|GPUHOOK_\w+|__NV\w+|__GLX_\w+"
+)
+# Options whose values are kept; of others the name.
+OPTIONS = _words(
+    "c config config-file root root-dir state data-root exec-root data-dir default-runtime"
+    " add-runtime cdi-spec-dir feature container-runtime-endpoint cgroup-driver kubelet-arg"
+    " feature-gates host-cuda-version cuda-version driver-version host-driver-version library"
+    " link folder path gpus params compat driver-root dev-root mode since optional hooks-dir"
+    " needs skip chmod whole fingerprint libcuda ldconfig host-root cuda-compat ldconfig-path"
+    " driver-params cuda-compat-container-root container-spec"
+    " cdi-spec-dirs mig-strategy device-list-strategy nvidia-driver-root runtime"
+)
+# Words of a command that are neither options nor paths.
+WORDS = daemons.PROGRAMS | _words(
+    "agent server apply hook update-ldcache create-symlinks chmod enable-cuda-compat prestart"
+    " device-plugin gpuhook gpuhook-hook nvidia-cdi-hook nvidia-ctk nvidia-device-plugin cdi"
+    " nvidia-container-runtime-hook disable-device-node-modification gpuhook-prestart kubelet"
+)
+_CDI = _words(
+    "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
+    " fileMode permissions uid gid env mounts containerPath options hooks hookName args timeout"
+    " additionalGids intelRdt closID l3CacheSchema memBwSchema enableCMT enableMBM"
+)
+_TOML = frozenset(part for key in toolkit_settings.KEYS for part in key.split(".")) | _words(
+    "version imports plugins containerd runtimes runtime_type runtime_path runtime_root options"
+    " SystemdCgroup BinaryName systemd_cgroup default_runtime_name default_runtime disabled_plugins"
+    " required_plugins pod_annotations container_annotations privileged_without_host_devices cri"
+    " privileged_without_host_devices_all_devices_allowed enable_cdi cdi_spec_dirs crio runtime"
+    " allowed_annotations hooks_dir cdi_dirs engine workloads nvidia-container-cli environment"
+    " ldconfig load-kmods nvidia-container-runtime log-level mode modes cdi annotation-prefixes"
+    " default-kind spec-dirs legacy cuda-compat-mode nvidia-container-runtime-hook path csv"
+    " skip-mode-detection nvidia-ctk root no-cgroups no-cgroup mount-spec-path runtime_engine"
+    " activation_annotation annotation_prefix resources state containers monitor_path cgroup"
+    " cgroup_manager snapshotter runtime_config_path base_runtime_spec conmon"
+)
+_DAEMON = _words(
+    "runtimes path args runtimeArgs runtimeType options default-runtime features cdi-spec-dirs"
+    " log-level exec-opts data-root exec-root cgroup-parent hosts BinaryName SystemdCgroup cdi"
+)
+_LEDGER = _words(
+    "schema id root pid started since engine pod namespace container route gpus uuids nodes names"
+    " source request minors devices replicas memory limit spec mounts links mode bundle boot"
+    " undone generation warnings code"
+)
+_RECORD = _words(
+    "schema engine wanted route name program hook is_default takes_over enables_cri config drop_in"
+    " files path digest kept mode uid gid known directories service units processes reloads"
+    " ends_containers is_taken_up is_new created"
+)
+_KUBELET = _words(
+    "kind apiVersion cgroupDriver containerRuntimeEndpoint featureGates KubeletCgroups"
+    " DevicePlugins cpuManagerPolicy topologyManagerPolicy memoryManagerPolicy cgroupRoot"
+    " DynamicResourceAllocation PodResources DevicePluginCDIDevices podResources"
+)
+_CHECKPOINT = _words(
+    "Data PodDeviceEntries RegisteredDevices Checksum PodUID ContainerName ResourceName DeviceIDs"
+)
+_PLUGIN = _of_schema("device-plugin")
+_SETTINGS = _of_schema("config")
+_HOOKS = _words("version hook path args env timeout when always commands stages annotations")
+_ICD = _words("file_format_version ICD library_path api_version layers layer name type version")
+_MANIFEST = _words("kind apiVersion metadata name handler")
+_OS = _words("ID ID_LIKE VERSION_ID VERSION_CODENAME NAME VERSION PRETTY_NAME VARIANT_ID")
+_UNIT = _words(
+    "Unit Service Install ExecStart ExecStartPre Type Restart After Requires Wants WantedBy"
+    " DevicePolicy DeviceAllow Delegate PathModified PathExists OnBootSec"
+)
+_FLAGS = _words("KUBELET_KUBEADM_ARGS KUBELET_EXTRA_ARGS")
+_PACKAGE = _words("Package Status Version Architecture Source")
+
+FILES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (r"/proc/\d+/cmdline", Kind(COMMAND)),
+        (r"/proc/\d+/(?:stat|comm|cgroup)", Kind(WHOLE)),
+        (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", Kind(WHOLE)),
+        (r"/proc/driver/nvidia.*|/sys/.*", Kind(WHOLE)),
+        (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", Kind(WHOLE)),
+        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", Kind(PROGRAM)),
+        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", Kind(PROGRAM)),
+        (r"/(?:etc|run|var/run)/cdi/.*\.json", Kind(JSON, _CDI)),
+        (r"/(?:etc|run|var/run)/cdi/.*", Kind(YAML, _CDI)),
+        (r"/etc/gpuhook/.*\.ya?ml", Kind(YAML, _SETTINGS)),
+        (r".*/daemon\.json", Kind(JSON, _DAEMON)),
+        (r"/run/gpuhook/containers/.*\.json", Kind(JSON, _LEDGER)),
+        (r"/var/lib/gpuhook/configured/[^/]+/record\.json", Kind(JSON, _RECORD)),
+        (r".*/hooks\.d/.*\.json", Kind(JSON, _HOOKS)),
+        (r"/(?:etc|usr/share)/(?:vulkan|egl|glvnd)/.*\.json", Kind(JSON, _ICD)),
+        (r".*/kubelet_internal_checkpoint", Kind(JSON, _CHECKPOINT)),
+        (r".*/kubelet/config\.yaml", Kind(YAML, _KUBELET)),
+        (r".*/volumes/kubernetes\.io~configmap/[^/]+/.*", Kind(YAML, _PLUGIN)),
+        (r"/var/lib/rancher/(?:k3s|rke2)/server/manifests/.*", Kind(YAML, _MANIFEST)),
+        (r".*\.toml(?:\.tmpl)?|/etc/crio/.*\.conf|.*/containers\.conf", Kind(TOML, _TOML)),
+        (r".*/crio\.conf\.d/.*|.*/containers\.conf\.d/.*", Kind(TOML, _TOML)),
+        (r"/(?:etc|usr/lib)/os-release", Kind(LINES, _OS)),
+        (r".*/systemd/system/.*", Kind(LINES, _UNIT)),
+        (r".*/kubelet/kubeadm-flags\.env|/etc/(?:default|sysconfig)/kubelet", Kind(LINES, _FLAGS)),
+        (r"/var/lib/dpkg/status", Kind(LINES, _PACKAGE)),
+        (r"/etc/debian_version", Kind(WHOLE)),
+    )
 )
 
-LEFT_OUT = "left out"
-# A name that users choose (of a runtime, a resource), and a key that is not listed.
-_NAME = re.compile(r"[a-z0-9][a-z0-9._/-]{0,62}")
-_KEY = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}")
-_VALUE = re.compile(r"[^\x00-\x1f]{0,1024}")
-_LABEL = re.compile(r"(?:nvidia\.com|feature\.node\.kubernetes\.io)/[\w.-]{1,63}")
-_CREDENTIALS = re.compile(r"://[^/\s]*@|[^\s:/@]+:[^\s/@]+@[\w.-]+:\d|-----BEGIN ")
-_PATH = re.compile(r"/(?!home/|root/)[\w./@+~-]*")
-_COMMENT = re.compile(r"(?:^|\s)#.", re.MULTILINE)
-_COMMENTS = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
-_TOKEN = re.compile(r"[^\s{}\[\]:,.=\"']+")
-_LINE = re.compile(r"[ \t]*([\w.-]+)[ \t]*[=:][ \t]*(.*)|[ \t]*\[(\w+)\][ \t]*")
-_DOCUMENT = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-# What doctor reads of a launcher: its interpreter, its library, its version, and that it is ours.
-_PROGRAM = re.compile(
-    r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
-    r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
-    re.MULTILINE,
+CONTAINERD = Kind(TOML, _TOML)
+READINGS: dict[str, frozenset[str]] = {
+    "inventory": frozenset(),  # of the driver alone: kept as it is
+    "units": _words("units load active result enabled"),
+    "processes": _words("processes pid name argv started exe"),
+    "containers": _words(
+        "containers looked_at trouble where code message hint id engine runtime pod namespace"
+        " container nodes missing findings injected_by repairable"
+    ),
+    "programs": _words("programs path version trouble"),
+    "containerd": _words("containerd command"),
+    "stored": _words("stored engine id name why program running"),
+    "kubernetes": _words(
+        "kubernetes source node name labels capacity allocatable conditions type status reason"
+        " unschedulable kubelet engine runtimeClasses handler daemonSets namespace wanted ready"
+        " images runtimeClass refused message"
+    ),
+    "gpuhook": _words("gpuhook version python executable package"),
+}
+# Of the documents of commands: what they found, and not their sentences.
+DOCUMENTS = _words(
+    "schema live well counts ok warning failed results id section status containers engine runtime"
+    " pod namespace name container route recorded gpus uuid index model memory total used share"
+    " replicas pid code findings missing nodes path major minor driver version units replica limit"
+    " backend injected_by repairable state since mig access allowed libraries found"
 )
-_BROKEN = (ValueError, RecursionError, yaml.YAMLError, TOMLKitError)
-_NUMBER = re.compile(r"[0-9]{1,3}")
-_LITERALS = frozenset(
-    ("true", "false", "null", "---", "nvidia", "gpuhook", "runc", "crun", "io", "grpc", "v1", "cri")
-)
+EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
+LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")
 
 
-class AllowList:
-    """Takes one thing after the other; `kept` and `removed` count keys by (where, key)."""
-
-    def __init__(self) -> None:
-        self.kept: Counter[tuple[str, str]] = Counter()
-        self.removed: Counter[tuple[str, str]] = Counter()
-
-    def content(self, path: str, content: bytes, where: str) -> bytes | None:
-        """Return what may be known of a file's content, None of a file that is not listed."""
-        kind = kind_of(path)
-        if kind is None:
-            return None
-        if kind.form == WHOLE:
-            return content
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            text = content.decode("latin-1")
-            return self._words(text, kind, where).encode("latin-1")
-        return self.text(text, kind, where).encode()
-
-    def text(self, text: str, kind: Kind, where: str) -> str:
-        """Return what may be known of a text of that kind."""
-        if kind.form == COMMAND:
-            return "\0".join(self._arguments(text.split("\0"), where, "argv"))
-        if kind.form == PROGRAM:
-            return self._program(text, where)
-        if kind.form == LINES:
-            return "\n".join(self._line(line, kind, where) for line in text.split("\n"))
-        return self._structured(text, kind, where)
-
-    def _structured(self, text: str, kind: Kind, where: str) -> str:
-        try:
-            documents = _parsed(text, kind)
-        except _BROKEN:
-            return self._words(text, kind, where)
-        left = [self.document(one, kind.keys, where) for one in documents]
-        if left == documents:
-            # Lines keep their numbers if no more than comments of a line go.
-            bare = text if kind.form == JSON else _COMMENTS.sub("#", text)
-            if kind.form == JSON or (not _COMMENT.search(bare) and _is_same(bare, documents, kind)):
-                return bare
-        return "---\n".join(_written(one, kind) for one in left)
-
-    def document(self, value: Any, keys: frozenset[str], where: str, above: str = "") -> Any:
-        """Return a document with the values of these keys; `above` is the key that it is below."""
-        if isinstance(value, dict):
-            return self._object(value, keys, where, above)
-        if isinstance(value, list):
-            if above in COMMANDS:
-                return self._arguments(value, where, above)
-            if above in ENVIRONMENTS:
-                return [self._variable(one, where) for one in value]
-            return [self.document(one, keys, where, above) for one in value]
-        is_text = isinstance(value, str)
-        is_fit = not is_text or (_VALUE.fullmatch(value) and not _CREDENTIALS.search(value))
-        return value if is_fit and (above or value is None) else self._left_out(where, above)
-
-    def _object(
-        self, found: dict[Any, Any], keys: frozenset[str], where: str, above: str
-    ) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        for key, value in found.items():
-            name = str(key)
-            if above in ENVIRONMENTS:
-                told[name] = self._variable(f"{name}={value}", where).partition("=")[2]
-                continue
-            is_listed = name in keys or (above in NAMED and _NAME.fullmatch(name) is not None)
-            is_listed = is_listed or (above == "labels" and _LABEL.fullmatch(name) is not None)
-            if is_listed:
-                self.kept[where, name] += 1
-                told[key] = self.document(value, keys, where, name)
-            elif _KEY.fullmatch(name) and above not in ("labels", "annotations"):
-                told[key] = self._left_out(where, name)
-            else:
-                told[f"{LEFT_OUT} {len(told)}"] = self._left_out(where, "keys of other names")
-        return told
-
-    def _left_out(self, where: str, key: str) -> str:
-        self.removed[where, key or "what has no key"] += 1
-        return LEFT_OUT
-
-    def _variable(self, entry: Any, where: str) -> str:
-        name, _, value = str(entry).partition("=")
-        if not VARIABLES.fullmatch(name):
-            return self._left_out(where, "variables") + "="
-        return f"{name}={self.document(value, frozenset(), where, name)}"
-
-    def _arguments(self, words: list[Any], where: str, key: str) -> list[str]:
-        """Return the words of a command: paths, and the values of listed options."""
-        told: list[str] = []
-        before = ""
-        for number, one in enumerate(words):
-            word = str(one)
-            option, equals, value = word.partition("=")
-            name = option.lstrip("-")
-            if word.startswith("-"):
-                is_kept = name in OPTIONS and _CREDENTIALS.search(value) is None
-            elif before:
-                is_kept = before in OPTIONS and _CREDENTIALS.search(word) is None
-            else:
-                is_kept = not word or word in WORDS or _PATH.fullmatch(word) is not None
-                is_kept = is_kept or (number == 0 and _program_of(word))
-            before = name if word.startswith("-") and not equals else ""
-            told.append(word if is_kept else self._left_out(where, f"words of {key}"))
-        return told
-
-    def _program(self, text: str, where: str) -> str:
-        left = "\n".join(_PROGRAM.findall(text))
-        self.removed[where, "the text of the program"] += 1
-        return left + "\n"
-
-    def _line(self, line: str, kind: Kind, where: str) -> str:
-        found = _LINE.fullmatch(line)
-        if found is None or (found[1] or found[3]) not in kind.keys:
-            if line.strip():
-                self.removed[where, found[1] if found and found[1] else "other lines"] += 1
-            return ""
-        if found[1] and found[1].startswith(("Exec", "KUBELET")):
-            words = self._arguments(found[2].strip("\"'").split(" "), where, found[1])
-            return (
-                f'{found[1]}="{" ".join(words)}"'
-                if '"' in line
-                else f"{found[1]}={' '.join(words)}"
-            )
-        self.kept[where, found[1] or found[3]] += 1
-        return line
-
-    def _words(self, text: str, kind: Kind, where: str) -> str:
-        """Return a text with crosses for all words that are not listed."""
-
-        def word(found: re.Match[str]) -> str:
-            if found[0] in kind.keys or found[0] in _LITERALS or _NUMBER.fullmatch(found[0]):
-                return found[0]
-            if found[0].rpartition("/")[2] in WORDS and _PATH.fullmatch(found[0]):
-                return found[0]
-            self.removed[where, "words of a text that cannot be parsed"] += 1
-            return "x" * len(found[0])
-
-        return _TOKEN.sub(word, text)
-
-
-def _parsed(text: str, kind: Kind) -> list[Any]:
-    """Return the objects of a text; raises _BROKEN for another text, and for a key twice."""
-    if kind.form == JSON:
-        found = [json.loads(text, object_pairs_hook=_object_of)]
-    elif kind.form == TOML:
-        found = [tomlkit.parse(text).unwrap()]
-    else:
-        parts = [part for part in _DOCUMENT.split(text) if part.strip()]
-        found = [bounded_yaml.document(part.encode(), 8 << 20) for part in parts]
-    if not all(isinstance(one, dict) for one in found):
-        raise ValueError("not an object")
-    return found
-
-
-def _program_of(word: str) -> bool:
-    """Return whether the first word of a process is a program; k3s writes its title there."""
-    program, *rest = word.split() or [""]
-    is_known = program in WORDS or _PATH.fullmatch(program) is not None
-    return is_known and all(one in WORDS for one in rest)
-
-
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key twice")
-    return found
-
-
-def _is_same(text: str, documents: list[Any], kind: Kind) -> bool:
-    try:
-        return _parsed(text, kind) == documents
-    except _BROKEN:
-        return False
-
-
-def _written(document: Any, kind: Kind) -> str:
-    if kind.form == JSON:
-        return json.dumps(document, indent=1) + "\n"
-    if kind.form == YAML:
-        return yaml.safe_dump(document, sort_keys=False, width=1 << 20)
-    return tomlkit.dumps(document)
+def kind_of(path: str) -> Kind | None:
+    """Return how a file is kept, None if it is not."""
+    if path.startswith(("/home/", "/root/")):
+        return None
+    return next((kind for pattern, kind in FILES if pattern.fullmatch(path)), None)

@@ -12,10 +12,10 @@ import gpuhook
 from gpuhook.doctor.check import Node
 from gpuhook.node import node_readings
 from gpuhook.node import node_tree as trees
-from gpuhook.support_bundle import bundle_records, listed
-from gpuhook.support_bundle.allow_list import AllowList
+from gpuhook.support_bundle import allow_list, bundle_records
 from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
 from gpuhook.support_bundle.reading_record import RecordingTree
+from gpuhook.support_bundle.redaction import AllowList
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def gathered(
         )
     }
     for name, document in documents.items():
-        members[name] = _json(allowed.document(document, listed.DOCUMENTS, name))
+        members[name] = _json(allowed.document(document, allow_list.DOCUMENTS, name))
     members.update({name: text.encode("utf-8", "replace") for name, text in texts.items()})
     kept = _contents(tree.records, allowed, missing)
     members[TREE] = _json(bundle_records.document(_without_people(tree.records)))
@@ -193,10 +193,10 @@ def _reading(taken: Reading, name: str, allowed: AllowList) -> dict[str, Any]:
     where = f"{READINGS}: {name}"
     document = taken.document
     if name != node_readings.INVENTORY:
-        document = allowed.document({name: document}, listed.READINGS[name], where)[name]
+        document = allowed.document({name: document}, allow_list.READINGS[name], where)[name]
     if name == node_readings.CONTAINERD and taken.document is not None:
         config = str(taken.document.get("config", ""))
-        document["config"] = allowed.text(config, listed.CONTAINERD, where)
+        document["config"] = allowed.text(config, allow_list.CONTAINERD, where)
     texts = {"trouble": taken.trouble, "code": taken.code, "hint": taken.hint}
     return {"document": document, **allowed.document(texts, frozenset(texts), where)}
 

@@ -9,7 +9,7 @@ import subprocess
 
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.node import kubelet_files, node_readings
-from gpuhook.support_bundle.listed import EVENT, LOG_KEYS
+from gpuhook.support_bundle.allow_list import EVENT, LOG_KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

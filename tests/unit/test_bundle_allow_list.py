@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gpuhook.support_bundle import log_lines
-from gpuhook.support_bundle.allow_list import LEFT_OUT, AllowList
-from gpuhook.support_bundle.listed import DOCUMENTS, READINGS
+from gpuhook.support_bundle.allow_list import DOCUMENTS, READINGS
+from gpuhook.support_bundle.redaction import LEFT_OUT, AllowList
 from tests.unit.bundle_secrets import KINDS
 
 DAEMON, SPEC, TOML = "/etc/docker/daemon.json", "/etc/cdi/a.yaml", "/etc/containerd/config.toml"
