@@ -18,10 +18,13 @@ NVIDIA_HOOK ?=
 NVIDIA_COMPAT ?=
 # How many processes the tests run in.
 WORKERS ?= 3
+# Which part of the tests that `make test` leaves out: K/N.
+PART ?= 1/10
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST_RUN = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
@@ -30,17 +33,19 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test test-deep check generate bench demo manifests install deb rpm clean packages
+.PHONY: help test test-all test-part check generate bench demo manifests install deb rpm clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: packages $(READY) ## Run every test that needs no GPU; contract tests need root
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not gpu" $(PYTEST)
+test: packages $(READY) ## Run the everyday tests, which need no GPU; contract tests need root
+	$(PYTEST_RUN) -m "not gpu and not thorough" $(PYTEST)
 
-test-deep: packages $(READY) ## Run them all the way: each step is killed, more rounds and examples
-	GPUHOOK_TESTS=deep $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --timeout 1800 \
-		-m "not gpu" $(PYTEST)
+test-all: packages $(READY) ## Run every test that needs no GPU: all combinations, kill points, random examples
+	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu" $(PYTEST)
+
+test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
+	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu" --part $(PART) $(PYTEST)
 
 check: $(READY) ## Check style, types, the import rules and the shell scripts
 	@.ci/packages shellcheck

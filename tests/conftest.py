@@ -12,12 +12,57 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from tests import depth, private_machine
+
 # gRPC would go on in a child that is forked off one of its tests' processes, without its files, and
 # abort it. No program of ours that forks loads it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# No test asserts a time: on a busy machine each example may take as long as it likes.
-settings.register_profile("gpuhook", deadline=None)
-settings.load_profile("gpuhook")
+# No test asserts a time: on a busy machine each example may take as long as it likes. Everyday
+# examples are the same in each run; what random ones have found is kept with @example.
+settings.register_profile("everyday", deadline=None, derandomize=True, database=None)
+settings.register_profile("all", deadline=None, print_blob=True)
+settings.load_profile("all" if depth.IS_ALL else "everyday")
+private_machine.restore_signals()
+
+
+# The folders whose tests are costly: each starts containers, or programs.
+COSTLY = ("contract", "doctor", "faults")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a part of what only `make test-all` runs."""
+    text = "run only part K of N of what the everyday suite leaves out"
+    parser.addoption("--part", metavar="K/N", type=depth.Part, help=text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the combinations that only `make test-all` runs; with --part, leave a part of them."""
+    folders = [Path(__file__).parent / name for name in COSTLY]
+    depth.representative(i for i in items if any(f in i.path.parents for f in folders))
+    part = config.getoption("--part")
+    if part is not None:
+        others = [item for item in items if item not in part]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item in part]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def machine_without_gpus(request: pytest.FixtureRequest) -> None:
+    """Hide the machine's GPUs and gpuhook's state from all tests but those that use its GPUs."""
+    uses_gpus = any(item.get_closest_marker("gpu") for item in request.session.items)
+    if os.geteuid() == 0 and not uses_gpus:
+        private_machine.enter()
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Take back how a test has changed the environment, as a command that is called here may."""
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ).difference(before):
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True)

@@ -1,18 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far tests go that walk through many cases of one kind: `make test-deep` goes all the way.
+"""What the everyday suite leaves to `make test-all`: combinations, kill points, random examples.
 
-The everyday run meets every kind of step and every fault at least once; GPUHOOK_TESTS=deep in the
-environment asks for each place of each of them, more rounds and more examples. What is asserted of
-a case is the same in both.
+`make test` runs each test with representative cases; GPUHOOK_TESTS=all in the environment asks for
+all of them, more rounds and random examples. What is asserted of a case is the same in both.
+
+A case that is left out has the marker `thorough`. Three ways lead there:
+- `representative()`: of a test's combinations, those whose values occur in others already;
+- `cases()`: the values of a parameter that are not named as everyday ones;
+- `@pytest.mark.thorough` at a test whose faults others would find as well.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
 
-IS_DEEP = os.environ.get("GPUHOOK_TESTS") == "deep"
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+IS_ALL = os.environ.get("GPUHOOK_TESTS") == "all"
+THOROUGH = pytest.mark.thorough
 
 
-def depth(everyday: int, deep: int) -> int:
+@dataclass(frozen=True)
+class Part:
+    """Part K of N of the tests that `make test-all` runs, or runs further: "K/N"."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is not the number of a part."""
+        number, count = map(int, self.text.split("/"))
+        if not 1 <= number <= count:
+            raise ValueError(self.text)
+
+    def __contains__(self, item: pytest.Item) -> bool:
+        """Return whether a test is in the part: a test's name decides."""
+        number, count = map(int, self.text.split("/"))
+        return goes_further(item) and zlib.crc32(item.nodeid.encode()) % count == number - 1
+
+
+def goes_further(item: pytest.Item) -> bool:
+    """Return whether `make test-all` runs more of this test than the everyday suite does."""
+    function = getattr(item, "function", None)
+    has_depth = getattr(getattr(item, "module", None), "depth", None) is depth
+    is_random = getattr(function, "is_hypothesis_test", False)
+    return has_depth or is_random or item.get_closest_marker("thorough") is not None
+
+
+def depth(everyday: int, whole: int) -> int:
     """Return the number of rounds or examples, or the stride, of this run."""
-    return deep if IS_DEEP else everyday
+    return whole if IS_ALL else everyday
+
+
+def cases(values: Iterable[object], everyday: Collection[object]) -> list[object]:
+    """Return the values for parametrize(); those that are not in `everyday` are thorough."""
+    return [value if value in everyday else _thorough(value) for value in values]
+
+
+def every(stride: int, values: Iterable[object]) -> list[object]:
+    """Return the values for parametrize(): the first of each `stride` is an everyday one."""
+    return [_thorough(v) if index % stride else v for index, v in enumerate(values)]
+
+
+def representative(items: Iterable[pytest.Item]) -> None:
+    """Mark as thorough the combinations that the everyday suite does not need.
+
+    It has as few cases of a test as have each value of each parameter at least once.
+    """
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("thorough") is None:
+            functions[item.nodeid.partition("[")[0]].append(item)
+    for group in functions.values():
+        wanted = _each_value_once(group)
+        for item in group:
+            if item not in wanted:
+                item.add_marker(THOROUGH)
+
+
+def _each_value_once(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return cases in which each value of each parameter occurs; the first ones are preferred."""
+    left = {item: _values(item) for item in items}
+    missing = set().union(*left.values())
+    chosen = []
+    while missing:
+        best = max(left, key=lambda item: len(left[item] & missing))
+        missing -= left.pop(best)
+        chosen.append(best)
+    return chosen
+
+
+def _values(item: pytest.Item) -> set[tuple[str, str]]:
+    parameters = item.callspec.params  # type: ignore[attr-defined] # a parametrized test's
+    return {(name, repr(value)) for name, value in parameters.items()}
+
+
+def _thorough(value: object) -> object:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=THOROUGH)

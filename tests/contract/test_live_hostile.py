@@ -46,13 +46,20 @@ def with_busybox(root: Path) -> Path:
 
 @contextmanager
 def nothing_outside(canary: Canary, place: Path) -> Iterator[None]:
-    """Assert that the host's canary and mounts are in the end what they were."""
+    """Assert that the host's canary, mounts and GPU nodes are in the end what they were."""
     own, loader = host_mounts(place), os.stat("/etc/ld.so.cache").st_mtime_ns
+    nodes = host_nodes()
     yield
     canary.assert_well()
     assert host_mounts(place) == own
     assert os.stat("/etc/ld.so.cache").st_mtime_ns == loader
-    assert not Path("/dev/nvidia3").exists()
+    assert host_nodes() == nodes
+
+
+def host_nodes() -> dict[str, tuple[int, int]]:
+    """Return the GPU nodes in the host's /dev, each with its inode and the time of its change."""
+    nodes = {path: path.lstat() for path in Path("/dev").glob("nvidia*")}
+    return {str(path): (status.st_ino, status.st_ctime_ns) for path, status in nodes.items()}
 
 
 def host_mounts(place: Path) -> list[str]:

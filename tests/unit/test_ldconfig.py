@@ -39,7 +39,7 @@ def test_what_it_said_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         run(tmp_path, monkeypatch, "echo no such thing >&2; exit 3")
 
 
-@pytest.mark.parametrize("text", ["sleep 1000", "exec >&- 2>&-; sleep 1000"])
+@pytest.mark.parametrize("text", ["sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
 def test_one_that_hangs_is_ended(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,15 +32,16 @@ def work():
     with Interruptible() as signals:
         signals.hold()
         Path(sys.argv[1], "begun").touch()
-        time.sleep(0.5)
         try:
-            signals.check()
+            while True:
+                time.sleep(0.01)
+                signals.check()
         except KeyboardInterrupt:
             time.sleep(0.5)
             Path(sys.argv[1], "undone").touch()
             raise
 
-with Worker(lambda: work, 30, undo=True) as worker, Interruptible():
+with Worker(lambda: work, 60, undo=True) as worker, Interruptible():
     try:
         worker.call("__call__")
     except KeyboardInterrupt:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine as the tests see it: without GPUs, CDI specs and containers of its own.
+
+A machine that has GPUs, or that gpuhook is installed on, would have a part in what tests find. A
+test process therefore enters a mount namespace of its own. What it starts is in there too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import stat
+from pathlib import Path
+from tempfile import mkdtemp
+
+_CLONE_NEWNS = 0x00020000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MNT_DETACH = 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_GPU_NODES = "nvidia*"
+# Directories that are empty for the tests.
+_EMPTY = ("/etc/cdi", "/run/cdi", "/run/gpuhook")
+
+
+def enter() -> None:
+    """Hide the machine's GPU nodes, CDI specs and gpuhook's state from this process; needs root."""
+    _check(_LIBC.unshare(_CLONE_NEWNS))
+    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+    if any(Path("/dev").glob(_GPU_NODES)):
+        _hide_gpu_nodes()
+    for directory in _EMPTY:
+        if os.path.isdir(directory):
+            _mount("tmpfs", directory, "tmpfs", 0)
+
+
+def restore_signals() -> None:
+    """Let SIGINT and SIGHUP end programs, also where nohup or a shell's & has them ignored.
+
+    Programs inherit ignored signals, and a shell cannot trap one that it was started with.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def _hide_gpu_nodes() -> None:
+    """Mount a /dev that has everything but the GPUs: the machine's own keeps its nodes."""
+    made = Path(mkdtemp(prefix="gpuhook-dev-"))
+    _mount("tmpfs", str(made), "tmpfs", 0)
+    made.chmod(0o755)
+    hidden = set(Path("/dev").glob(_GPU_NODES))
+    for entry in Path("/dev").iterdir():
+        if entry not in hidden:
+            _show(entry, made / entry.name)
+    _mount(str(made), "/dev", "", _MS_BIND | _MS_REC)
+    _check(_LIBC.umount2(os.fsencode(made), _MNT_DETACH))
+    made.rmdir()
+
+
+def _show(entry: Path, name: Path) -> None:
+    """Make `name` the same as `entry` of /dev."""
+    status = entry.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        name.symlink_to(entry.readlink())
+    elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        os.mknod(name, status.st_mode, status.st_rdev)
+        os.chown(name, status.st_uid, status.st_gid)
+        name.chmod(stat.S_IMODE(status.st_mode))
+    else:
+        name.mkdir() if stat.S_ISDIR(status.st_mode) else name.touch()
+        _mount(str(entry), str(name), "", _MS_BIND | _MS_REC)
+
+
+def _mount(source: str, target: str, fstype: str, flags: int) -> None:
+    words = (os.fsencode(word) for word in (source, target, fstype))
+    _check(_LIBC.mount(*words, ctypes.c_ulong(flags), None))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
