@@ -17,7 +17,7 @@ from tests.bench.measure import Case, plain
 from tests.bench.stage import fresh, gpu_bundle
 from tests.contract.bundles import Bundle
 from tests.contract.engines import ULIMITS
-from tests.contract.product import Product
+from tests.contract.installation import Installation
 from tests.contract.runtimes import settled
 
 PYTHON = "/usr/bin/python3"
@@ -32,7 +32,7 @@ REQUIRED = " ".join(
 TENTH = {"linux": {"resources": {"cpu": {"quota": 10000, "period": 100000}}}}
 
 
-def interpreter(ready: Product) -> list[Case]:
+def interpreter(ready: Installation) -> list[Case]:
     """Return what the wrapper itself costs: the low-level runtime is /bin/true."""
     env = ready.on(TRUE_PROGRAM)
     made = gpu_bundle(ready, "alone")
@@ -54,7 +54,7 @@ def interpreter(ready: Product) -> list[Case]:
     ]
 
 
-def scaling(ready: Product) -> list[Case]:
+def scaling(ready: Installation) -> list[Case]:
     """Return the wrapper on one GPU, and on 16 GPUs of 7 MIG instances with 64 replicas each."""
     one, many = ready.place / "cdi-one", ready.place / "cdi-many"
     compiled = json.loads(
@@ -92,7 +92,7 @@ def _write_spec(directory: Path, whole: dict[str, object], devices: Sequence[obj
     (directory / "nvidia.json").write_text(text, encoding="utf-8")
 
 
-def _scaled(ready: Product, specs: Path, name: str, value: str) -> Case:
+def _scaled(ready: Installation, specs: Path, name: str, value: str) -> Case:
     made = gpu_bundle(ready, specs.name + "-bundle", value=value)
     settings = ready.place / f"{specs.name}.yaml"
     settings.write_text(json.dumps({"cdi": {"specDirs": [str(specs)]}}), encoding="utf-8")
@@ -100,7 +100,7 @@ def _scaled(ready: Product, specs: Path, name: str, value: str) -> Case:
     return Case(name, lambda: fresh(made, [ready.runtime], TRUE_PROGRAM), env)
 
 
-def runc(ready: Product) -> list[Case]:
+def runc(ready: Installation) -> list[Case]:
     """Return a whole create with runc, the parameters hook included, and with the prestart hook."""
     return [
         *_pair(ready, "runc", "bare runc create", "whole create, runc", {}),
@@ -109,7 +109,7 @@ def runc(ready: Product) -> list[Case]:
     ]
 
 
-def _hooked(ready: Product, place: str, name: str, value: str) -> Case:
+def _hooked(ready: Installation, place: str, name: str, value: str) -> Case:
     """Return a create by runc itself of a container that has our prestart hook."""
     hooks = {"prestart": [ready.hooks["hook"]]}
     made = gpu_bundle(ready, place, value=value, hooks=hooks)
@@ -117,7 +117,7 @@ def _hooked(ready: Product, place: str, name: str, value: str) -> Case:
     return Case(name, lambda: fresh(made, [low], low))
 
 
-def of_memory(ready: Product) -> list[Case]:
+def of_memory(ready: Installation) -> list[Case]:
     """Return a create on cgroup v2 of a container with one GPU, without a limit and with one.
 
     Where the machine has v1, both are called through a mount namespace with v2.
@@ -135,12 +135,14 @@ def of_memory(ready: Product) -> list[Case]:
     ]
 
 
-def limited(ready: Product) -> list[Case]:
+def limited(ready: Installation) -> list[Case]:
     """Return the same under a CPU limit of 0.1, in which createContainer hooks run."""
     return _pair(ready, "tenth", "bare runc create, 0.1 CPU", "whole create, 0.1 CPU", TENTH)
 
 
-def _pair(ready: Product, place: str, bare: str, ours: str, oci: Mapping[str, Any]) -> list[Case]:
+def _pair(
+    ready: Installation, place: str, bare: str, ours: str, oci: Mapping[str, Any]
+) -> list[Case]:
     made = gpu_bundle(ready, place, **oci)
     low = _program("crun" if place == "crun" else "runc")
     return [
@@ -156,12 +158,12 @@ def _program(name: str) -> str:
     return path
 
 
-def crun(ready: Product) -> list[Case]:
+def crun(ready: Installation) -> list[Case]:
     """Return the same with crun, which starts faster than runc."""
     return _pair(ready, "crun", "bare crun create", "whole create, crun", {})
 
 
-def crowd(ready: Product, size: int = 32) -> list[Case]:
+def crowd(ready: Installation, size: int = 32) -> list[Case]:
     """Return many creates at once, each of a container of its own."""
     bundles = [gpu_bundle(ready, f"crowd-{number}") for number in range(size)]
     env = ready.on("runc")
@@ -172,7 +174,7 @@ def crowd(ready: Product, size: int = 32) -> list[Case]:
 
 
 @contextmanager
-def _at_once(ready: Product, bundles: list[Bundle], runtime: str) -> Iterator[Sequence[str]]:
+def _at_once(ready: Installation, bundles: list[Bundle], runtime: str) -> Iterator[Sequence[str]]:
     originals = [made.file.read_bytes() for made in bundles]
     name = f"gpuhook-bench-{uuid4().hex[:8]}"
     root = str(ready.place / "crowd-state")
@@ -189,7 +191,7 @@ def _at_once(ready: Product, bundles: list[Bundle], runtime: str) -> Iterator[Se
             made.file.write_bytes(originals[number])
 
 
-def life(ready: Product) -> list[Case]:
+def life(ready: Installation) -> list[Case]:
     """Return create, start, exec, kill and delete of one container."""
     made = gpu_bundle(ready, "life")
     env = ready.on("runc")
@@ -215,7 +217,7 @@ def _lived(made: Bundle, runtime: str) -> Iterator[Sequence[str]]:
         made.file.write_bytes(original)
 
 
-def podman(ready: Product) -> list[Case]:
+def podman(ready: Installation) -> list[Case]:
     """Return podman without and with a device of our CDI spec, which it applies by itself."""
     root = gpu_bundle(ready, "podman").root
     return [
@@ -224,7 +226,7 @@ def podman(ready: Product) -> list[Case]:
     ]
 
 
-def _podman(ready: Product, root: Path, options: list[str]) -> list[str]:
+def _podman(ready: Installation, root: Path, options: list[str]) -> list[str]:
     place = ready.place / "podman-state"
     command = ["podman", "--root", f"{place}/storage", "--runroot", f"{place}/run"]
     command += ["--cgroup-manager", "cgroupfs", "--runtime", _program("runc")]

@@ -22,7 +22,7 @@ from tests.bench.figure import Figure
 from tests.bench.nodes import doubled
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.product import Product, asks, install
+from tests.contract.installation import Installation, asks, install
 from tests.simulated.node import make_node
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ _CALLS = 3
 class Crowd:
     """The node, and the containers that run on it."""
 
-    product: Product
+    installation: Installation
     state_root: Path
     bundles: Path
     ids: tuple[str, ...]
@@ -52,7 +52,7 @@ class Crowd:
     @property
     def manifest(self) -> str:
         """Return the path of a pod's manifest, which it writes."""
-        path = self.product.place / "pod.json"
+        path = self.installation.place / "pod.json"
         container = {
             "name": "main",
             "image": "cuda",
@@ -65,15 +65,15 @@ class Crowd:
     def commands(self) -> Iterator[tuple[str, ...]]:
         """Yield the command lines that people wait for."""
         root = f"--state-root={self.state_root}"
-        node = self.product.node.options
-        library = f"--nvml-library={self.product.node.nvml_library}"
+        node = self.installation.node.options
+        library = f"--nvml-library={self.installation.node.nvml_library}"
         yield ("--version",)
         yield ("--help",)
         yield ("refresh",)  # nothing has changed
         yield "inventory", *node
         yield "generate-cdi", *node
         yield "cdi", "list"
-        yield "cdi", "validate", str(self.product.spec)
+        yield "cdi", "validate", str(self.installation.spec)
         yield "config", "show"
         yield "labels", *node
         yield "health", "show"
@@ -95,8 +95,8 @@ class Crowd:
         yield "compare", "--all", root
         yield "doctor", root, *node
         yield "doctor", "--list"
-        yield "doctor", "--root", self.product.node.host_root
-        kept = str(self.product.place / "bundle.tar.gz")
+        yield "doctor", "--root", self.installation.node.host_root
+        kept = str(self.installation.place / "bundle.tar.gz")
         yield "support-bundle", "--file", kept, root, *node
         yield "doctor", "--from", kept
 
@@ -105,7 +105,7 @@ def figures(place: Path) -> Iterator[Figure]:
     """Measure all, with files below `place`."""
     with crowd(place) as made:
         for words in made.commands():
-            took = [_milliseconds(made.product, words) for _ in range(_CALLS)]
+            took = [_milliseconds(made.installation, words) for _ in range(_CALLS)]
             yield Figure(f"gpuhook {_shown(words, made)}", statistics.median(took), "ms", MOST)
 
 
@@ -117,9 +117,9 @@ def _shown(words: Sequence[str], made: Crowd) -> str:
     return " ".join(os.path.basename(word) if word.startswith("/") else word for word in kept)
 
 
-def _milliseconds(product: Product, words: Sequence[str]) -> float:
+def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
     begun = time.perf_counter()
-    done = product.gpuhook(*words)
+    done = installation.gpuhook(*words)
     took = (time.perf_counter() - begun) * 1000
     if done.returncode not in (0, 1) or "GH1593" in done.stderr:  # 1: something is wrong here
         raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
@@ -130,7 +130,7 @@ def _milliseconds(product: Product, words: Sequence[str]) -> float:
 def crowd(place: Path, containers: int = CONTAINERS) -> Iterator[Crowd]:
     """Give a node with 16 GPUs on which so many containers run; they end with it."""
     node = make_node(place / "node", doubled(dump_file.load("h100x8")))
-    made = Product(place, install(place / "prefix"), node)
+    made = Installation(place, install(place / "prefix"), node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -147,7 +147,7 @@ def crowd(place: Path, containers: int = CONTAINERS) -> Iterator[Crowd]:
 
 
 def _start(
-    made: Product, state_root: Path, path: Path, root: Path, identity: str, gpu: int
+    made: Installation, state_root: Path, path: Path, root: Path, identity: str, gpu: int
 ) -> None:
     annotations = {
         "io.kubernetes.cri.container-type": "container",

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
-from tests.contract.product import Product, asks, product
+from tests.contract.installation import Installation, asks, installation
 
 HOST_PROC = {
     "destination": "/proc",
@@ -24,10 +24,10 @@ HOST_PROC = {
 }
 
 
-def stage(place: Path) -> Product:
+def stage(place: Path) -> Installation:
     """Return gpuhook installed on a simulated node with eight H100, its state in memory."""
     in_memory(place / "state")
-    made = product(place)
+    made = installation(place)
     simulate_host(place, Path(made.node.host_root), made.specs)
     return made
 
@@ -65,7 +65,7 @@ def unmount_below(place: str) -> None:
             subprocess.run(["umount", target], check=True)
 
 
-def gpu_bundle(made: Product, name: str, value: str = "all", **oci: Any) -> Bundle:
+def gpu_bundle(made: Installation, name: str, value: str = "all", **oci: Any) -> Bundle:
     """Return a bundle on a Debian root that asks for GPUs with all driver capabilities."""
     root = roots.copy("debian", made.place / name / "root")
     in_memory(made.place / name / "bundle")

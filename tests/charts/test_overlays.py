@@ -15,8 +15,8 @@ import yaml
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.overrides import given
 from tests.charts.rendering import ROOT, rendered
+from tests.contract.build_cache import built as built_once
 from tests.contract.debs import unpacked
-from tests.contract.kept import kept
 
 PLACE = ROOT / "packaging/kubernetes"
 OVERLAYS = ("time-slicing", "mig-mixed", "mps")
@@ -31,7 +31,7 @@ def kubectls() -> dict[str, str]:
     def build(place: Path) -> None:
         unpacked("bookworm", ["kubernetes-client"], place)
 
-    old = kept("kubernetes-client", "bookworm, whole", build) / "usr/bin/kubectl"
+    old = built_once("kubernetes-client", "bookworm, whole", build) / "usr/bin/kubectl"
     own = shutil.which("kubectl")
     assert own is not None
     return {"old": str(old), "own": own}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.contract.kept import kept
+from tests.contract.build_cache import built
 
 PROGRAMS = Path(__file__).parent / "programs"
 WARNINGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
@@ -54,4 +54,4 @@ def _compiled(name: str, source: str, compiler: list[str]) -> Path:
         subprocess.run([*command, str(place / name)], check=True)
 
     recipe = " ".join(compiler + WARNINGS) + (PROGRAMS / source).read_text(encoding="utf-8")
-    return kept(name, recipe, build) / name
+    return built(name, recipe, build) / name

@@ -14,9 +14,9 @@ import pytest
 
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
-from tests.contract.product import Product, install, product
+from tests.contract.installation import Installation, install, installation
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import CGROUPS
 from tests.kubelet.running import real_kubelet, run
 from tests.simulated import stub_limits
@@ -25,7 +25,7 @@ __all__ = ["real_kubelet", "run"]
 
 HERE = Path(__file__).parent
 # One is held while a test runs; the other one on the way to it.
-GATES = ("/run/gpuhook-tests.lock", "/run/gpuhook-tests.door")
+GATES = ("/run/gpuhook-tests.lock", "/run/gpuhook-tests.turn")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,13 +40,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def machine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Share the machine with the other workers' tests, but for those that change it as a whole.
 
-    Who waits to be alone holds the door: the others' next tests do not go before.
+    Who waits to be alone holds the integration: the others' next tests do not go before.
     """
     alone = request.node.get_closest_marker("alone") is not None
-    lock, door = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES)
-    fcntl.flock(door, fcntl.LOCK_EX)
+    lock, integration = (
+        os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES
+    )
+    fcntl.flock(integration, fcntl.LOCK_EX)
     fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-    os.close(door)
+    os.close(integration)
     yield
     os.close(lock)
 
@@ -121,31 +123,31 @@ def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def node8(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def node8(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed on a node with eight GPUs, which no test changes."""
-    return product(tmp_path_factory.mktemp("node8"), bindir=bindir)
+    return installation(tmp_path_factory.mktemp("node8"), bindir=bindir)
 
 
 @pytest.fixture
-def apart(node8: Product, tmp_path: Path) -> Product:
+def apart(node8: Installation, tmp_path: Path) -> Installation:
     """Give the same installation with specs, settings and state that the test may change."""
     return node8.apart(tmp_path / "apart")
 
 
 @pytest.fixture
-def enter(node8: Product, tmp_path: Path, request: pytest.FixtureRequest) -> Doors:
-    """Give the doors to node8; a containerd is started when the first container needs it."""
-    return Doors(node8, tmp_path, lambda: request.getfixturevalue("containerd"))
+def enter(node8: Installation, tmp_path: Path, request: pytest.FixtureRequest) -> Integrations:
+    """Give the integrations to node8; a containerd is started when the first container needs it."""
+    return Integrations(node8, tmp_path, lambda: request.getfixturevalue("containerd"))
 
 
 @pytest.fixture(scope="module")
-def spoiled(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def spoiled(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
 
 
 @pytest.fixture
-def mine(spoiled: Product, tmp_path: Path) -> Iterator[Product]:
+def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with settings and state of the test's own, and a driver that works."""
     yield spoiled.apart(tmp_path / "apart")
     for gpu in spoiled.node.node.gpus:

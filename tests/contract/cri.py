@@ -21,7 +21,7 @@ import grpc
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import SECONDS, Result
 
 IMAGE = "gpuhook.test/probe:1"

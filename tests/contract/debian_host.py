@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.contract.build_cache import built
 from tests.contract.debs import mirror
-from tests.contract.kept import kept
 from tests.contract.runtimes import SECONDS, Result
 
 SUITE = "bookworm"
@@ -125,4 +125,4 @@ def debian() -> Path:
             (root / directory).mkdir()
 
     recipe = " ".join([SUITE, mirror(), *PACKAGES])
-    return kept("debian-host", recipe, build) / "root"
+    return built("debian-host", recipe, build) / "root"

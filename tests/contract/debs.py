@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.contract.kept import kept
+from tests.contract.build_cache import built
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEBIAN = "http://deb.debian.org/debian"
@@ -58,7 +58,7 @@ def _downloaded(suite: str, package: str) -> Path:
             stdout=subprocess.DEVNULL,
         )
 
-    return kept(f"deb-{suite}-{package}", mirror(), build)
+    return built(f"deb-{suite}-{package}", mirror(), build)
 
 
 def _options(suite: str) -> list[str]:
@@ -72,7 +72,7 @@ def _options(suite: str) -> list[str]:
         )
         subprocess.run(["apt-get", *_state(place), "update"], check=True, stdout=subprocess.DEVNULL)
 
-    return _state(kept(f"apt-{suite}", mirror(), build))
+    return _state(built(f"apt-{suite}", mirror(), build))
 
 
 def _state(place: Path) -> list[str]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.live import eventually
 
 _CLONE_NEWNS = 0x00020000

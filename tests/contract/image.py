@@ -16,9 +16,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.contract.build_cache import CHECKOUT, built, cache
 from tests.contract.debian_host import debian
 from tests.contract.debs import mirror
-from tests.contract.kept import CHECKOUT, cache, kept
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
@@ -41,7 +41,7 @@ def root() -> Path:
         finally:
             shutil.rmtree(store)
 
-    return kept("image", mirror() + _digest(), build) / "root"
+    return built("image", mirror() + _digest(), build) / "root"
 
 
 def _build(base: Path, store: Path, into: Path) -> None:

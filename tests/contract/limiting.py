@@ -13,19 +13,19 @@ from gpuhook.node.settings_file import load
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product
+from tests.contract.installation import Installation
 from tests.simulated import stub_limits
 
 LIMIT, REQUEST = VOCABULARY.memory_limit_env, VOCABULARY.memory_request_env
 
 
-def uuid(product: Product, index: int) -> str:
+def uuid(installation: Installation, index: int) -> str:
     """Return the UUID of the GPU of this index."""
-    return str(product.gpu(index).uuid)
+    return str(installation.gpu(index).uuid)
 
 
 def grant(
-    product: Product,
+    installation: Installation,
     made: Bundle,
     index: int,
     hard: int,
@@ -35,14 +35,14 @@ def grant(
     source: str = "/dev/null",
 ) -> Bundle:
     """Mount what a device plugin grants of a GPU, MiB; or a tenant's mount of another source."""
-    limit = MemoryLimit(uuid(product, index), hard * MIB, soft * MIB, is_asked=is_asked)
+    limit = MemoryLimit(uuid(installation, index), hard * MIB, soft * MIB, is_asked=is_asked)
     made.mount(Path(source), mount_path(VOCABULARY.memory_prefix, limit), "ro", "rbind")
     return made
 
 
-def given_by_engine(product: Product, made: Bundle, *names: str) -> Bundle:
+def given_by_engine(installation: Installation, made: Bundle, *names: str) -> Bundle:
     """Apply the node's CDI spec to config.json as an engine does."""
-    document: Any = load(str(product.spec))
+    document: Any = load(str(installation.spec))
     devices = {device["name"]: device["containerEdits"] for device in document["devices"]}
     config = made.config()
     oci_spec.apply(config, merged([document["containerEdits"], *(devices[name] for name in names)]))
@@ -50,19 +50,19 @@ def given_by_engine(product: Product, made: Bundle, *names: str) -> Bundle:
     return made
 
 
-def held(product: Product, pid: int) -> dict[str, tuple[int, int]]:
+def held(installation: Installation, pid: int) -> dict[str, tuple[int, int]]:
     """Return what the driver holds the cgroup of a process to: hard and soft MiB by UUID."""
     name = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").split("0::")[1].strip()
     return {
         one.uuid: (one.hard // MIB, one.soft // MIB)
-        for one in stub_limits.kept(product.node)
+        for one in stub_limits.recorded(installation.node)
         if one.path == f"/sys/fs/cgroup{name}"
     }
 
 
-def entry(product: Product) -> dict[str, Any]:
+def entry(installation: Installation) -> dict[str, Any]:
     """Return the ledger's newest entry."""
-    files = [product.state / "containers" / name for name in product.entries()]
+    files = [installation.state / "containers" / name for name in installation.entries()]
     return dict(
         max(map(json.loads, (file.read_bytes() for file in files)), key=lambda e: e["since"])
     )

@@ -18,10 +18,10 @@ import jsonschema
 import pytest
 
 from tests.contract import roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.device_side import told
-from tests.contract.kept import CHECKOUT
-from tests.contract.product import Product
+from tests.contract.installation import Installation
 from tests.contract.runtimes import SECONDS, Container, Result, lifecycle
 from tests.contract.views import View
 
@@ -52,7 +52,7 @@ class Live:
 
     container: Container
     bundle: Bundle
-    product: Product
+    installation: Installation
 
     @property
     def id(self) -> str:
@@ -71,13 +71,19 @@ class Live:
 
     def command(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> list[str]:
         """Return the command line of `gpuhook VERB CONTAINER WORDS`, called through `via`."""
-        own = [str(self.product.bindir / "gpuhook"), verb, name or self.id, *words, *self.roots]
+        own = [
+            str(self.installation.bindir / "gpuhook"),
+            verb,
+            name or self.id,
+            *words,
+            *self.roots,
+        ]
         return [*self.container.around.prefix, *via, *own]
 
     @property
     def env(self) -> dict[str, str]:
         """Return the environment in which the command line works on this node."""
-        return {**os.environ, **self.container.around.env, **self.product.env}
+        return {**os.environ, **self.container.around.env, **self.installation.env}
 
     def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
         """Call `gpuhook VERB CONTAINER WORDS` where the container's runtime runs."""
@@ -145,7 +151,7 @@ class Live:
 
     def entry(self) -> str:
         """Return the text of its entry in the ledger, empty where it has none."""
-        entries = Path(self.product.state, "containers")
+        entries = Path(self.installation.state, "containers")
         own = [p.read_text(encoding="utf-8") for p in entries.glob("[!.]*")]
         return "".join(text for text in own if self.id in text)
 
@@ -193,37 +199,41 @@ class Said:
 
 @contextmanager
 def started(
-    made: Bundle, product: Product, engine: str = "runc", cgroup: str = "host", *runtime: str
+    made: Bundle,
+    installation: Installation,
+    engine: str = "runc",
+    cgroup: str = "host",
+    *runtime: str,
 ) -> Iterator[Live]:
     """Give a running container of a plain runtime, or of `runtime` which comes to it."""
     command = runtime or (engine,)
-    with lifecycle(made, command, engine, cgroup, env=product.on(engine)) as container:
+    with lifecycle(made, command, engine, cgroup, env=installation.on(engine)) as container:
         created = container.create()
         assert created.rc == 0, created
         assert container.call("start").rc == 0
-        yield Live(container, made, product)
+        yield Live(container, made, installation)
 
 
 def prestart(
-    product: Product, *words: str, stage: str = "prestart", **more: str
+    installation: Installation, *words: str, stage: str = "prestart", **more: str
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the hooks of a config.json with the installed hook program; `more` is its env.
 
     That is the launcher gpuhook-prestart, which the hooks.d file names.
     """
-    program = str(product.bindir / "gpuhook-prestart")
-    env = {"PATH": "/usr/bin:/bin", **product.env, **more}
+    program = str(installation.bindir / "gpuhook-prestart")
+    env = {"PATH": "/usr/bin:/bin", **installation.env, **more}
     own = {"path": program, "args": ["gpuhook-prestart", "prestart", *words]}
     return {stage: [{**own, "env": [f"{name}={value}" for name, value in env.items()]}]}
 
 
-def openable(product: Product, place: Path, index: int = 2) -> Product:
-    """Return a product on whose node the GPU of this index is a device that can be opened."""
-    mine = product.apart(place)
+def openable(installation: Installation, place: Path, index: int = 2) -> Installation:
+    """Return an installation on whose node the GPU of this index is a device that can be opened."""
+    mine = installation.apart(place)
     node = place / "openable"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(*REAL))
     node.chmod(0o666)
-    host = f"{product.node.dev_root}{product.device(index)}"
+    host = f"{installation.node.dev_root}{installation.device(index)}"
     text = mine.spec.read_text(encoding="utf-8")
     assert f"hostPath: {host}\n" in text
     mine.spec.write_text(text.replace(f"hostPath: {host}\n", f"hostPath: {node}\n"), "utf-8")

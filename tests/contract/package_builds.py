@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from tests.contract.kept import CHECKOUT, kept
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.build_cache import built as built_once
 
 PARTS = ("gpuhook", "packaging", "CHANGELOG.md", "LICENSE", "pyproject.toml")
 KINDS = ["deb", "rpm"]
@@ -35,7 +36,7 @@ def built(version: str = "") -> Path:
         make(checkout, ["deb"] if version else KINDS, place)
         shutil.rmtree(place / "checkout", ignore_errors=True)
 
-    return kept(f"packages{version}", f"{sys.version} {_digest()}", build)
+    return built_once(f"packages{version}", f"{sys.version} {_digest()}", build)
 
 
 def make(

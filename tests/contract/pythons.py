@@ -11,8 +11,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from tests.contract.build_cache import built
 from tests.contract.debs import mirror, unpacked
-from tests.contract.kept import kept
 
 LIBRARIES = ["libc6", "libcrypt1", "zlib1g", "libexpat1", "libgcc-s1"]
 RELEASES = {"3.9": ("bullseye", ["libffi7"]), "3.13": ("trixie", ["libffi8"])}
@@ -41,7 +41,7 @@ def interpreter(version: str) -> Path:
         launcher.write_text(_launcher(version), encoding="utf-8")
         launcher.chmod(0o755)
 
-    return kept(f"python-{version}", recipe, build) / "python3"
+    return built(f"python-{version}", recipe, build) / "python3"
 
 
 def _loader_inside(tree: Path) -> None:

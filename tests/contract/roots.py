@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract import compiled
+from tests.contract.build_cache import built
 from tests.contract.debs import mirror, unpacked
-from tests.contract.kept import kept
 
 SUITE = "bookworm"
 GLIBC = ["libc6", "libgcc-s1"]
@@ -99,7 +99,7 @@ def _kept(name: str, build: Callable[[Path], None]) -> Path:
         own = compiled.dlprobe_musl() if name == "musl" else compiled.dlprobe()
         shutil.copy(own, root / "dlprobe")
 
-    return kept(f"root-{name}", recipe, whole)
+    return built(f"root-{name}", recipe, whole)
 
 
 def _debian(root: Path) -> None:

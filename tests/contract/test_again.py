@@ -19,16 +19,16 @@ import yaml
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import MKNOD, Doors
-from tests.contract.product import (
+from tests.contract.installation import (
     CONTROL,
     DRIVER_LIBRARIES,
     KIND,
     LIBRARIES,
-    Product,
+    Installation,
     asks,
-    product,
+    installation,
 )
+from tests.contract.integrations import MKNOD, Integrations
 from tests.contract.runtimes import SECONDS, launcher, lifecycle, run
 from tests.contract.views import questions
 from tests.simulated.node import make_node
@@ -64,7 +64,7 @@ def assert_tidy(directory: Path) -> None:
 
 
 def test_create_twice(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """The same bundle created twice ends with the same config.json, each edit once."""
     root = root_of("debian")
@@ -85,7 +85,7 @@ def test_create_twice(
 @pytest.mark.parametrize("annotations", [None, {"io.gpuhook.record": "{}"}])
 def test_create_again_without_state(
     annotations: dict[str, str] | None,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -102,7 +102,10 @@ def test_create_again_without_state(
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_a_forged_record_restores_nothing(
-    engine: str, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    engine: str,
+    node8: Installation,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """An annotation in the record's name changes no variable and no mount of the container."""
     forged = {"env": [["PLACE=/x", "LD_PRELOAD=/evil.so"], ["KEPT=1", None]], "mounts": ["/kept"]}
@@ -118,7 +121,7 @@ def test_a_forged_record_restores_nothing(
 
 
 def test_the_second_request_counts(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A bundle whose variable an engine has changed meanwhile gets the new GPU and not the old."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
@@ -131,7 +134,7 @@ def test_the_second_request_counts(
     assert set(view.gpus()) == {*CONTROL, node8.device(4)}
 
 
-def kept_config(apart: Product, place: Path, root: Path, *options: str) -> dict[str, Any]:
+def kept_config(apart: Installation, place: Path, root: Path, *options: str) -> dict[str, Any]:
     """Run a container by podman with our wrapper and return the config.json that runc was given."""
     low = launcher(place / "runc", ["/bin/sh", "-c", KEEPING, "sh"], {"KEPT": str(place / "kept")})
     result = engines.podman(
@@ -158,7 +161,7 @@ def kept_config(apart: Product, place: Path, root: Path, *options: str) -> dict[
 
 @pytest.mark.parametrize("variable", [[], ["--env", "NVIDIA_VISIBLE_DEVICES=0"]])
 def test_an_engine_was_first(
-    variable: list[str], apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    variable: list[str], apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """What podman has given by our spec is not given again: its hook is there once and does its
     work, and the wrapper enters the container in the ledger.
@@ -177,7 +180,7 @@ def test_an_engine_was_first(
     assert apart.entries() == [name]  # a reader removes nothing
 
 
-def stale(made: Product) -> None:
+def stale(made: Installation) -> None:
     """Let the spec say that it was made before the last boot, and stay so."""
     made.refuse_stale()
     text = made.spec.read_text(encoding="utf-8")
@@ -185,37 +188,41 @@ def stale(made: Product) -> None:
     made.spec.write_text(text.replace("boot=", "boot=not-"), encoding="utf-8")
 
 
-@pytest.mark.parametrize("door", ["runc", "podman-runtime", "podman-cdi", "both"])
+@pytest.mark.parametrize("integration", ["runc", "podman-runtime", "podman-cdi", "both"])
 def test_stale_specs_are_refused(
-    door: str, apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """A spec of another state of the host is refused, by the wrapper and by the hook."""
     stale(apart)
-    enter = Doors(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path, pytest.fail)
     root = root_of("debian")
     before = roots.listing(root)
-    if door == "both":
+    if integration == "both":
         result = enter.by_podman(root, ["/probe"], ["--device", f"{KIND}=0"])
     else:
-        result = enter.through(door, root, ["/probe"])
+        result = enter.through(integration, root, ["/probe"])
     assert result.rc != 0
     assert "GH1120" in result.stderr + result.log
     assert "boot: was not-" in result.stderr + result.log
     assert apart.entries() == []
-    if door != "podman-cdi":
+    if integration != "podman-cdi":
         assert [p for p in roots.listing(root) if p not in before and "nvidia" in p] == []
 
 
-@pytest.mark.parametrize("door", ["runc", "crun", "podman-runtime", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_start_twice(
-    kind: str, door: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    kind: str,
+    integration: str,
+    node8: Installation,
+    enter: Integrations,
+    root_of: Callable[[str], Path],
 ) -> None:
     """Started a second time, a container finds its root file system as after the first time."""
     root = root_of(kind)
-    enter.through(door, root, ["/probe"])
+    enter.through(integration, root, ["/probe"])
     once = roots.listing(root)
-    enter.through(door, root, ["/probe"])
+    enter.through(integration, root, ["/probe"])
     assert roots.listing(root) == once
     assert f"{LIBRARIES[1:]}/libcuda.so.1" in once
     assert not [path for path in once if ".gpuhook-" in path]
@@ -224,7 +231,7 @@ def test_start_twice(
 @pytest.mark.parametrize("same", [True, False])
 def test_driver_upgrade(
     same: bool,
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
@@ -232,7 +239,7 @@ def test_driver_upgrade(
     """After a driver upgrade a container that is started again has nothing of the old driver: with
     the config.json of its first start, and with a new one.
     """
-    old = product(tmp_path / "old", "t4", node8.bindir)
+    old = installation(tmp_path / "old", "t4", node8.bindir)
     root = root_of("debian")
     shutil.copy(roots.ldconfig(), root / "ldconfig")
     asked = ["/probe", *questions(runs=[LOOKED_UP, ["/ldconfig", "-p"]])]
@@ -258,23 +265,23 @@ def test_driver_upgrade(
     assert not [target for target in second.mounts if was in target]
 
 
-@pytest.mark.parametrize("door", ["runc", "crun", "podman-runtime", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
 def test_read_only_root(
-    door: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:
     """A container whose root is read-only to it gets its GPU and finds the driver."""
     root = root_of("debian")
     asked = ["/probe", *questions(runs=[LOOKED_UP, ["/bin/sh", "-c", ": > /etc/new"]])]
-    if door == "podman-cdi":
+    if integration == "podman-cdi":
         options = ["--read-only", "--device", f"{KIND}=2"]
         result = enter.by_podman(root, asked, options, runtime="runc")
-    elif door == "podman-runtime":
+    elif integration == "podman-runtime":
         options = ["--read-only", "--env", asks("2")[0]]
         result = enter.by_podman(root, asked, options)
     else:
         made = bundles.bundle(enter.place / "b", root, asked, asks("2"))
         made.write({**made.config(), "root": {"path": str(root), "readonly": True}})
-        result = run(made, [node8.runtime], door, env=node8.on(door))
+        result = run(made, [node8.runtime], integration, env=node8.on(integration))
     view = result.view
     assert node8.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())
@@ -300,7 +307,7 @@ def together(commands: list[list[str]], env: dict[str, str], place: Path) -> lis
 
 @pytest.fixture
 def crowd(
-    apart: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> Iterator[list[Bundle]]:
     """Give 32 bundles whose containers share a state directory of runc, removed in the end."""
     made = []
@@ -313,7 +320,7 @@ def crowd(
         subprocess.run([*command, f"gpuhook-test-crowd-{number}"], check=False, capture_output=True)
 
 
-def test_many_at_once(apart: Product, crowd: list[Bundle], tmp_path: Path) -> None:
+def test_many_at_once(apart: Installation, crowd: list[Bundle], tmp_path: Path) -> None:
     """32 containers created at once, with nothing compiled yet, all get what they asked for."""
     shutil.rmtree(apart.state)
     command = [apart.runtime, "--root", str(tmp_path / "runc"), "create", "--bundle"]
@@ -332,7 +339,10 @@ def test_many_at_once(apart: Product, crowd: list[Bundle], tmp_path: Path) -> No
 
 
 def test_two_creates_of_one_bundle(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle], tmp_path: Path
+    node8: Installation,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+    tmp_path: Path,
 ) -> None:
     """Two creates of one bundle at once end as one would."""
     root = root_of("debian")
@@ -352,7 +362,7 @@ def test_two_creates_of_one_bundle(
 
 
 def test_replicas_at_once(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Two replicas of one GPU are held by two containers, and `gpuhook ps` tells by which pods;
     it lists none of them when they are gone.
@@ -384,12 +394,12 @@ def test_replicas_at_once(
 
 
 def test_the_hook_keeps_the_ledger(
-    apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """A container that an engine gave its GPU by our spec is in the ledger while it lives."""
     listed = tmp_path / "listed"
     listed.mkdir()
-    enter = Doors(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path, pytest.fail)
     script = "until [ -e /listed/done ]; do sleep 0.05; done"
     options = ["--device", f"{KIND}=GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"]
     options += ["--volume", f"{listed}:/listed"]
@@ -409,7 +419,7 @@ def test_the_hook_keeps_the_ledger(
 
 
 def test_the_spec_is_read_anew(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A changed CDI spec counts from the next container on."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))

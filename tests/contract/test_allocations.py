@@ -24,8 +24,8 @@ from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import engines
 from tests.contract.bundles import Bundle
 from tests.contract.cri import cri
+from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
 from tests.contract.kubelet_side import hand, podman_options
-from tests.contract.product import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Product
 from tests.contract.runtimes import launcher, lifecycle, run
 from tests.contract.views import View, questions
 
@@ -49,7 +49,7 @@ WRAPPED = pytest.mark.parametrize(
 class Plugin:
     """What the device plugin knows of the node of an installation."""
 
-    product: Product
+    installation: Installation
     resource: Resource
     node: Node
 
@@ -64,20 +64,20 @@ class Plugin:
 
     def written(self, hooks: str = "gpuhook") -> Specs:
         """Write the plugin's CDI specs beside the node's own."""
-        hook = plugin_specs.Hook(hooks, str(self.product.bindir / "gpuhook-hook"))
-        root = self.product.node.host_root
-        place = str(self.product.specs)
+        hook = plugin_specs.Hook(hooks, str(self.installation.bindir / "gpuhook-hook"))
+        root = self.installation.node.host_root
+        place = str(self.installation.specs)
         specs = plugin_specs.update(self.node, (), hook, directory=place, host_root=root)
         assert specs.trouble == ""
         return specs
 
     def replica(self, index: int, number: int) -> str:
         """Return the id of a replica of the GPU of this index."""
-        return f"{self.product.gpu(index).uuid}::{number}"
+        return f"{self.installation.gpu(index).uuid}::{number}"
 
 
 @pytest.fixture(scope="module")
-def told(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Node:
+def told(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Node:
     """Give the node as its host sees it, though it was looked at by another name of its driver's
     tree, as in a plugin's container.
     """
@@ -95,7 +95,7 @@ def told(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 @pytest.fixture
-def plugin(apart: Product, told: Node) -> Plugin:
+def plugin(apart: Installation, told: Node) -> Plugin:
     """Give the plugin of a node with eight GPUs of four replicas each."""
     apart.settings["request"] = {"acceptVolumeMounts": True}
     apart.configure()
@@ -108,23 +108,25 @@ def plugin(apart: Product, told: Node) -> Plugin:
     return Plugin(apart, Resource("nvidia.com/gpu", tuple(units), "time-slicing"), told)
 
 
-def asked(product: Product, *loaded: str) -> list[str]:
+def asked(installation: Installation, *loaded: str) -> list[str]:
     """Return the probe with its questions: every GPU's node, tried, and libraries, loaded."""
-    every = [product.number(index) for index in range(8)]
+    every = [installation.number(index) for index in range(8)]
     names = loaded or DRIVER_LIBRARIES
     paths = (SMI, f"{LIB64}/libcuda.so.1")
     return ["/probe", *questions(*paths, tries=every, runs=[["/dlprobe", *names]])]
 
 
-def assert_gpu(view: View, product: Product, index: int, control: set[str] = CONTROL) -> None:
+def assert_gpu(
+    view: View, installation: Installation, index: int, control: set[str] = CONTROL
+) -> None:
     """Assert that the container has one GPU, may open it and none of the others."""
-    assert set(view.gpus()) == {*control, product.device(index)}
+    assert set(view.gpus()) == {*control, installation.device(index)}
     assert all(node.open == "ENXIO" for node in view.gpus().values()), view.gpus()
     denied = {number for number, error in view.tries.items() if error == "EPERM"}
-    assert denied == {product.number(other) for other in range(8) if other != index}
+    assert denied == {installation.number(other) for other in range(8) if other != index}
 
 
-def assert_driver(view: View, product: Product, directory: str = "") -> None:
+def assert_driver(view: View, installation: Installation, directory: str = "") -> None:
     """Assert that the loader finds the driver's libraries, those of the node's version."""
     (ran,) = view.runs
     assert ran.rc == 0, ran
@@ -144,13 +146,13 @@ def test_through_gpuhook_runtime(
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """The wrapper takes variables, mounts and annotations, and gives the GPU that they name."""
-    product = plugin.product
+    installation = plugin.installation
     given = plugin.answer([plugin.replica(2, 1)], strategy, device_id_strategy=id_strategy)
-    bundle = bundle_of(root_of(kind), asked(product), ["NVIDIA_VISIBLE_DEVICES=all"])
+    bundle = bundle_of(root_of(kind), asked(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
     hand(given, bundle)
-    view = run(bundle, [product.runtime], env=product.on("runc")).view
-    assert_gpu(view, product, 2)
-    assert_driver(view, product)
+    view = run(bundle, [installation.runtime], env=installation.on("runc")).view
+    assert_gpu(view, installation, 2)
+    assert_driver(view, installation)
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(2, 1)]
 
 
@@ -163,18 +165,18 @@ def test_the_ledger_has_the_replicas(
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """`gpuhook ps` tells two containers on one GPU, each with its replica."""
-    product = plugin.product
+    installation = plugin.installation
     with ExitStack() as stack:
         for number in (0, 3):
             ids = [plugin.replica(5, number)]
             given = plugin.answer(ids, strategy, device_id_strategy=id_strategy)
             bundle = bundle_of(root_of("distroless"), ["/probe"])
             hand(given, bundle)
-            made = lifecycle(bundle, [product.runtime], env=product.on("runc"))
+            made = lifecycle(bundle, [installation.runtime], env=installation.on("runc"))
             created = stack.enter_context(made).create()
             assert created.rc == 0, created
-        held = sorted((one["gpus"], one["replicas"]) for one in product.holders())
-    uuid = product.gpu(5).uuid
+        held = sorted((one["gpus"], one["replicas"]) for one in installation.holders())
+    uuid = installation.gpu(5).uuid
     assert held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::3"])]
 
 
@@ -182,33 +184,33 @@ def test_two_gpus(
     plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """All strategies at once: two replicas on two GPUs, and device specs beside them."""
-    product = plugin.product
+    installation = plugin.installation
     ids = [plugin.replica(6, 0), plugin.replica(1, 2)]
     strategies = ("envvar", "cdi-annotations")
     given = plugin.answer(ids, *strategies, pass_device_specs=True)
-    bundle = bundle_of(root_of("debian"), asked(product))
+    bundle = bundle_of(root_of("debian"), asked(installation))
     hand(given, bundle)
-    with lifecycle(bundle, [product.runtime], env=product.on("runc")) as container:
+    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
         assert container.create().rc == 0
-        (held,) = product.holders()
-    assert sorted(held["gpus"]) == sorted(str(product.gpu(n).uuid) for n in (1, 6))
+        (held,) = installation.holders()
+    assert sorted(held["gpus"]) == sorted(str(installation.gpu(n).uuid) for n in (1, 6))
     assert held["replicas"] == [plugin.replica(1, 2), plugin.replica(6, 0)]
     nodes = [node["path"] for node in bundle.config()["linux"]["devices"]]
     assert len(nodes) == len(set(nodes))
-    view = run(bundle, [product.runtime], env=product.on("runc")).view
-    assert set(view.gpus()) == {*ALL_CONTROL, product.device(1), product.device(6)}
+    view = run(bundle, [installation.runtime], env=installation.on("runc")).view
+    assert set(view.gpus()) == {*ALL_CONTROL, installation.device(1), installation.device(6)}
 
 
 def test_replicas_of_somebody_else_are_not_noted(
     plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A variable that an image sets cannot claim a replica of a GPU that was not given."""
-    product = plugin.product
+    installation = plugin.installation
     claimed = f"GPUHOOK_REPLICAS={plugin.replica(3, 0)},{plugin.replica(2, 0)}"
     bundle = bundle_of(root_of("distroless"), ["/probe"], ["NVIDIA_VISIBLE_DEVICES=2", claimed])
-    with lifecycle(bundle, [product.runtime], env=product.on("runc")) as container:
+    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
         assert container.create().rc == 0
-        (held,) = product.holders()
+        (held,) = installation.holders()
     assert held["replicas"] == [plugin.replica(2, 0)]
 
 
@@ -216,10 +218,10 @@ def test_no_gpu(
     plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """The answer to an empty request gives an image that says `all` nothing."""
-    product = plugin.product
+    installation = plugin.installation
     bundle = bundle_of(root_of("distroless"), ["/probe"], ["NVIDIA_VISIBLE_DEVICES=all"])
     hand(plugin.answer([], "envvar"), bundle)
-    assert run(bundle, [product.runtime], env=product.on("runc")).view.gpus() == {}
+    assert run(bundle, [installation.runtime], env=installation.on("runc")).view.gpus() == {}
 
 
 @pytest.mark.parametrize("hooks", ["gpuhook", "none"])
@@ -228,20 +230,20 @@ def test_by_cdi_names(
     kind: str, hooks: str, plugin: Plugin, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """An engine that reads CDI resolves the names by the plugin's spec, with a hook or without."""
-    product = plugin.product
-    product.spec.unlink()
+    installation = plugin.installation
+    installation.spec.unlink()
     given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")
     plugin.written(hooks)
     view = engines.podman(
         tmp_path / "podman",
         root_of(kind),
-        asked(product),
+        asked(installation),
         ["--cap-add", "MKNOD", *podman_options(given)],
-        cdi=product.specs,
-        state=product.state,
+        cdi=installation.specs,
+        state=installation.state,
     ).view
-    assert_gpu(view, product, 4, ALL_CONTROL)
-    assert_driver(view, product)
+    assert_gpu(view, installation, 4, ALL_CONTROL)
+    assert_driver(view, installation)
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
@@ -250,7 +252,7 @@ def test_by_cdi_names_in_the_ledger(
     is_wrapped: bool, plugin: Plugin, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """Where an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
-    product = plugin.product
+    installation = plugin.installation
     claimed = allocate(plugin.resource, [plugin.replica(3, 1)], contexts.Context()).envs
     given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")
     told = f"{given.envs['GPUHOOK_REPLICAS']},{claimed['GPUHOOK_REPLICAS']}"
@@ -259,17 +261,17 @@ def test_by_cdi_names_in_the_ledger(
         root_of("distroless"),
         ["/probe"],
         podman_options(replace(given, envs={"GPUHOOK_REPLICAS": told})),
-        product.runtime if is_wrapped else "runc",
-        cdi=product.specs,
-        env=product.on("runc") if is_wrapped else None,
-        state=product.state,
+        installation.runtime if is_wrapped else "runc",
+        cdi=installation.specs,
+        env=installation.on("runc") if is_wrapped else None,
+        state=installation.state,
     )
-    assert product.device(4) in ended.view.gpus()
-    (name,) = product.entries()
-    entry = json.loads((product.state / "containers" / name).read_text(encoding="utf-8"))
+    assert installation.device(4) in ended.view.gpus()
+    (name,) = installation.entries()
+    entry = json.loads((installation.state / "containers" / name).read_text(encoding="utf-8"))
     assert entry["route"] == ("cdi+wrapper" if is_wrapped else "cdi")
     assert entry["replicas"] == [plugin.replica(4, 2)]
-    assert product.device(4) in entry["nodes"]
+    assert installation.device(4) in entry["nodes"]
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
@@ -282,33 +284,33 @@ def test_host_files_need_no_gpuhook(
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """Plain runtimes give the nodes, the libraries by every name, and nvidia-smi."""
-    product = plugin.product
+    installation = plugin.installation
     given = plugin.answer([plugin.replica(2, 0), plugin.replica(2, 1)], "host-files")
     env = ["NVIDIA_VISIBLE_DEVICES=all", "LD_LIBRARY_PATH=/opt/other"]
-    bundle = bundle_of(root_of(kind), asked(product, *DRIVER_LIBRARIES, "libcuda.so"), env)
+    bundle = bundle_of(root_of(kind), asked(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
     hand(given, bundle)
     view = run(bundle, [engine], engine).view
-    assert_gpu(view, product, 2, ALL_CONTROL)
-    assert_driver(view, product, LIB64)
+    assert_gpu(view, installation, 2, ALL_CONTROL)
+    assert_driver(view, installation, LIB64)
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
     assert (view.paths[SMI].kind, view.paths[SMI].mode & 0o111) == ("file", 0o111)
     ours = [mount for path, mount in view.mounts.items() if "nvidia" in path]
     assert len(ours) > 20
     assert all("ro" in mount.options for mount in ours)
-    assert product.entries() == []
+    assert installation.entries() == []
 
 
 def test_device_specs_need_no_gpuhook(
     plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """What pass-device-specs adds is enough for the nodes, under plain runc."""
-    product = plugin.product
+    installation = plugin.installation
     ids = [plugin.replica(7, 0), plugin.replica(7, 3)]
     given = plugin.answer(ids, "envvar", pass_device_specs=True)
     assert len(given.devices) == len(ALL_CONTROL) + 1
-    bundle = bundle_of(root_of("distroless"), asked(product))
+    bundle = bundle_of(root_of("distroless"), asked(installation))
     hand(given, bundle)
-    assert_gpu(run(bundle).view, product, 7, ALL_CONTROL)
+    assert_gpu(run(bundle).view, installation, 7, ALL_CONTROL)
 
 
 @pytest.mark.parametrize(
@@ -319,8 +321,10 @@ def test_by_a_kubelets_engine(
     strategy: str, handler: str, control: set[str], plugin: Plugin, tmp_path: Path
 ) -> None:
     """containerd makes the same of the answer: with our handler, and with plain runc."""
-    product = plugin.product
-    runtime = launcher(tmp_path / "gpuhook-runtime", [product.runtime], product.on("runc"))
+    installation = plugin.installation
+    runtime = launcher(
+        tmp_path / "gpuhook-runtime", [installation.runtime], installation.on("runc")
+    )
     given = plugin.answer([plugin.replica(3, 1)], strategy)
     with cri(tmp_path / "cri", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
         pod = containerd.pod("sliced", handler)
@@ -330,7 +334,7 @@ def test_by_a_kubelets_engine(
             containerd.remove(pod)
     assert ended.rc == 0, ended
     view = ended.view
-    assert set(view.gpus()) == {*control, product.device(3)}
+    assert set(view.gpus()) == {*control, installation.device(3)}
     assert all(node.open == "ENXIO" for node in view.gpus().values())
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(3, 1)]
     if strategy == "host-files":

@@ -13,8 +13,8 @@ import yaml
 from tests import cri_annotations as written
 from tests.contract import bundles, roots
 from tests.contract.bundles import Bundle
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import prestart
-from tests.contract.product import CONTROL, Product, asks
 from tests.contract.runtimes import Result, run
 
 Bundled = Callable[..., Bundle]
@@ -37,18 +37,18 @@ FORGED = {
 
 
 @pytest.fixture
-def closed(node8: Product, tmp_path: Path) -> Product:
-    """Give the node with its door closed, and a spec of another vendor with a host directory."""
+def closed(node8: Installation, tmp_path: Path) -> Installation:
+    """Give a node with the closed configuration and another spec with a host directory."""
     return with_agent(node8.apart(tmp_path / "closed", request=CLOSED), tmp_path)
 
 
 @pytest.fixture
-def opened(node8: Product, tmp_path: Path) -> Product:
+def opened(node8: Installation, tmp_path: Path) -> Installation:
     """Give the node with the default settings, and that spec."""
     return with_agent(node8.apart(tmp_path / "opened"), tmp_path)
 
 
-def with_agent(node: Product, place: Path) -> Product:
+def with_agent(node: Installation, place: Path) -> Installation:
     """Describe a device of another vendor on the node: a directory of the host, writable."""
     host = place / "host"
     host.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def with_agent(node: Product, place: Path) -> Product:
 
 
 def container(
-    node: Product,
+    node: Installation,
     place: Path,
     annotations: Mapping[str, str],
     route: str = "wrapper",
@@ -76,7 +76,11 @@ def container(
 
 
 def ran(
-    node: Product, made: Bundle, route: str = "wrapper", engine: str = "runc", cgroup: str = "host"
+    node: Installation,
+    made: Bundle,
+    route: str = "wrapper",
+    engine: str = "runc",
+    cgroup: str = "host",
 ) -> Result:
     """Run a bundle through the wrapper, or by a plain runtime that calls our prestart hook."""
     command = [engine] if route == "prestart" else [node.runtime]
@@ -92,16 +96,16 @@ def gpus(result: Result) -> set[str]:
 @ROUTES
 @pytest.mark.parametrize("pod", [{OWN: ALL}, FORGED], ids=["plain", "forged"])
 def test_a_pod_of_crio_takes_no_gpu(
-    pod: dict[str, str], route: str, engine: str, cgroup: str, closed: Product, tmp_path: Path
+    pod: dict[str, str], route: str, engine: str, cgroup: str, closed: Installation, tmp_path: Path
 ) -> None:
-    """CRI-O copies annotations of the pod into config.json: with the door closed they are refused,
+    """CRI-O copies annotations of the pod into config.json: the closed configuration refuses them,
     whatever else the pod writes.
     """
     made = container(closed, tmp_path, written.crio(pod), route, asks("void"))
     assert gpus(ran(closed, made, route, engine, cgroup)) == set()
 
 
-def test_what_is_refused_is_told(closed: Product, tmp_path: Path) -> None:
+def test_what_is_refused_is_told(closed: Installation, tmp_path: Path) -> None:
     done = closed.edit(container(closed, tmp_path, written.crio({OWN: ALL})))
     assert done.rc == 0
     assert "GH1007" in done.log
@@ -113,10 +117,10 @@ def test_what_is_refused_is_told(closed: Product, tmp_path: Path) -> None:
 def test_the_plugins_annotation_grants(
     made_by: Callable[[Mapping[str, str]], dict[str, str]],
     route: str,
-    closed: Product,
+    closed: Installation,
     tmp_path: Path,
 ) -> None:
-    """Strategy cdi-annotations of the device plugin works with the door closed, on each engine."""
+    """Strategy cdi-annotations of the device plugin works with it on each engine."""
     given = {written.NAME: "nvidia.com/gpu=3"}
     annotations = written.crio({OWN: ALL}, given) if made_by is written.crio else made_by(given)
     made = container(closed, tmp_path, annotations, route, asks("void"))
@@ -126,7 +130,7 @@ def test_the_plugins_annotation_grants(
 @pytest.mark.parametrize("name", [ALL, AGENT])
 @pytest.mark.parametrize("made_by", ["crio", "containerd"])
 def test_a_sandbox_is_granted_nothing(
-    made_by: str, name: str, closed: Product, tmp_path: Path
+    made_by: str, name: str, closed: Installation, tmp_path: Path
 ) -> None:
     """All annotations of a pod's sandbox are the pod's; other containers of the pod may see it."""
     pod = {**FORGED, OWN: name, "io.kubernetes.cri-o.Annotations": json.dumps({OWN: name})}
@@ -139,7 +143,7 @@ def test_a_sandbox_is_granted_nothing(
 
 
 @ROUTES
-def test_an_open_door(route: str, opened: Product, tmp_path: Path) -> None:
+def test_an_open_door(route: str, opened: Installation, tmp_path: Path) -> None:
     """Where variables are accepted, an annotation of the pod is: for devices of the own vendor."""
     made = container(opened, tmp_path / "own", written.crio({OWN: "nvidia.com/gpu=1"}), route)
     assert gpus(ran(opened, made, route)) == {opened.device(1)}
@@ -149,7 +153,7 @@ def test_an_open_door(route: str, opened: Product, tmp_path: Path) -> None:
     assert other.file.read_bytes() == before
 
 
-def test_a_caller_is_trusted(closed: Product, tmp_path: Path) -> None:
+def test_a_caller_is_trusted(closed: Installation, tmp_path: Path) -> None:
     """Docker, podman and ctr write annotations of their command line: who calls them is root."""
     made = container(closed, tmp_path, {OWN: f"nvidia.com/gpu=2,{AGENT}"})
     result = ran(closed, made)
@@ -170,7 +174,11 @@ def test_a_caller_is_trusted(closed: Product, tmp_path: Path) -> None:
     ],
 )
 def test_the_setting(
-    accept: str, annotations: dict[str, str], expected: list[int], node8: Product, tmp_path: Path
+    accept: str,
+    annotations: dict[str, str],
+    expected: list[int],
+    node8: Installation,
+    tmp_path: Path,
 ) -> None:
     """request.acceptAnnotations, by the file and by the variable of the environment."""
     closed = node8.apart(tmp_path / "node", request=CLOSED)
@@ -190,7 +198,7 @@ def test_the_setting(
         assert ("GH1007" in done.log) is not bool(expected)
 
 
-def test_a_setting_that_is_no_word(node8: Product, tmp_path: Path) -> None:
+def test_a_setting_that_is_no_word(node8: Installation, tmp_path: Path) -> None:
     node = node8.apart(tmp_path / "node")
     node.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
     done = node.edit(container(node, tmp_path, written.crio({OWN: ALL})))
@@ -210,7 +218,7 @@ def test_a_setting_that_is_no_word(node8: Product, tmp_path: Path) -> None:
     ],
 )
 def test_explain_says_why(
-    annotations: dict[str, str], words: list[str], closed: Product, tmp_path: Path
+    annotations: dict[str, str], words: list[str], closed: Installation, tmp_path: Path
 ) -> None:
     made = container(closed, tmp_path, annotations)
     text = closed.gpuhook("explain", str(made.path)).stdout
@@ -224,7 +232,9 @@ def test_explain_says_why(
 
 
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
-def test_a_pod_cannot_take_another_ones_name(route: str, apart: Product, tmp_path: Path) -> None:
+def test_a_pod_cannot_take_another_ones_name(
+    route: str, apart: Installation, tmp_path: Path
+) -> None:
     """The ledger names a container of CRI-O by what the kubelet says of it."""
     victim = {
         "io.kubernetes.cri.sandbox-name": "victim",

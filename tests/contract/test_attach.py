@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import BOTH, EVERY, Live, sleeping, started
-from tests.contract.product import CONTROL, Product, asks
-from tests.contract.test_doors import (
+from tests.contract.test_integrations import (
     CACHE,
     LINKS,
     LOOKED_UP,
@@ -26,9 +26,9 @@ from tests.contract.views import questions
 LOADER = "etc/ld.so.cache"
 
 
-def asked(product: Product, *runs: list[str]) -> list[str]:
+def asked(installation: Installation, *runs: list[str]) -> list[str]:
     """Return the questions for the probe: every GPU of the node, and commands to run."""
-    return questions(*LINKS, tries=[product.number(i) for i in range(8)], runs=runs)
+    return questions(*LINKS, tries=[installation.number(i) for i in range(8)], runs=runs)
 
 
 def assert_as_before(root: Path, before: dict[str, tuple[object, ...]]) -> None:
@@ -57,7 +57,7 @@ def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
 
 
 @EVERY
-def test_there_and_away(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_there_and_away(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """From nothing to a GPU as the wrapper gives it, and back; twice changes nothing more."""
     made = sleeping(tmp_path)
     with_ldconfig(made.root)
@@ -96,7 +96,7 @@ def test_there_and_away(engine: str, cgroup: str, node8: Product, tmp_path: Path
 
 
 @BOTH
-def test_two_gpus(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_two_gpus(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """The second brings its node alone; control nodes and driver stay until the last one goes."""
     made = sleeping(tmp_path)
     files = roots.listing(made.root)
@@ -120,7 +120,7 @@ def test_two_gpus(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["lib64", "distroless", "musl"])
-def test_images(kind: str, node8: Product, tmp_path: Path) -> None:
+def test_images(kind: str, node8: Installation, tmp_path: Path) -> None:
     """Other images: the loader finds the driver, and afterwards all is as it was."""
     args = ["/bin/busybox", "sleep", "900"] if kind == "musl" else ["/bin/sleep", "900"]
     made = sleeping(tmp_path, kind, args=args)
@@ -139,7 +139,7 @@ def test_images(kind: str, node8: Product, tmp_path: Path) -> None:
     assert_as_before(made.root, files)
 
 
-def test_forms_of_a_name(node8: Product, tmp_path: Path) -> None:
+def test_forms_of_a_name(node8: Installation, tmp_path: Path) -> None:
     """A device by index, UUID, bus id, CDI name, as a replica; a container by id, start, pid."""
     gpu = node8.gpu(2)
     devices = [str(gpu.uuid), str(gpu.pci_bus_id), f"nvidia.com/gpu={gpu.uuid}", f"{gpu.uuid}::1"]
@@ -162,7 +162,7 @@ def test_forms_of_a_name(node8: Product, tmp_path: Path) -> None:
             assert live.view().gpus() == {}
 
 
-def test_ledger(node8: Product, tmp_path: Path) -> None:
+def test_ledger(node8: Installation, tmp_path: Path) -> None:
     """`gpuhook ps` lists what is attached, and no longer what was detached."""
 
     def held(live: Live) -> list[str]:
@@ -178,7 +178,7 @@ def test_ledger(node8: Product, tmp_path: Path) -> None:
         assert held(live) == []
 
 
-def test_refusals(node8: Product, tmp_path: Path) -> None:
+def test_refusals(node8: Installation, tmp_path: Path) -> None:
     """What cannot be: one sentence, and the container is as it was."""
     with started(sleeping(tmp_path), node8) as live:
         before = live.seen()
@@ -198,7 +198,7 @@ def test_refusals(node8: Product, tmp_path: Path) -> None:
         assert "GH1738" in done.stderr or "GH1730" in done.stderr, done
 
 
-def test_capabilities(node8: Product, tmp_path: Path) -> None:
+def test_capabilities(node8: Installation, tmp_path: Path) -> None:
     """Driver capabilities come from the container's variable, or from the option."""
     with started(sleeping(tmp_path, env=asks("void", "utility")), node8) as live:
         live.attach("2")
@@ -217,7 +217,7 @@ def test_capabilities(node8: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_paused(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_paused(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A frozen container gets and loses a GPU without being asked for anything."""
     with started(sleeping(tmp_path), node8, engine, cgroup) as live:
         assert live.container.call("pause").rc == 0

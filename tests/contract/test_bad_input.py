@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from tests.contract.bundles import Bundle
-from tests.contract.product import CONTROL, PYTHON, Product, asks, install, product
+from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install, installation
 from tests.contract.runtimes import Result, run
 
 FORMATS = pytest.mark.parametrize("log_format", ["json", "text"])
@@ -53,7 +53,7 @@ def assert_refused(result: Result, code: str, *words: str, log_format: str = "js
     assert "hint: " in result.stderr
 
 
-def assert_untouched(bundle: Bundle, before: bytes, made: Product) -> None:
+def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
     """Assert that neither config.json nor the ledger nor anything beside them has changed."""
     assert bundle.file.read_bytes() == before
     assert set(os.listdir(bundle.path)) <= {"config.json", "log", "state"}
@@ -107,7 +107,7 @@ MANY = ",".join(map(str, range(10_000)))
         (MANY, "GH1005", "10000"),
     ],
 )
-def test_values(value: str, code: str, word: str, node8: Product, bundle: Bundle) -> None:
+def test_values(value: str, code: str, word: str, node8: Installation, bundle: Bundle) -> None:
     """A request that names what is not there, or in words that nobody understands."""
     before = ask(bundle, *asks(value))
     held = node8.entries()
@@ -120,7 +120,7 @@ def test_values(value: str, code: str, word: str, node8: Product, bundle: Bundle
 
 
 @FORMATS
-def test_log_formats(log_format: str, apart: Product, bundle: Bundle) -> None:
+def test_log_formats(log_format: str, apart: Installation, bundle: Bundle) -> None:
     """The engine's log has the sentence in the format that the engine reads."""
     before = ask(bundle, *asks('9"9\\'))
     result = apart.edit(bundle, log_format=log_format)
@@ -128,41 +128,41 @@ def test_log_formats(log_format: str, apart: Product, bundle: Bundle) -> None:
     assert_untouched(bundle, before, apart)
 
 
-def test_capabilities(apart: Product, bundle: Bundle) -> None:
+def test_capabilities(apart: Installation, bundle: Bundle) -> None:
     """A driver capability that does not exist."""
     before = ask(bundle, *asks("0", "compute,magic"))
     assert_refused(apart.edit(bundle), "GH1020", "magic", "utility")
     assert_untouched(bundle, before, apart)
 
 
-def test_annotations(apart: Product, bundle: Bundle) -> None:
+def test_annotations(apart: Installation, bundle: Bundle) -> None:
     """A CDI name in an annotation that no spec describes."""
     before = ask(bundle, **{"cdi.k8s.io/x": "nvidia.com/gpu=17"})
     assert_refused(apart.edit(bundle), "GH1102", "nvidia.com/gpu=17", str(apart.spec))
     assert_untouched(bundle, before, apart)
 
 
-def conflict(made: Product) -> list[str]:
+def conflict(made: Installation) -> list[str]:
     """Describe the GPUs twice in one directory."""
     shutil.copy(made.spec, made.specs / "other.yaml")
     return ["GH1103", str(made.spec), str(made.specs / "other.yaml")]
 
 
-def broken_yaml(made: Product) -> list[str]:
+def broken_yaml(made: Installation) -> list[str]:
     """Cut the spec in two."""
     text = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(text[: len(text) // 2] + '\n- "', encoding="utf-8")
     return ["GH1104", str(made.spec), "is broken"]
 
 
-def broken_json(made: Product) -> list[str]:
+def broken_json(made: Installation) -> list[str]:
     """Put half a JSON text in the spec's place."""
     made.spec.unlink()
     (made.specs / "nvidia.json").write_text('{"cdiVersion": ', encoding="utf-8")
     return ["GH1104", str(made.specs / "nvidia.json"), "is broken"]
 
 
-def changed(made: Product, change: Callable[[Any], None]) -> str:
+def changed(made: Installation, change: Callable[[Any], None]) -> str:
     """Change the spec's document; returns its path."""
     document = yaml.safe_load(made.spec.read_text(encoding="utf-8"))
     change(document)
@@ -170,7 +170,7 @@ def changed(made: Product, change: Callable[[Any], None]) -> str:
     return str(made.spec)
 
 
-def unknown_field(made: Product) -> list[str]:
+def unknown_field(made: Installation) -> list[str]:
     """Add a field to a device node that CDI does not know."""
 
     def add(document: Any) -> None:
@@ -180,13 +180,13 @@ def unknown_field(made: Product) -> list[str]:
     return ["GH1104", changed(made, add), pointer]
 
 
-def too_new(made: Product) -> list[str]:
+def too_new(made: Installation) -> list[str]:
     """Declare a version of CDI from the future."""
     path = changed(made, lambda document: document.update(cdiVersion="9.0.0"))
     return ["GH1104", path, "9.0.0"]
 
 
-def missing_node(made: Product) -> list[str]:
+def missing_node(made: Installation) -> list[str]:
     """Name a device node that the host does not have."""
     text = made.spec.read_text(encoding="utf-8")
     gone = f"{made.node.dev_root}/dev/nvidia0-gone"
@@ -194,7 +194,7 @@ def missing_node(made: Product) -> list[str]:
     return ["GH1302", gone]
 
 
-def not_a_node(made: Product) -> list[str]:
+def not_a_node(made: Installation) -> list[str]:
     """Name a regular file as a device node."""
     path = made.place / "regular"
     path.touch()
@@ -204,7 +204,7 @@ def not_a_node(made: Product) -> list[str]:
     return ["GH1302", str(path)]
 
 
-def stale(made: Product) -> list[str]:
+def stale(made: Installation) -> list[str]:
     """Let the spec be of another driver."""
     made.refuse_stale()
     text = made.spec.read_text(encoding="utf-8")
@@ -212,21 +212,21 @@ def stale(made: Product) -> list[str]:
     return ["GH1120", "driver: was 480.95.05, is 580.95.05"]
 
 
-def no_spec(made: Product) -> list[str]:
+def no_spec(made: Installation) -> list[str]:
     """Take the spec away."""
     made.refuse_stale()
     made.spec.unlink()
     return ["GH1104", str(made.specs), "gpuhook refresh"]
 
 
-def unwritable_state(made: Product) -> list[str]:
+def unwritable_state(made: Installation) -> list[str]:
     """Put a file where the state directory should be."""
     shutil.rmtree(made.state)
     made.state.touch()
     return ["GH1531", str(made.config)]
 
 
-def broken_settings(made: Product) -> list[str]:
+def broken_settings(made: Installation) -> list[str]:
     """Write an unknown key of a wrong type into the settings."""
     made.config.write_text("cdi: {specDirs: 7}\n", encoding="utf-8")
     return ["GH1530", str(made.config), "specDirs"]
@@ -239,7 +239,9 @@ NODES = [
 
 
 @pytest.mark.parametrize("spoil", NODES)
-def test_nodes(spoil: Callable[[Product], list[str]], apart: Product, bundle: Bundle) -> None:
+def test_nodes(
+    spoil: Callable[[Installation], list[str]], apart: Installation, bundle: Bundle
+) -> None:
     """A node whose CDI specs, device nodes, settings or state are not as they should be."""
     before = bundle.file.read_bytes()
     code, *words = spoil(apart)
@@ -257,7 +259,9 @@ def test_nodes(spoil: Callable[[Product], list[str]], apart: Product, bundle: Bu
         (too_new, "GH1107"),
     ],
 )
-def test_validate(spoil: Callable[[Product], list[str]], code: str, apart: Product) -> None:
+def test_validate(
+    spoil: Callable[[Installation], list[str]], code: str, apart: Installation
+) -> None:
     """`gpuhook cdi validate` says what is wrong with such a spec."""
     _, *words = spoil(apart)
     done = apart.gpuhook("cdi", "validate", words[0])
@@ -266,7 +270,7 @@ def test_validate(spoil: Callable[[Product], list[str]], code: str, apart: Produ
     assert words[0] in done.stdout + done.stderr
 
 
-def test_a_broken_file_hides_only_itself(apart: Product, bundle: Bundle) -> None:
+def test_a_broken_file_hides_only_itself(apart: Installation, bundle: Bundle) -> None:
     """A broken spec of somebody else does not keep a container from its GPU."""
     (apart.specs / "aaa.yaml").write_text("devices: [", encoding="utf-8")
     (apart.specs / "zzz.json").write_text("{", encoding="utf-8")
@@ -279,7 +283,7 @@ def test_a_broken_file_hides_only_itself(apart: Product, bundle: Bundle) -> None
 @pytest.mark.parametrize("value", ["0", "void"])
 @pytest.mark.parametrize("names", ["nowhere,/no/where", "itself"])
 def test_no_low_level_runtime(
-    names: str, value: str, node8: Product, bundle: Bundle, tmp_path: Path
+    names: str, value: str, node8: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
     """No low-level runtime: said for every container, and gpuhook-runtime never calls itself."""
     listed = [node8.runtime] if names == "itself" else names.split(",")
@@ -290,13 +294,13 @@ def test_no_low_level_runtime(
     assert_untouched(bundle, before, made)
 
 
-def test_a_named_low_level_runtime_that_is_missing(apart: Product, bundle: Bundle) -> None:
+def test_a_named_low_level_runtime_that_is_missing(apart: Installation, bundle: Bundle) -> None:
     """The engine's choice of a low-level runtime counts, so that no other one is taken."""
     result = apart.edit(bundle, low_level="/no/such/runtime")
     assert_refused(result, "GH1401", "/no/such/runtime")
 
 
-def test_missing_config(apart: Product, bundle: Bundle) -> None:
+def test_missing_config(apart: Installation, bundle: Bundle) -> None:
     """A bundle without config.json."""
     bundle.file.unlink()
     assert_refused(apart.edit(bundle), "GH1300", str(bundle.file))
@@ -317,7 +321,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
-def test_broken_configs(text: str, apart: Product, bundle: Bundle) -> None:
+def test_broken_configs(text: str, apart: Installation, bundle: Bundle) -> None:
     """A config.json that is no JSON object."""
     bundle.file.write_text(text, encoding="latin-1")
     before = bundle.file.read_bytes()
@@ -326,7 +330,7 @@ def test_broken_configs(text: str, apart: Product, bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
-def test_configs_that_are_no_files(kind: str, apart: Product, bundle: Bundle) -> None:
+def test_configs_that_are_no_files(kind: str, apart: Installation, bundle: Bundle) -> None:
     """A pipe, a directory or a device in place of config.json is not read."""
     bundle.file.unlink()
     if kind == "fifo":
@@ -358,7 +362,9 @@ def test_configs_that_are_no_files(kind: str, apart: Product, bundle: Bundle) ->
         ("annotations", 7),
     ],
 )
-def test_configs_of_wrong_types(where: str, value: object, apart: Product, bundle: Bundle) -> None:
+def test_configs_of_wrong_types(
+    where: str, value: object, apart: Installation, bundle: Bundle
+) -> None:
     """A config.json with a value of another type than OCI says: refused with its place, or the
     container gets its GPU where the value does not matter; never a crash.
     """
@@ -380,7 +386,7 @@ def test_configs_of_wrong_types(where: str, value: object, apart: Product, bundl
         assert_untouched(bundle, before, apart)
 
 
-def test_odd_entries_are_kept(apart: Product, bundle: Bundle) -> None:
+def test_odd_entries_are_kept(apart: Installation, bundle: Bundle) -> None:
     """Entries of a wrong type in the lists that we add to stay, and do not stop the container."""
     config = bundle.config()
     config["process"]["env"] += [7, None, {"x": 1}]
@@ -398,7 +404,7 @@ def test_odd_entries_are_kept(apart: Product, bundle: Bundle) -> None:
     assert after["annotations"]["a"] == 7
 
 
-def test_a_read_only_state(apart: Product, bundle: Bundle) -> None:
+def test_a_read_only_state(apart: Installation, bundle: Bundle) -> None:
     """With a state directory that became read-only a container starts, and the log says what is
     missing.
     """
@@ -435,7 +441,7 @@ def fill(place: Path) -> None:
     (place / "more").unlink(missing_ok=True)
 
 
-def test_full_disk_of_the_bundle(apart: Product, bundle: Bundle, tmp_path: Path) -> None:
+def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
     """Where the bundle's disk is full, config.json is whole and nothing lies beside it."""
     before = bundle.file.read_bytes()
     with small(tmp_path / "full") as place:
@@ -458,7 +464,7 @@ def test_full_disk_of_the_bundle(apart: Product, bundle: Bundle, tmp_path: Path)
 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_full_disk_of_the_state(
-    prepared: bool, apart: Product, bundle: Bundle, tmp_path: Path
+    prepared: bool, apart: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
     """Where the state's disk is full, a container starts without its entry in the ledger, or is
     refused if nothing has been prepared; no half file is left.
@@ -484,7 +490,7 @@ def test_full_disk_of_the_state(
         assert left == []
 
 
-def test_full_disk_of_the_root(apart: Product, bundle: Bundle, tmp_path: Path) -> None:
+def test_full_disk_of_the_root(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
     """Where the container's disk is full, the container is refused in a sentence."""
     with small(tmp_path / "root", "16m") as place:
         subprocess.run(["cp", "-a", f"{bundle.root}/.", str(place)], check=True)
@@ -520,7 +526,7 @@ exec(code)
 
 
 @pytest.fixture(scope="module")
-def dying(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def dying(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give an installation whose Python kills itself at the KILL_AT-th call that writes."""
     place = tmp_path_factory.mktemp("dying")
     (place / "dying.py").write_text(DYING, encoding="utf-8")
@@ -534,14 +540,14 @@ exec {PYTHON} "$@"
 """
     python.write_text(script, encoding="utf-8")
     python.chmod(0o755)
-    made = Product(place / "stage", install(place / "prefix", python), node8.node)
+    made = Installation(place / "stage", install(place / "prefix", python), node8.node)
     made.specs.mkdir(parents=True)
     made.configure()
     made.generate()
     return made
 
 
-def test_killed_at_every_step(dying: Product, bundle: Bundle) -> None:
+def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:
     """Killed at any step of its work, a create leaves the old config.json or the new one, and the
     next create goes through.
     """
@@ -570,7 +576,7 @@ def test_killed_at_every_step(dying: Product, bundle: Bundle) -> None:
         assert [p for p in place.rglob("*") if p.name.startswith(".gpuhook-")] == []
 
 
-def test_killed_at_any_moment(node8: Product, bundle: Bundle) -> None:
+def test_killed_at_any_moment(node8: Installation, bundle: Bundle) -> None:
     """Killed with its launcher at any moment, a create leaves the old config.json or the new."""
     before = bundle.file.read_bytes()
     assert node8.edit(bundle).rc == 0
@@ -591,20 +597,20 @@ def test_killed_at_any_moment(node8: Product, bundle: Bundle) -> None:
         assert bundle.file.read_bytes() in (before, after)
 
 
-def no_driver(made: Product) -> tuple[str, str]:
+def no_driver(made: Installation) -> tuple[str, str]:
     """Empty the driver root."""
     shutil.rmtree(Path(made.node.driver_root) / "usr")
     return "GH12", made.node.driver_root
 
 
-def no_nvml(made: Product) -> tuple[str, str]:
+def no_nvml(made: Installation) -> tuple[str, str]:
     """Remove NVML from the driver root."""
     for path in Path(made.node.driver_root).rglob("libnvidia-ml.so*"):
         path.unlink()
     return "GH12", made.node.driver_root
 
 
-def other_nvml(made: Product) -> tuple[str, str]:
+def other_nvml(made: Installation) -> tuple[str, str]:
     """Let NVML answer for another driver than the one in the tree."""
     profile = Path(made.node.nvml_profile)
     text = profile.read_text(encoding="utf-8")
@@ -612,7 +618,7 @@ def other_nvml(made: Product) -> tuple[str, str]:
     return "GH12", "550.1.2"
 
 
-def other_module(made: Product) -> tuple[str, str]:
+def other_module(made: Installation) -> tuple[str, str]:
     """Load a kernel module of another driver, which NVML does not talk to."""
     version = Path(made.node.host_root, "sys/module/nvidia/version")
     version.write_text("550.1.2\n", encoding="utf-8")
@@ -621,14 +627,14 @@ def other_module(made: Product) -> tuple[str, str]:
     return "GH1203", "550.1.2"
 
 
-def no_device_node(made: Product) -> tuple[str, str]:
+def no_device_node(made: Installation) -> tuple[str, str]:
     """Remove the GPU's device node."""
     path = Path(made.node.dev_root, "dev/nvidia0")
     path.unlink()
     return "GH1210", str(path)
 
 
-def other_device_node(made: Product) -> tuple[str, str]:
+def other_device_node(made: Installation) -> tuple[str, str]:
     """Make the GPU's device node with another major number."""
     path = Path(made.node.dev_root, "dev/nvidia0")
     path.unlink()
@@ -641,10 +647,10 @@ SPOILED = [no_driver, no_nvml, other_nvml, other_module, no_device_node, other_d
 
 @pytest.mark.parametrize("spoil", SPOILED)
 def test_generate(
-    spoil: Callable[[Product], tuple[str, str]], node8: Product, tmp_path: Path
+    spoil: Callable[[Installation], tuple[str, str]], node8: Installation, tmp_path: Path
 ) -> None:
     """generate-cdi on a node whose driver is not as it should be: the spec of before stays."""
-    made = product(tmp_path / "node", "t4", node8.bindir)
+    made = installation(tmp_path / "node", "t4", node8.bindir)
     before, around = made.spec.read_bytes(), sorted(os.listdir(made.specs))
     code, word = spoil(made)
     words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output", str(made.spec)]
@@ -658,9 +664,9 @@ def test_generate(
     assert sorted(os.listdir(made.specs)) == around
 
 
-def test_generate_without_nvml(node8: Product, tmp_path: Path) -> None:
+def test_generate_without_nvml(node8: Installation, tmp_path: Path) -> None:
     """Left to itself, generate-cdi describes the same GPUs without NVML, and says why."""
-    made = product(tmp_path / "node", "t4", node8.bindir)
+    made = installation(tmp_path / "node", "t4", node8.bindir)
     before = yaml.safe_load(made.spec.read_text())
     code, word = no_nvml(made)
     done = made.gpuhook("generate-cdi", *made.node.options, "--output", str(made.spec))
@@ -673,7 +679,7 @@ def test_generate_without_nvml(node8: Product, tmp_path: Path) -> None:
     assert "libcuda.so.580.95.05" in names
 
 
-def test_generate_on_a_full_disk(apart: Product, tmp_path: Path) -> None:
+def test_generate_on_a_full_disk(apart: Installation, tmp_path: Path) -> None:
     """generate-cdi on a full disk leaves the spec of before, and nothing beside it."""
     with small(tmp_path / "full") as place:
         spec = place / "nvidia.yaml"

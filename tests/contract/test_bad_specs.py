@@ -16,7 +16,7 @@ import pytest
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 
 COUNT = 100_000
 MEMORY = 512 << 20  # bytes of address space, for the interpreter and all
@@ -29,7 +29,9 @@ def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> 
     return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
 
 
-def create(made: Product, bundle: Bundle, memory: int = MEMORY) -> subprocess.CompletedProcess[str]:
+def create(
+    made: Installation, bundle: Bundle, memory: int = MEMORY
+) -> subprocess.CompletedProcess[str]:
     """Call `gpuhook-runtime create` with so much address space."""
     command = ["prlimit", f"--as={memory}", made.runtime, "create", "--bundle", str(bundle.path)]
     env = {**os.environ, **made.on("/bin/true")}
@@ -38,7 +40,7 @@ def create(made: Product, bundle: Bundle, memory: int = MEMORY) -> subprocess.Co
     )
 
 
-def test_a_hundred_thousand_devices(apart: Product, bundle: Bundle) -> None:
+def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None:
     """A create reads them in bounded memory, and once; refresh leaves them; list lists them."""
     large = apart.specs / "large.json"
     line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
@@ -69,7 +71,7 @@ def test_a_hundred_thousand_devices(apart: Product, bundle: Bundle) -> None:
     assert f"nvidia.com/other=d{COUNT - 1}" in done.stdout
 
 
-def test_damaged_notes(apart: Product, bundle: Bundle) -> None:
+def test_damaged_notes(apart: Installation, bundle: Bundle) -> None:
     """Whatever became of the notes of the node, a bus id names its own GPU or none."""
     config = bundle.config()
     config["process"]["env"] = asks(apart.gpu(1).pci_bus_id or "")
@@ -100,7 +102,7 @@ def put(document: Any, pointer: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud800"], ids=["NUL", "half a character"])
-def test_text_that_is_none(text: str, apart: Product, bundle: Bundle) -> None:
+def test_text_that_is_none(text: str, apart: Installation, bundle: Bundle) -> None:
     """What no system call takes is refused with its place, wherever a JSON spec has it."""
     document = spec_files.read(str(apart.spec))
     apart.spec.unlink()
@@ -123,7 +125,7 @@ def test_text_that_is_none(text: str, apart: Product, bundle: Bundle) -> None:
         assert bundle.file.read_bytes() == before
 
 
-def test_bytes_that_are_not_utf8_are_kept(apart: Product, bundle: Bundle) -> None:
+def test_bytes_that_are_not_utf8_are_kept(apart: Installation, bundle: Bundle) -> None:
     """Paths are bytes to the kernel: a JSON spec may have any but NUL."""
     text = json.dumps(spec_files.read(str(apart.spec)))
     apart.spec.unlink()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contract.bundles import CAPABILITIES, Bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 
 SWARM = "DOCKER_RESOURCE_GPU"
 MOUNTS = "/var/run/nvidia-container-devices/"
@@ -40,7 +40,7 @@ VARIABLES = [
 
 
 @pytest.fixture(scope="module")
-def taking(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def taking(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give the node with settings by which swarm's variables and mounts count."""
     request = {"acceptVolumeMounts": True, "swarmResources": [SWARM]}
     return node8.apart(tmp_path_factory.mktemp("taking"), request=request)
@@ -53,7 +53,9 @@ def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> 
     return bundle_of(root_of("distroless"), ["/probe"], [], process=process)
 
 
-def assert_judged(made: Product, bundle: Bundle, config: dict[str, Any], own: str = "") -> None:
+def assert_judged(
+    made: Installation, bundle: Bundle, config: dict[str, Any], own: str = ""
+) -> None:
     """Assert that a create refuses in a sentence and changes nothing, or gives the one GPU.
 
     `own` is the device that is to be given then.
@@ -80,7 +82,7 @@ def assert_judged(made: Product, bundle: Bundle, config: dict[str, Any], own: st
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_variables(variable: str, taking: Product, bundle: Bundle) -> None:
+def test_variables(variable: str, taking: Installation, bundle: Bundle) -> None:
     """Whatever a variable says besides, the container has the GPU 0 alone or does not start."""
     config = bundle.config()
     for value in HOSTILE.values():
@@ -90,7 +92,7 @@ def test_variables(variable: str, taking: Product, bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("place", [MOUNTS, MOUNTS + "cdi/nvidia.com/gpu=", IMEX])
-def test_mounts(place: str, taking: Product, bundle: Bundle) -> None:
+def test_mounts(place: str, taking: Installation, bundle: Bundle) -> None:
     """The same of the path of a mount."""
     config = bundle.config()
     config["process"]["env"] = ["PATH=/", *asks("0")]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gpuhook.loader import ld_cache_entries, ld_so_conf
-from tests.contract import doors, roots
+from tests.contract import integrations, roots
 from tests.contract.bundles import Bundle, bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import LIBRARIES, Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.product import LIBRARIES, Product, asks
 from tests.contract.runtimes import run
-from tests.contract.test_doors import (
+from tests.contract.test_integrations import (
     CACHE,
     LINKS,
     LOOKED_UP,
@@ -30,34 +30,43 @@ from tests.contract.views import View, questions
 from tests.simulated import elf_maker
 
 LDCONFIG = "/sbin/ldconfig"
-ROUTES = pytest.mark.parametrize("door", ["runc", "crun", "runc-prestart", "podman-cdi"])
+ROUTES = pytest.mark.parametrize("integration", ["runc", "crun", "runc-prestart", "podman-cdi"])
 PROFILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
 EVERYTHING = ["NVIDIA_DRIVER_CAPABILITIES=all"]
 FORGED = "include /etc/ld.so.conf.d/*.conf\n/opt/own\n"
 VERSIONED = f"{LIBRARIES}/libcuda.so.1"
 
 
-def doors_to(product: Product, place: Path) -> Doors:
-    """Return the doors to this installation; none of the tests here goes through containerd."""
+def integrations_to(installation: Installation, place: Path) -> Integrations:
+    """Return the integrations to this installation; no test here uses containerd."""
     place.mkdir()
 
     def never() -> object:
         raise AssertionError
 
-    return Doors(product, place, never)  # type: ignore[arg-type]
+    return Integrations(installation, place, never)  # type: ignore[arg-type]
 
 
 def seen(
-    door: str, product: Product, place: Path, root: Path, asked: list[str], env: list[str]
+    integration: str,
+    installation: Installation,
+    place: Path,
+    root: Path,
+    asked: list[str],
+    env: list[str],
 ) -> View:
-    """Return what a container with GPU 2 sees that came through this door.
+    """Return what a container with GPU 2 sees that came through this integration.
 
     Hooks of a wrapped container have this installation's state directory, as podman's have.
     """
-    if door not in doors.RUNTIMES:
-        return doors_to(product, place / "doors").through(door, root, asked, "2", env=env).view
+    if integration not in integrations.RUNTIMES:
+        return (
+            integrations_to(installation, place / "integrations")
+            .through(integration, root, asked, "2", env=env)
+            .view
+        )
     made = bundle(place / "bundle", root, asked, [*asks("2"), *env])
-    return run(made, product.secluded, door, env=product.on(door)).view
+    return run(made, installation.secluded, integration, env=installation.on(integration)).view
 
 
 def cached(root: Path) -> dict[str, str]:
@@ -70,7 +79,7 @@ def cached(root: Path) -> dict[str, str]:
 
 @ROUTES
 def test_ldconfig_makes_the_cache(
-    door: str, apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The host's ldconfig indexes the image anew on every route: also a library that the image's
     old cache does not know; and the driver is found, and nothing of it all is left behind."""
@@ -82,7 +91,7 @@ def test_ldconfig_makes_the_cache(
     (root / "etc/ld.so.conf").write_text(FORGED)
     before = cached(root)
     asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP, CACHE])]
-    view = seen(door, apart, tmp_path, root, asked, [])
+    view = seen(integration, apart, tmp_path, root, asked, [])
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert_cached(view.runs[1])
     assert "libown.so.1" not in before
@@ -95,7 +104,7 @@ def test_ldconfig_makes_the_cache(
 
 
 def test_a_second_start_changes_nothing(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A container that starts again has the very files that its first start left."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -109,7 +118,7 @@ def test_a_second_start_changes_nothing(
 
 
 def test_ldconfig_does_not_leave_the_image(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Links that lead out of the image, by .. or by /proc, lead ldconfig nowhere else."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -131,7 +140,7 @@ def test_ldconfig_does_not_leave_the_image(
 
 @pytest.mark.parametrize("kind", ["distroless", "musl", "lib64"])
 def test_ldconfig_in_other_images(
-    kind: str, apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    kind: str, apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """An image needs no ldconfig of its own, and one of musl gets what musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -141,7 +150,7 @@ def test_ldconfig_in_other_images(
 
 
 def test_an_ldconfig_of_no_use_stops_the_container(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A dynamic program would run the image's loader: it is not run, and the container stops."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -153,7 +162,7 @@ def test_an_ldconfig_of_no_use_stops_the_container(
     assert "GH1517: the host's ldconfig /bin/true" in result.stderr
 
 
-def test_attach_runs_ldconfig_too(apart: Product, tmp_path: Path) -> None:
+def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:
     """A GPU attached to a running container: what is planned is what is made, and only once."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = sleeping(tmp_path)
@@ -181,12 +190,12 @@ def test_attach_runs_ldconfig_too(apart: Product, tmp_path: Path) -> None:
     ],
 )
 def test_a_disabled_hook_is_disabled_on_every_route(
-    door: str,
+    integration: str,
     disabled: str,
     has_link: bool,
     has_cache: bool,
     has_profile: bool,
-    apart: Product,
+    apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
@@ -195,7 +204,7 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     root = root_of("debian")
     link = f"{LIBRARIES}/libcuda.so"
     asked = ["/probe", *questions(link, VERSIONED, PROFILE)]
-    view = seen(door, apart, tmp_path, root, asked, EVERYTHING)
+    view = seen(integration, apart, tmp_path, root, asked, EVERYTHING)
     assert (view.paths[link].kind == "link") is has_link
     # The loader's own name of a library belongs to its cache, and is a link as well.
     assert (view.paths[VERSIONED].kind == "link") is (has_link or has_cache)
@@ -203,19 +212,25 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     assert (root / PROFILE.lstrip("/")).exists() is has_profile
 
 
-def test_all_hooks_disabled(apart: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_all_hooks_disabled(
+    apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
     """Without any hook the spec names no program of the host, and the files are mounted still."""
     apart.generate("--disable-hook", "all")
     root = root_of("debian")
     before = roots.listing(root)
-    view = doors_to(apart, tmp_path / "doors").through("podman-cdi", root, ["/probe"], "2").view
+    view = (
+        integrations_to(apart, tmp_path / "integrations")
+        .through("podman-cdi", root, ["/probe"], "2")
+        .view
+    )
     assert apart.device(2) in view.gpus()
     assert "/usr/bin/nvidia-smi" in view.mounts
     assert roots.listing(root)["etc/ld.so.cache"] == before["etc/ld.so.cache"]
 
 
 def test_chmod_only_where_it_is_enabled(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """chmod makes the directory that the runtime made one that everybody may enter."""
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
@@ -233,10 +248,10 @@ def test_chmod_only_where_it_is_enabled(
     assert [mode & 0o777 for mode in modes] == [0o700, 0o755]
 
 
-@pytest.mark.parametrize("door", ["runc", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 def test_the_management_device(
-    door: str,
-    apart: Product,
+    integration: str,
+    apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
@@ -245,11 +260,11 @@ def test_the_management_device(
     apart.generate("--mode", "management", output=apart.specs / "management.yaml")
     name = "management.nvidia.com/gpu=all"
     asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
-    if door == "runc":
+    if integration == "runc":
         made = bundle_of(root_of("debian"), asked, annotations={"cdi.k8s.io/own": name})
         view = run(made, [apart.runtime], env=apart.on("runc")).view
     else:
-        enter = doors_to(apart, tmp_path / "doors")
+        enter = integrations_to(apart, tmp_path / "integrations")
         view = enter.by_podman(root_of("debian"), asked, ["--device", name], "runc").view
     gpus = {apart.device(index) for index in range(len(apart.node.node.gpus))}
     there = {node.path for node in apart.node.node.device_nodes if "nvswitch" not in node.path}
@@ -259,7 +274,7 @@ def test_the_management_device(
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
-def test_management_without_nvml(apart: Product) -> None:
+def test_management_without_nvml(apart: Installation) -> None:
     """A driver whose NVML cannot be loaded is described all the same."""
     broken = apart.place / "nvml.so"
     broken.write_text("no library")
@@ -285,7 +300,7 @@ def test_management_without_nvml(apart: Product) -> None:
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_ldconfig_in_a_user_namespace(
     engine: str,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:

@@ -18,9 +18,9 @@ import yaml
 
 from gpuhook.cdi import spec_file
 from gpuhook.loader import ld_cache
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
 from tests.simulated.node import make_node
@@ -35,7 +35,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def nvidia(node8: Product, tmp_path: Path) -> Product:
+def nvidia(node8: Installation, tmp_path: Path) -> Installation:
     """Give the node with nothing of gpuhook's configured: NVIDIA's spec, and no other."""
     mine = node8.apart(tmp_path / "nvidia")
     mine.spec.unlink()
@@ -46,10 +46,10 @@ def nvidia(node8: Product, tmp_path: Path) -> Product:
 
 
 @pytest.fixture
-def mig(node8: Product, tmp_path: Path) -> Product:
+def mig(node8: Installation, tmp_path: Path) -> Installation:
     """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
     node = make_node(tmp_path / "node", "a100-mig")
-    mine = Product(tmp_path / "mig", node8.bindir, node)
+    mine = Installation(tmp_path / "mig", node8.bindir, node)
     mine.specs.mkdir(parents=True)
     mine.configure()
     nvidia_stack.programs(mine.place / "bin")
@@ -58,7 +58,7 @@ def mig(node8: Product, tmp_path: Path) -> Product:
 
 @contextmanager
 def by_cdi(
-    product: Product,
+    installation: Installation,
     place: Path,
     change: Change | None = None,
     kind: str = "debian",
@@ -69,18 +69,18 @@ def by_cdi(
 ) -> Iterator[Live]:
     """Give a container as NVIDIA's runtime makes it in its CDI modes, its config.json changed."""
     made = sleeping(place, kind, env=asks(name) if env is None else env)
-    described = nvidia_stack.cdi_spec(product.node, product.place / "bin")
+    described = nvidia_stack.cdi_spec(installation.node, installation.place / "bin")
     config = nvidia_stack.cdi_edited(made.config(), described, [name])
     if change is not None:
         change(config)
     made.write(config)
-    with started(made, product, engine, cgroup) as live:
+    with started(made, installation, engine, cgroup) as live:
         yield live
 
 
 @contextmanager
 def by_legacy(
-    product: Product,
+    installation: Installation,
     place: Path,
     change: Change | None = None,
     kind: str = "debian",
@@ -91,20 +91,20 @@ def by_legacy(
     if not (CGROUPS / "devices").is_dir():
         pytest.skip("the simulated hook writes a v1 cgroup's file")
     made = sleeping(place, kind, env=asks(name, capabilities))
-    graphical = product.node if "graphics" in (capabilities or "") else None
-    hooks = product.place / "bin"
+    graphical = installation.node if "graphics" in (capabilities or "") else None
+    hooks = installation.place / "bin"
     made.write(nvidia_stack.legacy_edited(made.config(), hooks, graphical))
     words = [capabilities] if capabilities else []
-    plan = nvidia_stack.legacy_plan(product.node, made.root, [name], *words)
+    plan = nvidia_stack.legacy_plan(installation.node, made.root, [name], *words)
     if change is not None:
         change(plan)
     nvidia_stack.write_plan(made.path, plan)
-    with started(made, product) as live:
+    with started(made, installation) as live:
         yield live
 
 
 def document(live: Live, *words: str, rc: int) -> dict[str, Any]:
-    done = live.gpuhook("compare", *live.product.node.options, "-o", "json", *words)
+    done = live.gpuhook("compare", *live.installation.node.options, "-o", "json", *words)
     told = json.loads(done.stdout or "{}")
     assert done.rc == rc, (done.stderr, [_counted(one) for one in told.get("containers", ())])
     jsonschema.validate(told, schema("compare"))
@@ -135,7 +135,7 @@ def unchanged(live: Live, by: str, name: str = str(GPU)) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
 def test_nothing_but_known_differences_in_the_cdi_modes(
-    kind: str, nvidia: Product, tmp_path: Path
+    kind: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     with by_cdi(nvidia, tmp_path, kind=kind) as live:
         one = unchanged(live, "nvidia-cdi")
@@ -149,14 +149,14 @@ def test_nothing_but_known_differences_in_the_cdi_modes(
 
 @pytest.mark.parametrize(("engine", "cgroup"), [("runc", "v2"), ("crun", "host"), ("crun", "v2")])
 def test_other_runtimes_and_cgroups(
-    engine: str, cgroup: str, nvidia: Product, tmp_path: Path
+    engine: str, cgroup: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     with by_cdi(nvidia, tmp_path, engine=engine, cgroup=cgroup) as live:
         unchanged(live, "nvidia-cdi")
 
 
 @pytest.mark.parametrize("by", ["nvidia-cdi", "nvidia-legacy"])
-def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Product, tmp_path: Path) -> None:
+def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Installation, tmp_path: Path) -> None:
     """It has its GPU's node and the two of its capabilities, and no other instance's."""
     made = by_cdi if by == "nvidia-cdi" else by_legacy
     with made(mig, tmp_path, name="0:1") as live:
@@ -165,7 +165,7 @@ def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Product, tmp_path: Path)
     assert len([path for path in nodes if "/nvidia-caps/" in path]) == 2
 
 
-def test_the_simulated_spec_is_one(nvidia: Product) -> None:
+def test_the_simulated_spec_is_one(nvidia: Installation) -> None:
     """It is valid CDI, of the kind and with the devices that nvidia-ctk writes."""
     found = spec_file.read(str(nvidia.specs / "nvidia.yaml"))
     names = [device["name"] for device in found["devices"]]
@@ -176,8 +176,8 @@ def test_the_simulated_spec_is_one(nvidia: Product) -> None:
     assert verbs[2] == "update-ldcache"
 
 
-def _number(product: Product, index: int) -> tuple[str, int]:
-    return product.device(index), int(product.gpu(index).minor or 0)
+def _number(installation: Installation, index: int) -> tuple[str, int]:
+    return installation.device(index), int(installation.gpu(index).minor or 0)
 
 
 def _devices(config: dict[str, Any], *, rules: bool = False) -> list[dict[str, Any]]:
@@ -207,10 +207,10 @@ def _mount(config: dict[str, Any], end: str) -> dict[str, Any]:
 class Planted:
     """Mistakes in what NVIDIA's CDI modes write; each returns what is to be found, alone."""
 
-    def __init__(self, product: Product, place: Path) -> None:
-        self.product = product
+    def __init__(self, installation: Installation, place: Path) -> None:
+        self.installation = installation
         self.place = place
-        self.path, self.minor = _number(product, GPU)
+        self.path, self.minor = _number(installation, GPU)
 
     def missing_node(self, config: dict[str, Any]) -> tuple[str, str, str]:
         devices = _devices(config)
@@ -219,7 +219,7 @@ class Planted:
         return "node", self.path, "only-gpuhook"
 
     def node_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        path, minor = _number(self.product, 5)
+        path, minor = _number(self.installation, 5)
         _with_gpu(config, path, minor)
         return "node", path, "only-there"
 
@@ -240,26 +240,28 @@ class Planted:
         return "access", self.path, "differs"
 
     def rule_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        path, minor = _number(self.product, 5)
+        path, minor = _number(self.installation, 5)
         _with_gpu(config, path, minor, is_node=False)
         return "access", path, "only-there"
 
     def library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        mount = _mount(config, f"/libcuda.so.{self.product.node.node.driver.version}")
+        mount = _mount(config, f"/libcuda.so.{self.installation.node.node.driver.version}")
         other = self.place / "libcuda.so.999.10"
         shutil.copy(mount["source"], other)
         mount["source"] = str(other)
         return "mount", mount["destination"], "differs"
 
     def unasked_library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        mount = _mount(config, f"/libnvidia-eglcore.so.{self.product.node.node.driver.version}")
+        mount = _mount(
+            config, f"/libnvidia-eglcore.so.{self.installation.node.node.driver.version}"
+        )
         other = self.place / "libnvidia-eglcore.so.999.10"
         shutil.copy(mount["source"], other)
         mount["source"] = str(other)
         return "mount", mount["destination"], "only-there"
 
     def missing_library(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        name = f"/libnvidia-ml.so.{self.product.node.node.driver.version}"
+        name = f"/libnvidia-ml.so.{self.installation.node.node.driver.version}"
         mount = _mount(config, name)
         config["mounts"].remove(mount)
         return "mount", mount["destination"], "only-gpuhook"
@@ -311,7 +313,7 @@ class Planted:
 
     @property
     def _version(self) -> str:
-        return str(self.product.node.node.driver.version)
+        return str(self.installation.node.node.driver.version)
 
     @staticmethod
     def _add_link(config: dict[str, Any], link: str) -> None:
@@ -324,7 +326,7 @@ PLANTED = sorted(name for name in vars(Planted) if not name.startswith("_"))
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_is_found_and_nothing_else(
-    name: str, nvidia: Product, tmp_path: Path
+    name: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     planted: list[tuple[str, str, str]] = []
     plant = getattr(Planted(nvidia, tmp_path), name)
@@ -336,7 +338,7 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert text.endswith(", 1 difference\n")
 
 
-def test_what_nvidias_spec_gives_under_other_names(nvidia: Product, tmp_path: Path) -> None:
+def test_what_nvidias_spec_gives_under_other_names(nvidia: Installation, tmp_path: Path) -> None:
     """A file and a variable of the spec on the node that are not named after the driver."""
     file = nvidia.specs / "nvidia.yaml"
     described = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -362,7 +364,7 @@ def test_what_nvidias_spec_gives_under_other_names(nvidia: Product, tmp_path: Pa
     ]
 
 
-def test_a_name_that_the_loader_cache_alone_has(nvidia: Product, tmp_path: Path) -> None:
+def test_a_name_that_the_loader_cache_alone_has(nvidia: Installation, tmp_path: Path) -> None:
     """The cache entry of a library that gpuhook mounts, under a name that it does not enter."""
     with by_cdi(nvidia, tmp_path) as live:
         cache_file = live.bundle.root / "etc/ld.so.cache"
@@ -382,7 +384,7 @@ def test_a_name_that_the_loader_cache_alone_has(nvidia: Product, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
 def test_links_of_the_image_are_nobodys_difference(
-    kind: str, nvidia: Product, tmp_path: Path
+    kind: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     """The image has them under gpuhook too; they lead nowhere until the driver is mounted."""
 
@@ -397,7 +399,7 @@ def test_links_of_the_image_are_nobodys_difference(
         unchanged(live, "nvidia-cdi")
 
 
-def test_a_loader_that_was_told_nothing(nvidia: Product, tmp_path: Path) -> None:
+def test_a_loader_that_was_told_nothing(nvidia: Installation, tmp_path: Path) -> None:
     def plant(config: dict[str, Any]) -> None:
         stage = config["hooks"]["createContainer"]
         stage[:] = [hook for hook in stage if "update-ldcache" not in hook["args"]]
@@ -411,7 +413,7 @@ def test_a_loader_that_was_told_nothing(nvidia: Product, tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
 @pytest.mark.parametrize("capabilities", [None, "utility,compute,video,graphics"])
 def test_nothing_but_known_differences_in_the_legacy_mode(
-    capabilities: str | None, kind: str, nvidia: Product, tmp_path: Path
+    capabilities: str | None, kind: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     with by_legacy(nvidia, tmp_path, kind=kind, capabilities=capabilities) as live:
         one = unchanged(live, "nvidia-legacy")
@@ -422,10 +424,10 @@ def test_nothing_but_known_differences_in_the_legacy_mode(
 class PlantedInLegacy:
     """Mistakes in what the legacy hook does."""
 
-    def __init__(self, product: Product, place: Path) -> None:
-        self.product = product
+    def __init__(self, installation: Installation, place: Path) -> None:
+        self.installation = installation
         self.place = place
-        self.path, self.minor = _number(product, GPU)
+        self.path, self.minor = _number(installation, GPU)
 
     def missing_node(self, plan: dict[str, Any]) -> tuple[str, str, str]:
         plan["nodes"] = [node for node in plan["nodes"] if node["target"] != self.path]
@@ -433,8 +435,8 @@ class PlantedInLegacy:
         return "node", self.path, "only-gpuhook"
 
     def node_of_another_gpu(self, plan: dict[str, Any]) -> tuple[str, str, str]:
-        path, minor = _number(self.product, 5)
-        plan["nodes"].append({"source": self.product.node.dev_root + path, "target": path})
+        path, minor = _number(self.installation, 5)
+        plan["nodes"].append({"source": self.installation.node.dev_root + path, "target": path})
         plan["rules"].append(f"c 195:{minor} rw")
         return "node", path, "only-there"
 
@@ -478,7 +480,7 @@ PLANTED_IN_LEGACY = sorted(name for name in vars(PlantedInLegacy) if not name.st
 
 @pytest.mark.parametrize("name", PLANTED_IN_LEGACY)
 def test_what_is_planted_in_the_legacy_mode_is_found_and_nothing_else(
-    name: str, nvidia: Product, tmp_path: Path
+    name: str, nvidia: Installation, tmp_path: Path
 ) -> None:
     planted: list[tuple[str, str, str]] = []
     plant = getattr(PlantedInLegacy(nvidia, tmp_path), name)
@@ -487,7 +489,7 @@ def test_what_is_planted_in_the_legacy_mode_is_found_and_nothing_else(
     assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
 
 
-def test_a_container_of_gpuhooks_own(node8: Product, tmp_path: Path) -> None:
+def test_a_container_of_gpuhooks_own(node8: Installation, tmp_path: Path) -> None:
     """By the specs of this node nothing differs from what the wrapper has given."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
@@ -498,7 +500,7 @@ def test_a_container_of_gpuhooks_own(node8: Product, tmp_path: Path) -> None:
     assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
 
 
-def test_what_the_prestart_hook_cannot_set_is_known(node8: Product, tmp_path: Path) -> None:
+def test_what_the_prestart_hook_cannot_set_is_known(node8: Installation, tmp_path: Path) -> None:
     """A container that exists already has its variables."""
     mine = node8.apart(tmp_path / "node")
     hook = {"prestart": [mine.hooks["hook"]]}
@@ -510,7 +512,7 @@ def test_what_the_prestart_hook_cannot_set_is_known(node8: Product, tmp_path: Pa
     assert all("sets no variable" in reason for reason in known.values())
 
 
-def test_what_attach_and_detach_changed_is_known(node8: Product, tmp_path: Path) -> None:
+def test_what_attach_and_detach_changed_is_known(node8: Installation, tmp_path: Path) -> None:
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
     with started(made, mine, "runc", "host", mine.runtime) as live:
@@ -522,7 +524,7 @@ def test_what_attach_and_detach_changed_is_known(node8: Product, tmp_path: Path)
     assert "detach" in known[mine.device(GPU)]
 
 
-def test_gpus_that_config_json_asks_for_nowhere(nvidia: Product, tmp_path: Path) -> None:
+def test_gpus_that_config_json_asks_for_nowhere(nvidia: Installation, tmp_path: Path) -> None:
     """An engine that was told by the kubelet leaves devices alone: these are the request."""
     with by_cdi(nvidia, tmp_path, env=[]) as live:
         (one,) = document(live, rc=0)["containers"]
@@ -530,19 +532,21 @@ def test_gpus_that_config_json_asks_for_nowhere(nvidia: Product, tmp_path: Path)
     assert "device nodes" in one["request"]["where"]
 
 
-def test_a_request_that_gpuhook_would_refuse(nvidia: Product, tmp_path: Path) -> None:
+def test_a_request_that_gpuhook_would_refuse(nvidia: Installation, tmp_path: Path) -> None:
     with by_cdi(nvidia, tmp_path, env=asks("GPU-nobody")) as live:
         (found,) = differences(live)
     assert (found["kind"], found["name"]) == ("request", "NVIDIA_VISIBLE_DEVICES")
     assert "GH1102" in found["gpuhook"]
 
 
-def test_a_container_without_gpus(nvidia: Product, tmp_path: Path) -> None:
+def test_a_container_without_gpus(nvidia: Installation, tmp_path: Path) -> None:
     with started(sleeping(tmp_path), nvidia) as live:
         assert document(live, rc=0)["containers"] == []
 
 
-def test_a_privileged_container_has_what_its_engine_gives(nvidia: Product, tmp_path: Path) -> None:
+def test_a_privileged_container_has_what_its_engine_gives(
+    nvidia: Installation, tmp_path: Path
+) -> None:
     """All the nodes of the host, whoever asks: that says nothing about anybody's stack."""
     made = sleeping(tmp_path)
     config = made.config()

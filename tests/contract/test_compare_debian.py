@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.test_compare import by_cdi, by_legacy, differences, unchanged
 from tests.simulated import nvidia_stack
 from tests.simulated.layouts import Layout
@@ -19,10 +19,10 @@ BESIDE = "libnvidia-gpucomp.so"
 
 
 @pytest.fixture
-def debian(node8: Product, tmp_path: Path) -> Product:
+def debian(node8: Installation, tmp_path: Path) -> Installation:
     """Give a node with NVIDIA's stack alone, whose driver is Debian's."""
     node = make_node(tmp_path / "node", "h100x8", layout="debian")
-    mine = Product(tmp_path / "debian", node8.bindir, node)
+    mine = Installation(tmp_path / "debian", node8.bindir, node)
     mine.specs.mkdir(parents=True)
     mine.configure()
     nvidia_stack.programs(mine.place / "bin")
@@ -30,7 +30,9 @@ def debian(node8: Product, tmp_path: Path) -> Product:
 
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
-def test_cdi_leaves_out_what_is_beside_libcuda(kind: str, debian: Product, tmp_path: Path) -> None:
+def test_cdi_leaves_out_what_is_beside_libcuda(
+    kind: str, debian: Installation, tmp_path: Path
+) -> None:
     """Its libraries in the directory above are known to be left out, and only these."""
     with by_cdi(debian, tmp_path, kind=kind) as live:
         one = unchanged(live, "nvidia-cdi")
@@ -46,7 +48,7 @@ def test_cdi_leaves_out_what_is_beside_libcuda(kind: str, debian: Product, tmp_p
 @pytest.mark.parametrize("capabilities", [None, "utility,compute,video,graphics"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
 def test_the_legacy_mode_takes_what_the_loader_knows(
-    capabilities: str | None, kind: str, debian: Product, tmp_path: Path
+    capabilities: str | None, kind: str, debian: Installation, tmp_path: Path
 ) -> None:
     with by_legacy(debian, tmp_path, kind=kind, capabilities=capabilities) as live:
         one = unchanged(live, "nvidia-legacy")
@@ -59,11 +61,11 @@ def test_the_legacy_mode_takes_what_the_loader_knows(
     [("t4", "flat"), ("t4", "lib64"), ("h100x8", "lib64"), ("h100x8", "debian")],
 )
 def test_every_capability_on_every_layout(
-    profile: str, layout: Layout, node8: Product, tmp_path: Path
+    profile: str, layout: Layout, node8: Installation, tmp_path: Path
 ) -> None:
     """Every name, link and file that the CDI modes give is one of gpuhook's, too."""
     node = make_node(tmp_path / "node", profile, layout=layout)
-    mine = Product(tmp_path / "product", node8.bindir, node)
+    mine = Installation(tmp_path / "gpuhook", node8.bindir, node)
     mine.specs.mkdir(parents=True)
     mine.configure()
     nvidia_stack.programs(mine.place / "bin")
@@ -73,7 +75,7 @@ def test_every_capability_on_every_layout(
     assert [name for name in surplus if not name.endswith("/gbm/nvidia-drm_gbm.so")] == []
 
 
-def test_a_library_that_is_missing_is_found(debian: Product, tmp_path: Path) -> None:
+def test_a_library_that_is_missing_is_found(debian: Installation, tmp_path: Path) -> None:
     """What lies in libcuda's own directory is never excused."""
 
     def plant(config: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from gpuhook.loader import ld_cache_entries
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import LIBRARIES, Product, asks
+from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 from tests.simulated.graphics import NARROW, with_32_bit
@@ -29,11 +29,11 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with 32-bit packages of the driver."""
     place = tmp_path_factory.mktemp("compat32")
     node = make_node(place / "node", with_32_bit(dump_file.load("t4")))
-    made = Product(place, bindir, node)
+    made = Installation(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -52,7 +52,7 @@ def kinds(view: View) -> set[str]:
 
 
 def test_compat32_and_graphics(
-    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """The 32-bit GL libraries and their ICD are there, and known to the 32-bit loader; no CUDA."""
     bundle = bundle_of(root_of("debian"), ASKED, asks("0", "graphics,compat32"))
@@ -65,7 +65,7 @@ def test_compat32_and_graphics(
 
 
 def test_every_capability(
-    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """All capabilities are those of 32-bit programs too; the 64-bit libraries stay theirs."""
     asked = [*ASKED, *questions(runs=[["/dlprobe", CUDA]])]
@@ -77,7 +77,7 @@ def test_every_capability(
 
 
 def test_who_does_not_ask_gets_none(
-    both: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """compute, utility, video, graphics: a container without compat32 has no 32-bit library."""
     capabilities = "compute,utility,video,graphics,display,ngx"
@@ -87,7 +87,9 @@ def test_who_does_not_ask_gets_none(
     assert narrows(view) == {}
 
 
-def test_by_the_spec_alone(both: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_by_the_spec_alone(
+    both: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
     """podman applies the spec, and its hook makes the cache for both loaders."""
     specs = tmp_path / "cdi"
     specs.mkdir()

@@ -15,8 +15,8 @@ from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_bad_input import assert_refused
 
@@ -182,7 +182,7 @@ WRAPPER = [
 
 
 @pytest.mark.parametrize(("code", "case"), WRAPPER)
-def test_the_wrapper_refuses(code: str, case: str, node8: Product, bundle: Bundle) -> None:
+def test_the_wrapper_refuses(code: str, case: str, node8: Installation, bundle: Bundle) -> None:
     before = changed(bundle, *{**REFUSED, **TYPES}[case])
     held = node8.entries()
     assert_refused(node8.edit(bundle), code)
@@ -192,7 +192,7 @@ def test_the_wrapper_refuses(code: str, case: str, node8: Product, bundle: Bundl
 
 @pytest.mark.parametrize(("old", "new"), [TYPES["env"], TYPES["process"]])
 def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
-    old: str, new: str, node8: Product, bundle: Bundle
+    old: str, new: str, node8: Installation, bundle: Bundle
 ) -> None:
     bundle.write({**bundle.config(), "annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=0"}})
     before = changed(bundle, old, new)
@@ -204,7 +204,7 @@ def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
 def test_the_wrapper_leaves_others_alone(
     code: str,
     case: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -220,7 +220,7 @@ def test_the_wrapper_leaves_others_alone(
 @pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_the_prestart_hook_refuses(
-    case: str, value: str, node8: Product, root_of: Callable[[str], Path], tmp_path: Path
+    case: str, value: str, node8: Installation, root_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """On that route runc has read config.json before; only a container with a request fails."""
     made = bundles.bundle(

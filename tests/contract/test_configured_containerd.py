@@ -17,7 +17,7 @@ from gpuhook.engines.configure.containerd import base_spec, configure_containerd
 from gpuhook.engines.configure.engine_options import Node, Wanted
 from gpuhook.node.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
-from tests.contract.product import CONTROL, Product
+from tests.contract.installation import CONTROL, Installation
 from tests.contract.runtimes import launcher
 from tests.contract.views import questions, view
 
@@ -34,10 +34,12 @@ def configure(config: Path, wanted: Wanted, base_spec: bytes | None = None) -> N
 
 
 @pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cri, Product]]:
+def node(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cri, Installation]]:
     """Give a containerd whose handlers `nvidia` and `hooked` were configured."""
     place = tmp_path_factory.mktemp("configured")
-    made = node8.apart(place / "product")
+    made = node8.apart(place / "gpuhook")
     runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
     hook = launcher(
         place / "gpuhook-prestart", [str(made.bindir / "gpuhook-prestart")], made.on("runc")
@@ -58,7 +60,7 @@ def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 @pytest.mark.parametrize("handler", ["nvidia", "hooked"])
 def test_pod_gets_its_gpu_through_the_configured_handler(
-    handler: str, node: tuple[Cri, Product]
+    handler: str, node: tuple[Cri, Installation]
 ) -> None:
     server, made = node
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
@@ -73,7 +75,7 @@ def test_pod_gets_its_gpu_through_the_configured_handler(
         server.remove(pod)
 
 
-def test_pod_of_the_default_handler_gets_none(node: tuple[Cri, Product]) -> None:
+def test_pod_of_the_default_handler_gets_none(node: tuple[Cri, Installation]) -> None:
     server, made = node
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
     pod = server.pod("plain", "")

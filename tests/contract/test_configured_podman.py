@@ -20,7 +20,7 @@ from gpuhook.engines.configure.engine_plan import Plan
 from gpuhook.engines.read import dependent_containers, engine_versions
 from gpuhook.engines.read import podman_config as reading
 from tests.contract.engines import ULIMITS
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS, Result, launcher
 from tests.contract.views import questions
 
@@ -67,7 +67,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 @pytest.fixture
-def wanted(apart: Product, tmp_path: Path) -> Wanted:
+def wanted(apart: Installation, tmp_path: Path) -> Wanted:
     """Return what is wanted: programs under their own names, which know the simulated node."""
     runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
     command = apart.hooks["hook"]["path"]
@@ -94,11 +94,11 @@ def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Re
 
 
 def container(
-    tree: Tree, place: Path, root: Path, runtime: str, env: list[str], product: Product
+    tree: Tree, place: Path, root: Path, runtime: str, env: list[str], installation: Installation
 ) -> Result:
     """Run the probe; one that went well and said nothing runs again, for podman lost its words."""
     words = [word for one in env for word in ("--env", one)]
-    asked = ["/probe", *questions(tries=[product.number(1)])]
+    asked = ["/probe", *questions(tries=[installation.number(1)])]
     command = ["run", "--rm", "--network", "none", "--cap-add", "MKNOD", *ULIMITS, *words]
     result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *asked)
     for _ in range(3):
@@ -111,7 +111,7 @@ def container(
 def test_the_runtime(
     tree: Tree,
     wanted: Wanted,
-    apart: Product,
+    apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
@@ -158,7 +158,7 @@ def test_the_default_runtime(tree: Tree, wanted: Wanted, tmp_path: Path) -> None
 def test_the_hook(
     tree: Tree,
     wanted: Wanted,
-    apart: Product,
+    apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:

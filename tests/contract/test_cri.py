@@ -10,22 +10,24 @@ import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract.cri import Cri, cri
-from tests.contract.product import CONTROL, Product
+from tests.contract.installation import CONTROL, Installation
 from tests.contract.runtimes import launcher
 from tests.contract.views import questions, view
 
 
 @pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cri, Product]]:
+def node(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cri, Installation]]:
     """Give a containerd whose handler `nvidia` is gpuhook-runtime on a node with eight GPUs."""
     place = tmp_path_factory.mktemp("cri")
-    made = node8.apart(place / "product")
+    made = node8.apart(place / "gpuhook")
     runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
     with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
         yield containerd, made
 
 
-def test_pod_gets_its_replica(node: tuple[Cri, Product], tmp_path: Path) -> None:
+def test_pod_gets_its_replica(node: tuple[Cri, Installation], tmp_path: Path) -> None:
     containerd, made = node
     uuid = made.gpu(1).uuid
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(uuid), "GPUHOOK_REPLICAS": f"{uuid}::2"})
@@ -43,7 +45,7 @@ def test_pod_gets_its_replica(node: tuple[Cri, Product], tmp_path: Path) -> None
         containerd.remove(pod)
 
 
-def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Product]) -> None:
+def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Installation]) -> None:
     """containerd copies the kubelet's to config.json, and writes its own key that tells a sandbox
     from a container; of the pod it copies none.
     """
@@ -65,7 +67,7 @@ def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Product]) -> N
         containerd.remove(pod)
 
 
-def test_pod_without_a_request_gets_none(node: tuple[Cri, Product]) -> None:
+def test_pod_without_a_request_gets_none(node: tuple[Cri, Installation]) -> None:
     containerd, _ = node
     pod = containerd.pod("plain", "nvidia")
     try:

@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.product import Product
-from tests.demo import act2, act4, act5, scene
+from tests.contract.installation import Installation
+from tests.demo import act2, act4, act5, demo_node
 from tests.demo.page import Page
 
 
-def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_to_try_next(
+    node8: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each command works, in that order, from the directory in which the demo was called."""
     monkeypatch.chdir(tmp_path)
     mine = node8.apart(tmp_path / "build")
-    scene.write_environment(mine)
-    commands = [command for command, _ in scene.live_commands(scene.keep_bundle(mine.place))]
+    demo_node.write_environment(mine)
+    commands = [
+        command for command, _ in demo_node.live_commands(demo_node.keep_bundle(mine.place))
+    ]
     said = {}
     try:
         for command in commands:
@@ -35,16 +39,16 @@ def test_what_to_try_next(node8: Product, tmp_path: Path, monkeypatch: pytest.Mo
     assert "notebook" in said["gpuhook ps"]
 
 
-def test_the_kubernetes_node_keeps_its_promises(node8: Product, short_path: Path) -> None:
+def test_the_kubernetes_node_keeps_its_promises(node8: Installation, short_path: Path) -> None:
     """The scenario of the seeds: ConfigMap, labels, two pods on one GPU, and a fault."""
     assert act2.play(Page(), node8, short_path / "act2")
 
 
-def test_a_share_of_memory_holds(node8: Product, short_path: Path) -> None:
+def test_a_share_of_memory_holds(node8: Installation, short_path: Path) -> None:
     """One asks for everything and fails alone, or is ended alone where the driver is too old."""
     assert act4.play(Page(), node8, short_path / "act4")
 
 
-def test_what_is_wrong_is_named(node8: Product, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(node8: Installation, tmp_path: Path) -> None:
     """A node of NVIDIA's stack that is broken in three ways, and a manifest that is refused."""
     assert act5.play(Page(), node8, tmp_path / "act5")

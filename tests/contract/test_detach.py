@@ -11,23 +11,23 @@ import pytest
 
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
+from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
 from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
-from tests.contract.product import CONTROL, LIBRARIES, MAJOR, Product, asks
 from tests.contract.test_attach import assert_as_before
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
 
 HOLD = "exec 3<{}; while :; do sleep 60; done"
 
 
-def tries(product: Product) -> list[str]:
+def tries(installation: Installation) -> list[str]:
     """Return the questions for the probe: every GPU of the node."""
-    return questions(tries=[product.number(index) for index in range(8)])
+    return questions(tries=[installation.number(index) for index in range(8)])
 
 
 @BOTH
-def test_granted_at_creation(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What the wrapper gave is denied and hidden, and comes back by attach; the rest stays."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with started(made, node8, engine, cgroup, node8.runtime) as live:
@@ -53,7 +53,7 @@ def test_granted_at_creation(engine: str, cgroup: str, node8: Product, tmp_path:
         assert live.seen().mounts == before.mounts
 
 
-def test_without_config(node8: Product, tmp_path: Path) -> None:
+def test_without_config(node8: Installation, tmp_path: Path) -> None:
     """What came with the creation stays, also once nobody can read that it did."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, node8, "runc", "host", node8.runtime) as live:
@@ -66,7 +66,7 @@ def test_without_config(node8: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_in_use(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_in_use(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A device that a process has open stays; --force refuses whoever opens it next."""
     mine = openable(node8, tmp_path / "node")
     device = mine.device(2)
@@ -89,7 +89,7 @@ def test_in_use(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> Non
 
 
 @BOTH
-def test_next_open_fails(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_next_open_fails(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A process that opens a device again and again: yes from attach on, no from detach on."""
     mine = openable(node8, tmp_path / "node")
     made = sleeping(tmp_path, args=opening(mine.device(2)))
@@ -104,7 +104,7 @@ def test_next_open_fails(engine: str, cgroup: str, node8: Product, tmp_path: Pat
 
 
 @pytest.mark.parametrize("cgroup", ["host", "v2"])
-def test_none_granted(cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_none_granted(cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """Of a container without GPUs nothing is taken, and an unknown device is a fault."""
     with started(sleeping(tmp_path), node8, "runc", cgroup) as live:
         before = live.seen()
@@ -113,7 +113,7 @@ def test_none_granted(cgroup: str, node8: Product, tmp_path: Path) -> None:
         assert live.seen() == before
 
 
-def test_changed_meanwhile(node8: Product, tmp_path: Path) -> None:
+def test_changed_meanwhile(node8: Installation, tmp_path: Path) -> None:
     """What the container's processes made of its files is left to them."""
     made = sleeping(tmp_path)
     with started(made, node8) as live:
@@ -145,7 +145,7 @@ def test_changed_meanwhile(node8: Product, tmp_path: Path) -> None:
         assert_nodes(live.view(tries(node8)), node8, CONTROL, 2)
 
 
-def test_profile(node8: Product, tmp_path: Path) -> None:
+def test_profile(node8: Installation, tmp_path: Path) -> None:
     """What EGL may see follows the GPUs, and nothing is said to be missing meanwhile."""
     bits = {index: 1 << (node8.gpu(index).minor or 0) for index in (2, 3)}
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
@@ -159,7 +159,7 @@ def test_profile(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["pipe", "full"])
-def test_profile_in_the_way(obstacle: str, node8: Product, tmp_path: Path) -> None:
+def test_profile_in_the_way(obstacle: str, node8: Installation, tmp_path: Path) -> None:
     """A container cannot keep its GPU by what it does to the profile: that is left over, told."""
     place = PROFILE.rpartition("/")[0]
     made = sleeping(tmp_path, env=asks("void", "all"))
@@ -186,7 +186,7 @@ def test_profile_in_the_way(obstacle: str, node8: Product, tmp_path: Path) -> No
         assert node8.device(2) in view.gpus()
 
 
-def test_profile_of_others(node8: Product, tmp_path: Path) -> None:
+def test_profile_of_others(node8: Installation, tmp_path: Path) -> None:
     """A GPU that somebody else gave stays visible to EGL; a profile that is lost comes back."""
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         minors = {index: node8.gpu(index).minor or 0 for index in (0, 2, 3)}

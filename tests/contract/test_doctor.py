@@ -15,9 +15,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.installation import Installation, asks
 from tests.contract.live import BOTH, Live, prestart, sleeping, started
-from tests.contract.product import Product, asks
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
 from tests.simulated.node import make_node
@@ -27,8 +27,8 @@ SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/doctor.json").read_text("
 
 def doctor(live: Live, *words: str, checks: str = "containers") -> subprocess.CompletedProcess[str]:
     """Call `gpuhook doctor` where the container's runtime runs."""
-    command = [*live.container.around.prefix, str(live.product.bindir / "gpuhook"), "doctor"]
-    command += [*live.product.node.options, *live.roots, "--checks", checks, *words]
+    command = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), "doctor"]
+    command += [*live.installation.node.options, *live.roots, "--checks", checks, *words]
     return subprocess.run(command, capture_output=True, text=True, env=live.env, check=False)
 
 
@@ -53,7 +53,7 @@ def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, A
 
 @BOTH
 def test_lost_access_is_told_and_mended(
-    engine: str, cgroup: str, node8: Product, tmp_path: Path
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """The command that doctor prints is the one that brings the GPU back."""
     mine = node8.apart(tmp_path / "node")
@@ -72,7 +72,7 @@ def test_lost_access_is_told_and_mended(
         assert of(live, results(live), "failed", "warning") == []
 
 
-def test_a_node_without_any_spec(node8: Product, tmp_path: Path) -> None:
+def test_a_node_without_any_spec(node8: Installation, tmp_path: Path) -> None:
     """Of a container that NVIDIA's hook gave its GPU nothing tells but the container itself."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
@@ -87,7 +87,7 @@ def test_a_node_without_any_spec(node8: Product, tmp_path: Path) -> None:
         assert "repair" not in one["command"]
 
 
-def test_who_asks_in_vain(node8: Product, tmp_path: Path) -> None:
+def test_who_asks_in_vain(node8: Installation, tmp_path: Path) -> None:
     """A container of a plain runtime, whose image asks for GPUs, is warned of."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("all"))
@@ -99,11 +99,11 @@ def test_who_asks_in_vain(node8: Product, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_a_gpu_that_falls_off_the_bus_under_a_container(
-    is_loaded: bool, node8: Product, tmp_path: Path
+    is_loaded: bool, node8: Installation, tmp_path: Path
 ) -> None:
     """The node has no spec in its directories: the running container alone names the GPU."""
     node = make_node(tmp_path / "node", "t4")
-    mine = Product(tmp_path / "product", node8.bindir, node).apart(tmp_path / "apart")
+    mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
     with started(made, mine, "runc", "host", mine.runtime) as live:
         assert results(live, checks="driver.gpu")["well"] is True
@@ -123,10 +123,10 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
     assert "the driver that runs" not in done.stdout
 
 
-def test_a_node_that_a_container_made_names_no_gpu(node8: Product, tmp_path: Path) -> None:
+def test_a_node_that_a_container_made_names_no_gpu(node8: Installation, tmp_path: Path) -> None:
     """A container with CAP_MKNOD makes any node; only its cgroup shows what it was assigned."""
     node = make_node(tmp_path / "node", "t4")
-    mine = Product(tmp_path / "product", node8.bindir, node).apart(tmp_path / "apart")
+    mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
     with started(made, mine, "runc", "host", mine.runtime) as live:
         dev = Path(f"/proc/{live.pid}/root/dev")
@@ -138,7 +138,7 @@ def test_a_node_that_a_container_made_names_no_gpu(node8: Product, tmp_path: Pat
     assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []
 
 
-def test_nothing_is_changed(node8: Product, tmp_path: Path) -> None:
+def test_nothing_is_changed(node8: Installation, tmp_path: Path) -> None:
     """Neither the container nor the state: an entry of a container that is gone stays as well."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
@@ -156,7 +156,7 @@ def test_nothing_is_changed(node8: Product, tmp_path: Path) -> None:
         assert _files(mine.place) == files
 
 
-def test_the_readings_of_this_machine(node8: Product, tmp_path: Path) -> None:
+def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> None:
     """A simulated node that runs: its driver is asked, its files are those of its own tree."""
     words = [*node8.node.options, "-o", "json", "--checks", "gpuhook,containers"]
     done = subprocess.run(

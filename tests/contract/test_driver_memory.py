@@ -78,7 +78,7 @@ def test_two_containers_on_one_gpu(
         # The driver knows of the memory before the program writes that it has it.
         eventually(lambda: first.output == "ok\nholding\n")
         eventually(lambda: second.output == f"got {TOTAL - 4000} MiB\nholding\n")
-        assert len(stub_limits.kept(driver.node)) == 2
+        assert len(stub_limits.recorded(driver.node)) == 2
         first.delete()
-        assert len(stub_limits.kept(driver.node)) == 1
+        assert len(stub_limits.recorded(driver.node)) == 1
         assert driver.ran(gpu(driver), "alloc", "4000") == "ok\n"

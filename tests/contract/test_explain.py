@@ -14,9 +14,9 @@ import pytest
 
 import gpuhook
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_inspect import WAIT, running
 
@@ -27,9 +27,9 @@ SCHEMA = json.loads(
 )
 
 
-def told(product: Product, *words: str) -> dict[str, Any]:
+def told(installation: Installation, *words: str) -> dict[str, Any]:
     """Return the document of one container."""
-    done = product.gpuhook("explain", *words, "-o", "json")
+    done = installation.gpuhook("explain", *words, "-o", "json")
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
@@ -59,7 +59,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_difference_is_what_a_create_makes(
-    case: str, node8: Product, root_of: Roots, bundle_of: Bundles
+    case: str, node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Once for the bundle as it comes, and once for one that was created before."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], CASES[case])
@@ -74,7 +74,7 @@ def test_the_difference_is_what_a_create_makes(
 
 
 def test_each_device_has_its_line_in_the_spec(
-    node8: Product, root_of: Roots, bundle_of: Bundles
+    node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     uuid = str(node8.gpu(2).uuid)
     document = told(node8, "--env", f"NVIDIA_VISIBLE_DEVICES=1,{uuid}")
@@ -87,7 +87,7 @@ def test_each_device_has_its_line_in_the_spec(
         assert name in lines[one["line"] - 1]
 
 
-def test_a_node_without_specs_is_asked(node8: Product, tmp_path: Path) -> None:
+def test_a_node_without_specs_is_asked(node8: Installation, tmp_path: Path) -> None:
     """By NVML, in a process of its own; nothing is written, of the state directory either."""
     bare = node8.apart(tmp_path / "bare")
     bare.spec.unlink()
@@ -100,7 +100,7 @@ def test_a_node_without_specs_is_asked(node8: Product, tmp_path: Path) -> None:
 
 
 def test_a_running_container_is_told_of_as_it_asked(
-    node8: Product, root_of: Roots, bundle_of: Bundles
+    node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     bundle = bundle_of(root_of("musl"), WAIT, asks("0"))
     with running(node8, bundle) as container:
@@ -113,7 +113,7 @@ def test_a_running_container_is_told_of_as_it_asked(
 
 
 def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
-    node8: Product, root_of: Roots, bundle_of: Bundles
+    node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """It appends void to the variable: of a running container the entry before that counts."""
     env = [*asks("1"), "NVIDIA_VISIBLE_DEVICES=void"]
@@ -127,7 +127,7 @@ def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
 
 @pytest.mark.parametrize("hooks", [True, False], ids=["hooks", "no hooks"])
 def test_a_container_that_its_engine_gave_a_gpu(
-    hooks: bool, node8: Product, tmp_path: Path
+    hooks: bool, node8: Installation, tmp_path: Path
 ) -> None:
     """Its engine applied a CDI spec, with or without hooks: the answer is what it has."""
     own = node8.apart(tmp_path / "node")

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.contract.bundles import CAPABILITIES, Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import Installation, asks, installation
+from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import Result, run
 from tests.contract.views import View, questions
 from tests.simulated import extra_nodes
@@ -36,9 +36,9 @@ ROUTES = ("wrapper", "prestart")
 
 
 @pytest.fixture(scope="module")
-def full(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with one GPU and everything beside, which no test changes."""
-    made = product(tmp_path_factory.mktemp("full"), "t4", node8.bindir)
+    made = installation(tmp_path_factory.mktemp("full"), "t4", node8.bindir)
     assert made.node.driver_root == made.node.dev_root == made.node.host_root
     extra_nodes.add(made.node.host_root)
     made.generate()  # files in /proc about MIG are of another state of the host
@@ -46,9 +46,9 @@ def full(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
 
 
 @pytest.fixture
-def bare(node8: Product, tmp_path: Path) -> Product:
+def bare(node8: Installation, tmp_path: Path) -> Installation:
     """Give a node of the test's own with a GPU and nothing beside."""
-    return product(tmp_path / "bare", "t4", node8.bindir)
+    return installation(tmp_path / "bare", "t4", node8.bindir)
 
 
 def number(path: str) -> str:
@@ -62,7 +62,7 @@ def probe() -> list[str]:
     return ["/probe", *questions(*FILES, tries=[number(path) for path in extra_nodes.NODES])]
 
 
-def through(route: str, own: Product, made: Bundle) -> Result:
+def through(route: str, own: Installation, made: Bundle) -> Result:
     """Run a bundle by gpuhook-runtime, or by plain runc with our prestart hook."""
     if route == "wrapper":
         return run(made, [own.runtime], env=own.on("runc"))
@@ -93,7 +93,7 @@ def with_channels(made: Bundle, *ids: str) -> Bundle:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_channels_by_variable(
-    route: str, full: Product, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The channels named, and none besides."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=12,3"]
@@ -103,7 +103,7 @@ def test_channels_by_variable(
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_channels_by_mount(
-    route: str, full: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Mounts win over the variable where the node takes them, and leave the GPUs to the variable;
     where it does not, the variable counts and the log says what of the mounts."""
@@ -119,7 +119,7 @@ def test_channels_by_mount(
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(("channel", "code"), [("5", "GH1037"), ("7", "GH1037"), ("x", "GH1036")])
 def test_channels_that_are_not_there(
-    route: str, channel: str, code: str, full: Product, root_of: Roots, bundle_of: Bundles
+    route: str, channel: str, code: str, full: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """One that is missing, one of an earlier load of the driver, and none at all: refused."""
     env = [*asks("0"), f"NVIDIA_IMEX_CHANNELS=0,{channel}"]
@@ -129,7 +129,7 @@ def test_channels_that_are_not_there(
 
 
 def test_channels_that_the_node_ignores(
-    full: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """By the setting, without a word; `all` names none, and the log says so."""
     ignoring = full.apart(tmp_path / "ignoring", request={"ignoreImexChannels": True})
@@ -144,7 +144,7 @@ def test_channels_that_the_node_ignores(
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_switches(route: str, full: Product, root_of: Roots, bundle_of: Bundles) -> None:
+def test_switches(route: str, full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """Each alone gives its nodes, all together give all; GDS brings its files, read-only."""
     for names in ([name] for name in SWITCHES) if route == "wrapper" else (list(SWITCHES),):
         env = [*asks("0"), *(f"{name}=enabled" for name in names)]
@@ -159,7 +159,7 @@ def test_switches(route: str, full: Product, root_of: Roots, bundle_of: Bundles)
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_switches_that_find_nothing(
-    route: str, bare: Product, root_of: Roots, bundle_of: Bundles
+    route: str, bare: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The container starts with its GPU, and the log says what it does without."""
     env = [*asks("0"), *(f"{name}=enabled" for name in SWITCHES)]
@@ -169,7 +169,7 @@ def test_switches_that_find_nothing(
         assert done.log.count("GH1040") == len(SWITCHES)
 
 
-def test_nothing_without_gpus(full: Product, root_of: Roots, bundle_of: Bundles) -> None:
+def test_nothing_without_gpus(full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """What is beside counts for containers with GPUs; config.json stays as it was."""
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0", "NVIDIA_VISIBLE_DEVICES=void"]
     made = bundle_of(root_of("debian"), probe(), env)
@@ -180,7 +180,7 @@ def test_nothing_without_gpus(full: Product, root_of: Roots, bundle_of: Bundles)
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_policy_of_variables(
-    route: str, full: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Where the variables of unprivileged containers do not count, these do not either; where a
     refusal is to fail, it fails."""
@@ -198,7 +198,7 @@ def test_policy_of_variables(
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_administration_of_mig(
-    route: str, full: Product, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A privileged container gets the node; an unprivileged one does not start."""
     env = [*asks("0"), "NVIDIA_MIG_CONFIG_DEVICES=all"]
@@ -246,7 +246,7 @@ def named(source: str, name: str, bundled: Bundles, root: Path, **oci: Any) -> B
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_by_name(
-    source: str, full: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    source: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Any source may name them; the administration of MIG is for the privileged by any."""
     taking = full.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
@@ -263,7 +263,7 @@ def test_by_name(
 
 
 def test_a_spec_of_the_node_counts(
-    full: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """What a site describes is what there is: another channel is refused with the way out."""
     own = full.apart(tmp_path / "own")
@@ -280,7 +280,7 @@ def test_a_spec_of_the_node_counts(
             assert_beside(done.view, [IMEX + "3"])
 
 
-def test_podman_reads_the_specs(full: Product, tmp_path: Path, root_of: Roots) -> None:
+def test_podman_reads_the_specs(full: Installation, tmp_path: Path, root_of: Roots) -> None:
     """podman gives what generate-cdi describes, with plain runc."""
     own = full.apart(tmp_path / "own")
     for mode in ("imex", "gds", "mig"):
@@ -291,13 +291,13 @@ def test_podman_reads_the_specs(full: Product, tmp_path: Path, root_of: Roots) -
 
     wanted = ("gpu=0", "imex-channel=3", "gds=all", "mig=monitor")
     options = [word for name in wanted for word in ("--device", f"nvidia.com/{name}")]
-    doors = Doors(own, tmp_path, never)
-    view = doors.by_podman(root_of("debian"), probe(), options, runtime="runc").view
+    integrations = Integrations(own, tmp_path, never)
+    view = integrations.by_podman(root_of("debian"), probe(), options, runtime="runc").view
     assert_beside(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"], CAP + "2"])
     assert {view.paths[path].kind for path in FILES} == {"file"}
 
 
-def test_come_and_go(full: Product, tmp_path: Path) -> None:
+def test_come_and_go(full: Installation, tmp_path: Path) -> None:
     """A channel and a switch's devices are attached to a container that runs, and detached; the
     administration of MIG is attached to no container that is unprivileged."""
     mine = full.apart(tmp_path / "node")
@@ -313,7 +313,7 @@ def test_come_and_go(full: Product, tmp_path: Path) -> None:
         live.refused("GH1037", "attach", "--device", "nvidia.com/imex-channel=5")
 
 
-def test_the_administration_comes_and_goes(full: Product, tmp_path: Path) -> None:
+def test_the_administration_comes_and_goes(full: Installation, tmp_path: Path) -> None:
     """A privileged container that runs is given the nodes of the administration, and loses one."""
     mine = full.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"), process=PRIVILEGED)
@@ -325,7 +325,7 @@ def test_the_administration_comes_and_goes(full: Product, tmp_path: Path) -> Non
         assert_beside(live.view(tries), [CAP + "2"])
 
 
-def test_explain_says_what_counts(full: Product, root_of: Roots, bundle_of: Bundles) -> None:
+def test_explain_says_what_counts(full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """Each with its result and reason; the devices with what they give."""
     env = [*asks("0"), "NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=3"]
     made = with_channels(bundle_of(root_of("debian"), ["/probe"], env), "0")

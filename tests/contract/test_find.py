@@ -24,7 +24,7 @@ from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS, Container, lifecycle
 from tests.contract.test_user_namespace import MAPPED, mapped
 
@@ -245,7 +245,7 @@ def test_who_has_a_device_mapped(
 
 
 def test_an_id_in_use_keeps_its_entry(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A second create of a living container, which its runtime refuses, loses nothing that the
     ledger has of it; the next container of that id begins anew."""

@@ -15,8 +15,8 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import CAPABILITIES, Bundle
-from tests.contract.doors import Doors
-from tests.contract.product import ALL_CONTROL, Product, asks
+from tests.contract.installation import ALL_CONTROL, Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import Result, run
 from tests.contract.test_mig import CAP, NODES, uuid
 from tests.contract.views import View, questions
@@ -50,12 +50,12 @@ FORMS = {
 
 
 @pytest.fixture(scope="module")
-def full(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on that node, with specs of its GPUs, its management and its channels."""
     place = tmp_path_factory.mktemp("full")
     node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("a100-mig"))))
     extra_nodes.add(node.host_root)
-    made = Product(place, node8.bindir, node)
+    made = Installation(place, node8.bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -71,7 +71,7 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
     places = (tmp_path / f"podman{number}" for number in range(9))
 
     def ran(
-        route: str, own: Product, *names: str, env: Iterable[str] = (), **oci: object
+        route: str, own: Installation, *names: str, env: Iterable[str] = (), **oci: object
     ) -> Result:
         root = root_of("debian")
         args = ["/probe", *probe(own)]
@@ -79,8 +79,8 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
             kinds = [name if "=" in name else f"nvidia.com/gpu={name}" for name in names]
             words = [f"--device={name}" for name in kinds]
             words += [f"--env={entry}" for entry in env]
-            doors = Doors(own, next(places), lambda: pytest.fail("no containerd"))
-            return doors.by_podman(root, args, words, runtime="runc")
+            integrations = Integrations(own, next(places), lambda: pytest.fail("no containerd"))
+            return integrations.by_podman(root, args, words, runtime="runc")
         made = bundle_of(root, args, [*asks(",".join(names), "all"), *env], **oci)
         if route == "wrapper":
             return run(made, [own.runtime], env=own.on("runc"))
@@ -92,7 +92,7 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
     return ran
 
 
-def numbers(own: Product) -> dict[str, str]:
+def numbers(own: Installation) -> dict[str, str]:
     """Return "major:minor" of every node below the node's /dev, by its path."""
     found = {}
     root = Path(own.node.dev_root)
@@ -103,12 +103,12 @@ def numbers(own: Product) -> dict[str, str]:
     return found
 
 
-def probe(own: Product) -> list[str]:
+def probe(own: Installation) -> list[str]:
     """Return the questions: may each node of the host be opened?"""
     return questions("/dev/dri", tries=sorted(set(numbers(own).values())))
 
 
-def assert_nodes(view: View, own: Product, expected: Iterable[str]) -> None:
+def assert_nodes(view: View, own: Installation, expected: Iterable[str]) -> None:
     """Assert that a container has these nodes of the host, may open them, and no others."""
     known = numbers(own)
     wanted = set(expected)
@@ -126,13 +126,13 @@ def caps(*names: str) -> set[str]:
     return {f"{CAP}{minor}" for name in names for minor in NODES[name][1:]}
 
 
-def every_instance(own: Product) -> set[str]:
+def every_instance(own: Installation) -> set[str]:
     """Return the capability nodes of all instances: those of the administration are none."""
     return {path for path in numbers(own) if path.startswith(CAP)} - {f"{CAP}1", f"{CAP}2"}
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_all_of_a_mixed_node(route: str, full: Product, through: Through) -> None:
+def test_all_of_a_mixed_node(route: str, full: Installation, through: Through) -> None:
     """Whole GPUs with their graphics, and every instance; no channel, fabric or administration."""
     view = through(route, full, "all").view
     instances = every_instance(full)
@@ -143,7 +143,7 @@ def test_all_of_a_mixed_node(route: str, full: Product, through: Through) -> Non
 @pytest.mark.parametrize(
     ("route", "form"), [(route, form) for route, forms in FORMS.items() for form in forms]
 )
-def test_an_instance_alone(route: str, form: str, full: Product, through: Through) -> None:
+def test_an_instance_alone(route: str, form: str, full: Installation, through: Through) -> None:
     """The node of its GPU and its two capabilities: nothing of its neighbours, and no graphics."""
     name = form.format(uuid=uuid(full, "0:1"), gpu=full.gpu(0).uuid)
     view = through(route, full, name).view
@@ -152,7 +152,7 @@ def test_an_instance_alone(route: str, form: str, full: Product, through: Throug
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_instances_beside_a_whole_gpu(route: str, full: Product, through: Through) -> None:
+def test_instances_beside_a_whole_gpu(route: str, full: Installation, through: Through) -> None:
     """Names of all sorts in one request; two instances that share a GPU instance have its node."""
     names = ("2", "1:1", uuid(full, "1:2"))
     view = through(route, full, *names).view
@@ -161,7 +161,7 @@ def test_instances_beside_a_whole_gpu(route: str, full: Product, through: Throug
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_the_management(route: str, full: Product, through: Through) -> None:
+def test_the_management(route: str, full: Installation, through: Through) -> None:
     """Every node of the driver, the capabilities of the administration and the channels too; a
     variable asks for them in privileged containers alone."""
     view = through(route, full, f"{MANAGEMENT}=all", process=PRIVILEGED).view
@@ -175,7 +175,7 @@ def test_the_management(route: str, full: Product, through: Through) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_channel(route: str, full: Product, through: Through) -> None:
+def test_a_channel(route: str, full: Installation, through: Through) -> None:
     """The channel that is asked for comes beside the GPU, and no other."""
     beside = {"names": ["nvidia.com/imex-channel=3"], "env": []}
     if route != "cdi":
@@ -185,7 +185,7 @@ def test_a_channel(route: str, full: Product, through: Through) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_requirement(route: str, full: Product, through: Through) -> None:
+def test_a_requirement(route: str, full: Installation, through: Through) -> None:
     """One that the GPU of the instance does not meet keeps the container; an alternative helps."""
     failing = "NVIDIA_REQUIRE_X=arch>=9.0 brand=tesla,driver>=535"
     done = through(route, full, "0:1", env=[failing])
@@ -199,7 +199,7 @@ def test_a_requirement(route: str, full: Product, through: Through) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_without_nvml(route: str, full: Product, through: Through, tmp_path: Path) -> None:
+def test_without_nvml(route: str, full: Installation, through: Through, tmp_path: Path) -> None:
     """By mode proc's spec the same nodes arrive; what it knows of the driver is judged, and what
     nobody knows of the GPU keeps nobody."""
     own = full.apart(tmp_path / "proc")
@@ -216,7 +216,9 @@ def test_without_nvml(route: str, full: Product, through: Through, tmp_path: Pat
 
 
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
-def test_kinds_of_coherence(route: str, full: Product, through: Through, tmp_path: Path) -> None:
+def test_kinds_of_coherence(
+    route: str, full: Installation, through: Through, tmp_path: Path
+) -> None:
     """GPUs that are not coherent are of a kind of their own as well, whole and in parts."""
     own = full.apart(tmp_path / "coherence")
     own.generate("--feature-flag", "enable-coherent-annotations")

@@ -12,7 +12,7 @@ from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
@@ -23,11 +23,11 @@ TRIES = [f"{MAJOR}:{minor}" for minor in (0, 1, 2, 3, 128, 129, 130)]
 
 
 @pytest.fixture(scope="module")
-def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with four GPUs, one of them lost, that have nodes for graphics."""
     place = tmp_path_factory.mktemp("graphics")
     node = make_node(place / "node", with_drm(dump_file.load("lost-gpu")))
-    made = Product(place, bindir, node)
+    made = Installation(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -39,9 +39,9 @@ def dri(view: View) -> dict[str, str]:
     return {path: node.open for path, node in view.nodes.items() if path.startswith("/dev/dri/")}
 
 
-def own(product: Product, index: int) -> dict[str, str]:
+def own(installation: Installation, index: int) -> dict[str, str]:
     """Return the nodes that a container with this GPU has: the driver is not there to open them."""
-    return dict.fromkeys(drm.paths(product.gpu(index)), "ENXIO")
+    return dict.fromkeys(drm.paths(installation.gpu(index)), "ENXIO")
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
@@ -49,7 +49,7 @@ def own(product: Product, index: int) -> dict[str, str]:
 def test_the_gpus_own_nodes_and_no_others(
     engine: str,
     capabilities: str,
-    graphics: Product,
+    graphics: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -66,7 +66,7 @@ def test_the_gpus_own_nodes_and_no_others(
 
 
 def test_who_computes_sees_none(
-    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    graphics: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Without graphics or display there is no /dev/dri, and no right to open its nodes."""
     asked = ["/probe", *questions("/dev/dri", tries=TRIES)]
@@ -78,7 +78,7 @@ def test_who_computes_sees_none(
 
 
 def test_all_is_every_gpu_that_works(
-    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    graphics: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """The nodes of the lost GPU are not among those of `all`."""
     bundle = bundle_of(root_of("debian"), ["/probe", *questions()], asks("all", "all"))
@@ -88,7 +88,7 @@ def test_all_is_every_gpu_that_works(
 
 
 def test_in_a_user_namespace(
-    graphics: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    graphics: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """There the nodes are bound, those by place too."""
     let_through(Path(graphics.node.driver_root) / "any")
@@ -98,7 +98,7 @@ def test_in_a_user_namespace(
 
 
 def test_podman_gives_them_to_any_user(
-    graphics: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    graphics: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """By the spec alone, and for a user of no group of the host's."""
     specs = tmp_path / "cdi"

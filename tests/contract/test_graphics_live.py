@@ -12,8 +12,8 @@ from gpuhook.loader.multilib import is_narrow
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_compat32 import CACHE, CUDA, narrows
 from tests.contract.test_graphics import TRIES, dri
@@ -26,31 +26,31 @@ ASKED = questions(CACHE, f"{NARROW}/{CUDA}", tries=TRIES)
 
 
 @pytest.fixture(scope="module")
-def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with four GPUs, one of them lost, that is made for graphics."""
     place = tmp_path_factory.mktemp("graphics")
     node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("lost-gpu"))))
-    made = Product(place, bindir, node)
+    made = Installation(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
     return made
 
 
-def given(made: Bundle, product: Product) -> AbstractContextManager[Live]:
+def given(made: Bundle, installation: Installation) -> AbstractContextManager[Live]:
     """Return a running container that the wrapper gave its GPUs."""
-    return started(made, product, "runc", "host", product.runtime)
+    return started(made, installation, "runc", "host", installation.runtime)
 
 
-def assert_graphics(view: View, product: Product, *indices: int) -> None:
+def assert_graphics(view: View, installation: Installation, *indices: int) -> None:
     """Assert that the nodes for graphics are those of these GPUs, and may be opened."""
-    gpus = [product.gpu(index) for index in indices]
+    gpus = [installation.gpu(index) for index in indices]
     assert set(dri(view)) == {path for gpu in gpus for path in drm.paths(gpu)}
     allowed = {number for number, answer in view.tries.items() if answer != "EPERM"}
     assert allowed == {f"226:{base + index}" for index in indices for base in (1, 128)}
 
 
-def test_by_the_prestart_hook(graphics: Product, tmp_path: Path) -> None:
+def test_by_the_prestart_hook(graphics: Installation, tmp_path: Path) -> None:
     """A runtime that knows nothing of GPUs gives the same as the wrapper does."""
     mine = graphics.apart(tmp_path / "node")
     made = hooked(tmp_path, mine, ["/probe", *ASKED], asks("1", "all"))
@@ -60,7 +60,7 @@ def test_by_the_prestart_hook(graphics: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cgroup", ["host", "v2"])
-def test_there_and_away(cgroup: str, graphics: Product, tmp_path: Path) -> None:
+def test_there_and_away(cgroup: str, graphics: Installation, tmp_path: Path) -> None:
     """attach brings the nodes by both names, detach takes one GPU's and then the other's."""
     with started(sleeping(tmp_path, env=asks("void", "all")), graphics, "runc", cgroup) as live:
         before = live.seen()
@@ -76,7 +76,7 @@ def test_there_and_away(cgroup: str, graphics: Product, tmp_path: Path) -> None:
         assert_as_before(live.bundle.root, before.files)
 
 
-def test_who_computes_is_told_by_its_own_nodes(graphics: Product, tmp_path: Path) -> None:
+def test_who_computes_is_told_by_its_own_nodes(graphics: Installation, tmp_path: Path) -> None:
     """A container without graphics is known to have the GPU, and gives it back."""
     with given(sleeping(tmp_path, env=asks("0", "compute,utility")), graphics) as live:
         assert "/dev/nvidia0" in live.view(ASKED).gpus()
@@ -86,7 +86,7 @@ def test_who_computes_is_told_by_its_own_nodes(graphics: Product, tmp_path: Path
         assert "/dev/nvidia0" not in live.view(ASKED).gpus()
 
 
-def test_a_comparison_finds_no_difference(graphics: Product, tmp_path: Path) -> None:
+def test_a_comparison_finds_no_difference(graphics: Installation, tmp_path: Path) -> None:
     """compare, which looks from outside, sees what gpuhook gives, both widths of libraries too."""
     with given(sleeping(tmp_path, env=asks("0", "all")), graphics) as live:
         done = live.gpuhook("compare")

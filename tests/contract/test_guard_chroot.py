@@ -11,8 +11,8 @@ from gpuhook.device_plugin.guard.container_processes import Processes
 from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation
 from tests.contract.live import Live, eventually, sleeping, started
-from tests.contract.product import Product
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 
 GIB = 1 << 30
@@ -58,13 +58,15 @@ def chrooted(live: Live) -> int:
     ],
     ids=["child", "first", "mount", "all"],
 )
-def test_chroot(script: str, grants: dict[str, int] | None, node8: Product, tmp_path: Path) -> None:
+def test_chroot(
+    script: str, grants: dict[str, int] | None, node8: Installation, tmp_path: Path
+) -> None:
     """Where no process shows the mounts of its container, its grants are not known."""
     with started(limited(tmp_path, script), node8) as live:
         assert Processes().grants(chrooted(live)) == grants
 
 
-def test_chroot_without_a_limit(node8: Product, tmp_path: Path) -> None:
+def test_chroot_without_a_limit(node8: Installation, tmp_path: Path) -> None:
     """A container that was granted nothing, and whose first process shows that, has no limit."""
     made = limited(tmp_path, f"/busybox chroot /tmp {SLEEP} & wait", 0)
     with started(made, node8) as live:
@@ -72,7 +74,7 @@ def test_chroot_without_a_limit(node8: Product, tmp_path: Path) -> None:
         assert Processes().grants(chrooted(live)) == {}
 
 
-def test_own_namespaces(node8: Product, tmp_path: Path) -> None:
+def test_own_namespaces(node8: Installation, tmp_path: Path) -> None:
     """A user namespace of a container's own may have mounts as it likes."""
     steps = ["mkdir /tmp/old", "mount --rbind /tmp /tmp", "cd /tmp", "mkdir -p proc old"]
     steps += ["mount --rbind /proc proc", "pivot_root . old", "umount -l /old"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.contract.bundles import Bundle
-from tests.contract.product import CONTROL, PYTHON, Product, asks, install
+from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install
 from tests.contract.runtimes import SECONDS, lifecycle, run
 
 ODD = """
@@ -33,44 +33,44 @@ def odd(bundle: Bundle) -> bytes:
     return text.encode()
 
 
-def fine(made: Product) -> None:
+def fine(made: Installation) -> None:
     """Leave everything as it is."""
 
 
-def broken_settings(made: Product) -> None:
+def broken_settings(made: Installation) -> None:
     """Write settings that are not YAML."""
     made.config.write_text("cdi: [\n", encoding="utf-8")
 
 
-def unknown_setting(made: Product) -> None:
+def unknown_setting(made: Installation) -> None:
     """Write settings of the wrong type."""
     made.config.write_text('{"cdi": {"specDirs": 7}}', encoding="utf-8")
 
 
-def settings_directory(made: Product) -> None:
+def settings_directory(made: Installation) -> None:
     """Put a directory where the settings should be."""
     made.config.unlink()
     made.config.mkdir()
 
 
-def no_node(made: Product) -> None:
+def no_node(made: Installation) -> None:
     """Take away the CDI specs, and what was made of them."""
     shutil.rmtree(made.specs)
     shutil.rmtree(made.state)
 
 
-def broken_spec(made: Product) -> None:
+def broken_spec(made: Installation) -> None:
     """Break the CDI spec."""
     made.spec.write_text("devices: [", encoding="utf-8")
 
 
-def no_state(made: Product) -> None:
+def no_state(made: Installation) -> None:
     """Put a file where the state directory should be."""
     shutil.rmtree(made.state)
     made.state.write_text("", encoding="utf-8")
 
 
-def broken_state(made: Product) -> None:
+def broken_state(made: Installation) -> None:
     """Fill every file of the state directory with nonsense."""
     for path in made.state.rglob("*"):
         if path.is_file():
@@ -93,8 +93,8 @@ TROUBLES = [
 @pytest.mark.parametrize("command", ["create", "run"])
 def test_same_bytes(
     command: str,
-    trouble: Callable[[Product], None],
-    apart: Product,
+    trouble: Callable[[Installation], None],
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -115,8 +115,8 @@ def test_same_bytes(
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_void_is_no_request(
-    trouble: Callable[[Product], None],
-    apart: Product,
+    trouble: Callable[[Installation], None],
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -136,16 +136,18 @@ def replaceable(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def breakable(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Product]:
+def breakable(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Installation]:
     """Return a function that gives an installation whose Python is in the state that is named."""
     place = tmp_path_factory.mktemp("breakable")
     python = replaceable(place / "python3")
-    usual = Product(node8.place, install(place / "prefix", python), node8.node)
+    usual = Installation(node8.place, install(place / "prefix", python), node8.node)
 
-    def breaking(how: str) -> Product:
+    def breaking(how: str) -> Installation:
         replaceable(python)
         if how in GONE:
-            made = Product(
+            made = Installation(
                 node8.place, install(tmp_path_factory.mktemp("gone"), PYTHON), node8.node
             )
             _remove_library(made.bindir.parent / "lib/gpuhook", how)
@@ -180,7 +182,7 @@ def _remove_library(library: Path, part: str) -> None:
 def test_a_part_of_the_library_is_gone(
     part: str,
     low: str,
-    breakable: Callable[[str], Product],
+    breakable: Callable[[str], Installation],
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -215,7 +217,7 @@ LOW = pytest.mark.parametrize("low", ["recorded", "searched"])
 def test_without_python(
     how: str,
     low: str,
-    breakable: Callable[[str], Product],
+    breakable: Callable[[str], Installation],
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -231,7 +233,7 @@ def test_without_python(
 @HOWS
 def test_without_python_no_gpu(
     how: str,
-    breakable: Callable[[str], Product],
+    breakable: Callable[[str], Installation],
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -278,7 +280,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_pass_through(
-    arguments: list[str | bytes], node8: Product, recorder: Path, tmp_path: Path
+    arguments: list[str | bytes], node8: Installation, recorder: Path, tmp_path: Path
 ) -> None:
     """Other commands reach the low-level runtime word by word, with its streams, descriptors and
     exit status.
@@ -308,7 +310,7 @@ def test_pass_through(
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_create_passes_everything_on(
     value: str,
-    node8: Product,
+    node8: Installation,
     recorder: Path,
     tmp_path: Path,
     root_of: Callable[[str], Path],
@@ -337,7 +339,10 @@ def test_create_passes_everything_on(
 
 
 def test_descriptors_reach_the_container(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle], tmp_path: Path
+    node8: Installation,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+    tmp_path: Path,
 ) -> None:
     """`--preserve-fds` hands descriptors to a container that gets a GPU."""
     passed = tmp_path / "passed"
@@ -360,7 +365,7 @@ def test_descriptors_reach_the_container(
 @pytest.mark.parametrize("word", ["kill", "create"])
 def test_signals_reach_the_runtime(
     word: str,
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
@@ -388,7 +393,7 @@ def exactly(text: bytes) -> Any:
 
 
 def test_unknown_fields_stay(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Unknown fields, big numbers and odd encodings survive in a GPU container's config.json."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
@@ -406,7 +411,7 @@ def test_unknown_fields_stay(
 
 
 def test_owner_and_mode_stay(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """An edited config.json keeps its mode and its owner."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
@@ -419,7 +424,7 @@ def test_owner_and_mode_stay(
 
 
 def test_variables_without_a_value(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Entries of env without '=', empty ones and doubled ones stay where they are."""
     env = ["BARE", "", "=x", "NVIDIA_VISIBLE_DEVICES", *asks("1"), "TWICE=1", "TWICE=2"]
@@ -436,7 +441,7 @@ def test_variables_without_a_value(
 @pytest.mark.parametrize("absent", ["linux", "linux.resources", "mounts", "process.user"])
 def test_absent_parts_are_made(
     absent: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -458,7 +463,7 @@ def test_absent_parts_are_made(
 
 
 def test_no_process(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A config.json without `process` is left alone, or gets what its annotation asks for."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], process=None)
@@ -474,7 +479,10 @@ def test_no_process(
 
 
 def test_no_driver(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle], tmp_path: Path
+    apart: Installation,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
+    tmp_path: Path,
 ) -> None:
     """On a node without a driver, an image that says `all` starts as it is, and the log says so;
     one that was given a GPU is refused.

@@ -8,12 +8,12 @@ import subprocess
 from pathlib import Path
 
 from tests.contract import bundles, roots
+from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 
 
-def test_why_a_container_did_not_start(node8: Product, tmp_path: Path) -> None:
+def test_why_a_container_did_not_start(node8: Installation, tmp_path: Path) -> None:
     """Under crun, which shows nothing of it, the node's log has the sentence and the way out."""
     mine = node8.apart(tmp_path / "node")
     root = roots.copy("distroless", tmp_path / "root")
@@ -26,7 +26,7 @@ def test_why_a_container_did_not_start(node8: Product, tmp_path: Path) -> None:
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=77: no such device" in line
 
 
-def test_a_full_log_makes_room(node8: Product, tmp_path: Path) -> None:
+def test_a_full_log_makes_room(node8: Installation, tmp_path: Path) -> None:
     """What is over a mebibyte is put aside, once."""
     log = tmp_path / "hook.log"
     log.write_bytes(b"x" * (1 << 20) + b"\n")
@@ -39,7 +39,7 @@ def test_a_full_log_makes_room(node8: Product, tmp_path: Path) -> None:
     assert (tmp_path / "hook.log.1").stat().st_size == (1 << 20) + 1
 
 
-def test_nowhere_to_keep_it(node8: Product, tmp_path: Path) -> None:
+def test_nowhere_to_keep_it(node8: Installation, tmp_path: Path) -> None:
     """Without a directory that can be written, standard error has it all the same."""
     (tmp_path / "file").touch()
     env = {**os.environ, **node8.env, "GPUHOOK_STATE_DIR": str(tmp_path / "file")}

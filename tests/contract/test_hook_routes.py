@@ -11,12 +11,19 @@ from typing import Any
 
 import pytest
 
-from tests.contract import doors
+from tests.contract import integrations
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
-from tests.contract.kept import CHECKOUT
-from tests.contract.product import CONTROL, DRIVER_LIBRARIES, PYTHON, Product, asks, install
+from tests.contract.installation import (
+    CONTROL,
+    DRIVER_LIBRARIES,
+    PYTHON,
+    Installation,
+    asks,
+    install,
+)
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 
@@ -31,9 +38,11 @@ def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("docker") / "prefix", PYTHON, "--nvidia-hook")
 
 
-def dockers_hook(named_bindir: Path, product: Product, more: Sequence[str] = ()) -> dict[str, Any]:
+def dockers_hook(
+    named_bindir: Path, installation: Installation, more: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the hook that dockerd puts into config.json for --gpus, with its own environment."""
-    own = [f"{name}={value}" for name, value in product.env.items()]
+    own = [f"{name}={value}" for name, value in installation.env.items()]
     return {
         "path": str(named_bindir / NAME),
         "args": [NAME, "prestart"],
@@ -41,24 +50,24 @@ def dockers_hook(named_bindir: Path, product: Product, more: Sequence[str] = ())
     }
 
 
-def asked(product: Product) -> list[str]:
+def asked(installation: Installation) -> list[str]:
     """Return the probe and what it looks at: two GPUs, and the driver through the loader."""
-    tries = [product.number(0), product.number(1)]
+    tries = [installation.number(0), installation.number(1)]
     return ["/probe", *questions(tries=tries, runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
 
 
-def assert_given(view: View, product: Product, index: int) -> None:
+def assert_given(view: View, installation: Installation, index: int) -> None:
     """Assert that the container has this GPU alone, everything of it once."""
-    assert set(view.gpus()) == CONTROL | {product.device(index)}
+    assert set(view.gpus()) == CONTROL | {installation.device(index)}
     assert all(node.allowed for node in view.gpus().values())
     for other in {0, 1} - {index}:
-        assert view.tries[product.number(other)] == "EPERM"
+        assert view.tries[installation.number(other)] == "EPERM"
     assert all("real" in found for found in view.runs[0].found().values())
 
 
-def made_by_hook(product: Product, made: Bundle) -> dict[str, Any]:
+def made_by_hook(installation: Installation, made: Bundle) -> dict[str, Any]:
     """Return what the ledger says that was made in the bundle's container."""
-    entries = [json.loads(p.read_bytes()) for p in (product.state / "containers").iterdir()]
+    entries = [json.loads(p.read_bytes()) for p in (installation.state / "containers").iterdir()]
     (entry,) = [one for one in entries if one["bundle"] == str(made.path)]
     return dict(entry["live"]["made"])
 
@@ -67,7 +76,7 @@ def made_by_hook(product: Product, made: Bundle) -> dict[str, Any]:
 def test_docker_gpus(
     engine: str,
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
     tmp_path: Path,
@@ -86,7 +95,7 @@ def test_docker_gpus(
 
 def test_docker_gpus_that_are_not_there(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -101,7 +110,7 @@ def test_docker_gpus_that_are_not_there(
 
 def test_docker_gpus_under_the_wrapper(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -114,7 +123,7 @@ def test_docker_gpus_under_the_wrapper(
 
 
 def test_hooks_d_beside_the_wrapper(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Where a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
     hooks = {"prestart": [apart.hooks["hook"]]}
@@ -127,7 +136,7 @@ def test_hooks_d_beside_the_wrapper(
 
 def test_two_hooks(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -151,7 +160,7 @@ def test_two_hooks(
 def test_nvidias_other_hooks(
     verb: str,
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -161,7 +170,7 @@ def test_nvidias_other_hooks(
     assert run(made).view.gpus() == {}
 
 
-def test_nothing_asked_for(enter: Doors, root_of: Callable[[str], Path]) -> None:
+def test_nothing_asked_for(enter: Integrations, root_of: Callable[[str], Path]) -> None:
     """A container that asks for no GPU gets none from a hook that every container has."""
     root = root_of("debian")
     view = enter.through("podman-prestart", root, ["/probe"], "void").view
@@ -169,15 +178,15 @@ def test_nothing_asked_for(enter: Doors, root_of: Callable[[str], Path]) -> None
     assert not any("nvidia" in mount.target for mount in view.mounts.values())
 
 
-def test_base_spec_is_containerds_default(node8: Product, containerd: Containerd) -> None:
+def test_base_spec_is_containerds_default(node8: Installation, containerd: Containerd) -> None:
     """The base spec of the handler is what containerd begins with by default, and our hook."""
     default = containerd.ctr("oci", "spec").stdout
-    made = doors.base_spec(node8, default)
+    made = integrations.base_spec(node8, default)
     hooks = json.loads((node8.share / "hooks.d/gpuhook-prestart.json").read_bytes())
     assert made == {**json.loads(default), "hooks": {"prestart": [hooks["hook"]]}}
 
 
-def test_handler_of_containerd(node8: Product, tmp_path: Path) -> None:
+def test_handler_of_containerd(node8: Installation, tmp_path: Path) -> None:
     """containerd takes the handler of nvidia.toml, as it is installed, into its configuration."""
     snippet = (node8.share / "containerd/nvidia.toml").read_text(encoding="utf-8")
     config = tmp_path / "config.toml"
@@ -203,14 +212,14 @@ WRAPPER = """version = 2
 DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
-def recipe(product: Product, place: Path) -> subprocess.CompletedProcess[str]:
+def recipe(installation: Installation, place: Path) -> subprocess.CompletedProcess[str]:
     """Do what docs/by-hand.md says for the handler, `place` being /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
         for block in (CHECKOUT / "docs/by-hand.md").read_text(encoding="utf-8").split("```sh\n")
         if block.startswith("cd /etc/containerd\n")
     ]
-    text = text.replace("/usr/local/share/gpuhook", str(product.share))
+    text = text.replace("/usr/local/share/gpuhook", str(installation.share))
     script = text.replace("systemctl restart containerd\n", "")
     assert script != text
     command = ["unshare", "--mount", "sh", "-c", f"mount --bind {place} /etc/containerd\n{script}"]
@@ -218,7 +227,7 @@ def recipe(product: Product, place: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("before", ["", DEBIAN], ids=["none", "debian"])
-def test_recipe_for_containerd(before: str, node8: Product, tmp_path: Path) -> None:
+def test_recipe_for_containerd(before: str, node8: Installation, tmp_path: Path) -> None:
     """The handler comes beside runc's and all that was said before; a second time changes
     nothing."""
     config = tmp_path / "config.toml"
@@ -242,7 +251,7 @@ def test_recipe_for_containerd(before: str, node8: Product, tmp_path: Path) -> N
     [(WRAPPER, "duplicated tables"), (DOCKER, 'invalid disabled plugin URI "')],
 )
 def test_recipe_that_would_break_containerd(
-    before: str, reason: str, node8: Product, tmp_path: Path
+    before: str, reason: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A file that cannot take the handler stays as it was, and containerd says why."""
     (tmp_path / "config.toml").write_text(before, encoding="utf-8")

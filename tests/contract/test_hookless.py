@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.contract import roots
-from tests.contract.doors import Doors
-from tests.contract.product import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Product
+from tests.contract.installation import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Installation
+from tests.contract.integrations import Integrations
 from tests.contract.views import questions
 
 VDPAU = "libvdpau_nvidia.so.1"
@@ -20,7 +20,7 @@ ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 @pytest.fixture
-def hookless(apart: Product) -> Product:
+def hookless(apart: Installation) -> Installation:
     """Give a node with such a spec; where its hook would be, there is nothing."""
     apart.generate("--hooks", "none", "--hook-path", "/no/such/hook")
     return apart
@@ -29,14 +29,14 @@ def hookless(apart: Product) -> Product:
 @ENGINES
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_a_working_container(
-    kind: str, engine: str, hookless: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """Podman gives such a container its GPU, and the loader finds the driver by its names."""
     asked = questions(
         tries=[hookless.number(1), hookless.number(2)],
         runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so", "libnvcuvid.so", VDPAU]],
     )
-    result = Doors(hookless, tmp_path, pytest.fail).by_podman(
+    result = Integrations(hookless, tmp_path, pytest.fail).by_podman(
         root_of(kind),
         ["/probe", *asked],
         ["--device", f"{KIND}=2"],
@@ -55,7 +55,7 @@ def test_a_working_container(
     assert hookless.entries() == []
 
 
-def test_no_program_of_the_host(hookless: Product) -> None:
+def test_no_program_of_the_host(hookless: Installation) -> None:
     """The spec has no hook and names no program of gpuhook's."""
     document = yaml.safe_load(hookless.spec.read_text(encoding="utf-8"))
     every = [document["containerEdits"], *(d["containerEdits"] for d in document["devices"])]
@@ -66,11 +66,11 @@ def test_no_program_of_the_host(hookless: Product) -> None:
 
 
 def test_the_wrapper_takes_it_too(
-    hookless: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """gpuhook-runtime gives GPUs by such a spec as well."""
     asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
-    enter = Doors(hookless, tmp_path, pytest.fail)
+    enter = Integrations(hookless, tmp_path, pytest.fail)
     view = enter.through("runc", root_of("debian"), asked, "2").view
     assert hookless.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())

@@ -14,8 +14,8 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
-from tests.contract.doors import Doors
-from tests.contract.product import CONTROL, KIND, LIBRARIES, Product, asks
+from tests.contract.installation import CONTROL, KIND, LIBRARIES, Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import Result, run
 from tests.contract.views import questions
 
@@ -57,15 +57,15 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(place, roots.listing(place))
 
 
-def enter(product: Product, route: str, place: Path, root: Path, *args: str) -> Result:
+def enter(installation: Installation, route: str, place: Path, root: Path, *args: str) -> Result:
     """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
-        return run(made, product.secluded, route, env=product.on(route))
+        return run(made, installation.secluded, route, env=installation.on(route))
     engine = route.partition("-")[2]
-    doors = Doors(product, place, pytest.fail)
+    integrations = Integrations(installation, place, pytest.fail)
     options = ["--device", f"{KIND}=0"]
-    return doors.by_podman(root, args or ["/probe"], options, f"/usr/bin/{engine}", engine)
+    return integrations.by_podman(root, args or ["/probe"], options, f"/usr/bin/{engine}", engine)
 
 
 def link(root: Path, path: str, target: str) -> None:
@@ -108,7 +108,7 @@ def test_links_to_the_host(
     leaf: str,
     form: str,
     route: str,
-    node8: Product,
+    node8: Installation,
     canary: Canary,
     tmp_path: Path,
     root_of: Callable[[str], Path],
@@ -129,7 +129,7 @@ def test_links_to_the_host(
 
 @pytest.mark.parametrize("path", ["usr/lib", "usr/lib/x86_64-linux-gnu", "etc", "usr/bin"])
 def test_links_to_nothing(
-    path: str, node8: Product, canary: Canary, tmp_path: Path, root_of: Callable[[str], Path]
+    path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """A link to a path that only the host has is made a directory of the container by then."""
     root = root_of("distroless")
@@ -145,7 +145,7 @@ def test_links_to_nothing(
 def test_links_in_place_of_the_kernels(
     path: str,
     engine: str,
-    node8: Product,
+    node8: Installation,
     canary: Canary,
     tmp_path: Path,
     root_of: Callable[[str], Path],
@@ -206,7 +206,7 @@ def test_the_trap_works(
 def test_environment_of_the_image(
     home: bool,
     route: str,
-    node8: Product,
+    node8: Installation,
     trapped: tuple[Path, list[str], Path],
     tmp_path: Path,
     bundle_of: Callable[..., Bundle],
@@ -224,8 +224,8 @@ def test_environment_of_the_image(
     else:
         engine = route.partition("-")[2]
         options = ["--device", f"{KIND}=0", *(w for e in env for w in ("--env", e))]
-        doors = Doors(node8, tmp_path, pytest.fail)
-        result = doors.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+        integrations = Integrations(node8, tmp_path, pytest.fail)
+        result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
     view = result.view
     assert not sprung.exists()
     assert node8.device(0) in view.gpus()
@@ -234,7 +234,7 @@ def test_environment_of_the_image(
 
 @BY
 def test_environment_of_the_hook(
-    route: str, apart: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    route: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The hook has the environment that the spec says, and nothing of the image's or engine's."""
     seen, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
@@ -262,7 +262,7 @@ def test_mounts_of_the_host(
     fs: str,
     target: str,
     route: str,
-    node8: Product,
+    node8: Installation,
     canary: Canary,
     tmp_path: Path,
     root_of: Callable[[str], Path],
@@ -284,8 +284,8 @@ def test_mounts_of_the_host(
         else:
             engine = route.partition("-")[2]
             options = ["--device", f"{KIND}=0", "--volume", f"{source}:{target}"]
-            doors = Doors(node8, tmp_path, pytest.fail)
-            result = doors.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+            integrations = Integrations(node8, tmp_path, pytest.fail)
+            result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
         assert set(result.view.gpus()) >= {*CONTROL, node8.device(0)}
         after = roots.listing(source)
         assert {path: after.get(path) for path in before} == before
@@ -298,7 +298,7 @@ def test_mounts_of_the_host(
 
 @pytest.mark.parametrize("path", ["/", "/proc/self/root", "linked", "../" * 40])
 def test_the_host_as_root(
-    path: str, apart: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    path: str, apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> None:
     """A container whose root file system is the host's own gets no GPU, and the host no file."""
     (tmp_path / "linked").symlink_to("/")
@@ -352,7 +352,7 @@ def node(path: Path) -> None:
 def test_loader_caches(
     broken: Callable[[Path], None],
     route: str,
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
@@ -374,7 +374,7 @@ def test_loader_caches(
 def test_directories_that_are_none(
     kind: str,
     route: str,
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle
-from tests.contract.product import CONTROL, Product, asks
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.runtimes import Result, run
 from tests.contract.test_hostile import Canary, canary
 from tests.contract.test_nvidia_names import foreign, named_bindir
@@ -60,9 +60,9 @@ def bind(source: Path) -> dict[str, Any]:
     return {"type": "bind", "source": str(source), "options": ["rbind", "rw", "rprivate"]}
 
 
-def started(product: Product, engine: str, made: Bundle) -> Result:
+def started(installation: Installation, engine: str, made: Bundle) -> Result:
     """Run a container by the wrapper, whose hook does what config.json does not let it do."""
-    return run(made, product.secluded, engine, env=product.on(engine))
+    return run(made, installation.secluded, engine, env=installation.on(engine))
 
 
 def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
@@ -81,16 +81,16 @@ def test_volume_over_tmpfs(
     engine: str,
     volume: Path,
     request: pytest.FixtureRequest,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """A tmpfs in config.json does not let the hook write into what is mounted over it."""
-    product: Product = request.getfixturevalue("foreign") if spec == "nvidia" else apart
+    installation: Installation = request.getfixturevalue("foreign") if spec == "nvidia" else apart
     before = roots.listing(volume)
     made = over(bundle_of(root_of("debian"), ["/probe"], asks("0")), "/etc", TMPFS, bind(volume))
-    view = started(product, engine, made).view
-    assert set(view.gpus()) >= {*CONTROL, product.device(0)}
+    view = started(installation, engine, made).view
+    assert set(view.gpus()) >= {*CONTROL, installation.device(0)}
     assert_kept(volume, before)
 
 
@@ -98,7 +98,7 @@ def test_volume_over_tmpfs(
 def test_tmpfs_over_volume(
     engine: str,
     volume: Path,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -114,7 +114,7 @@ def test_tmpfs_over_volume(
 @ENGINES
 def test_volume_over_dev(
     engine: str,
-    apart: Product,
+    apart: Installation,
     volume: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],

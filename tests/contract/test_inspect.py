@@ -16,7 +16,7 @@ import pytest
 
 import gpuhook
 from tests.contract.bundles import Bundle
-from tests.contract.product import CONTROL, LIBRARIES, MAJOR, Product, asks
+from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
 from tests.contract.runtimes import Container, lifecycle
 
 WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
@@ -27,31 +27,38 @@ SCHEMA = json.loads(
 
 @contextmanager
 def running(
-    product: Product, bundle: Bundle, engine: str = "runc", cgroup: str = "host"
+    installation: Installation, bundle: Bundle, engine: str = "runc", cgroup: str = "host"
 ) -> Iterator[Container]:
     """Give a container that was started through gpuhook-runtime."""
-    env = product.on(engine)
-    with lifecycle(bundle, [product.runtime], engine, cgroup, env=env) as container:
+    env = installation.on(engine)
+    with lifecycle(bundle, [installation.runtime], engine, cgroup, env=env) as container:
         created = container.create()
         assert created.rc == 0, created
         assert container.call("start").rc == 0
         yield container
 
 
-def told(product: Product, container: Container, *words: str) -> subprocess.CompletedProcess[str]:
+def told(
+    installation: Installation, container: Container, *words: str
+) -> subprocess.CompletedProcess[str]:
     """Call `gpuhook inspect` where the container's cgroups are to be seen."""
-    command = [*container.around.prefix, str(product.bindir / "gpuhook"), "inspect", container.id]
+    command = [
+        *container.around.prefix,
+        str(installation.bindir / "gpuhook"),
+        "inspect",
+        container.id,
+    ]
     return subprocess.run(
         [*command, "--state-root", str(container.bundle / "state"), *words],
-        env={**os.environ, **product.env},
+        env={**os.environ, **installation.env},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def facts(product: Product, container: Container) -> dict[str, Any]:
-    done = told(product, container, "-o", "json")
+def facts(installation: Installation, container: Container) -> dict[str, Any]:
+    done = told(installation, container, "-o", "json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
@@ -64,7 +71,7 @@ def facts(product: Product, container: Container) -> dict[str, Any]:
 def test_what_it_has(
     engine: str,
     cgroup: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -99,7 +106,7 @@ def test_what_it_has(
 
 
 def test_lost_rules(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Nodes that the device cgroup no longer allows are named, with the command that helps."""
     bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
@@ -126,7 +133,7 @@ def test_lost_rules(
 
 
 def test_another_driver(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Where the node's driver was changed under a container, both versions are told."""
     bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
@@ -150,7 +157,7 @@ def test_another_driver(
 
 
 def test_a_container_without_gpus(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """It has nothing of the driver's, and that is nothing wrong."""
     with running(node8, bundle_of(root_of("debian"), WAIT)) as container:
@@ -164,7 +171,7 @@ def test_a_container_without_gpus(
 
 
 def test_a_stopped_container(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """It has no processes to look at, and the error says so."""
     with running(node8, bundle_of(root_of("debian"), ["/bin/true"])) as container:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.contract.installation import LIBRARIES, Installation
 from tests.contract.live import Live
-from tests.contract.product import LIBRARIES, Product
 from tests.contract.test_compare import by_cdi, by_legacy, nvidia
 
 __all__ = ["nvidia"]
@@ -26,7 +26,7 @@ def libraries(live: Live) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("by", ["nvidia-cdi", "nvidia-legacy"])
-def test_libraries_that_the_loader_finds(by: str, nvidia: Product, tmp_path: Path) -> None:
+def test_libraries_that_the_loader_finds(by: str, nvidia: Installation, tmp_path: Path) -> None:
     """Those of a container that gpuhook never touched, from the cache that ldconfig wrote."""
     made = by_cdi if by == "nvidia-cdi" else by_legacy
     with made(nvidia, tmp_path) as live:
@@ -38,7 +38,7 @@ def test_libraries_that_the_loader_finds(by: str, nvidia: Product, tmp_path: Pat
     assert not any(name.startswith("libc.so") for name in found)
 
 
-def test_libraries_of_musl(nvidia: Product, tmp_path: Path) -> None:
+def test_libraries_of_musl(nvidia: Installation, tmp_path: Path) -> None:
     """musl's loader searches the directories that a file names, and reads no cache."""
     with by_cdi(nvidia, tmp_path, kind="musl") as live:
         found = libraries(live)
@@ -50,7 +50,7 @@ def test_libraries_of_musl(nvidia: Product, tmp_path: Path) -> None:
     assert not any(one["cached"] for one in lost.values()), lost
 
 
-def test_libraries_that_no_cache_leads_to(nvidia: Product, tmp_path: Path) -> None:
+def test_libraries_that_no_cache_leads_to(nvidia: Installation, tmp_path: Path) -> None:
     """Where ldconfig did not run, the mounted libraries are listed as not in the cache."""
 
     def without_cache(config: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.offer import resources
 from tests.contract import compiled
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation
 from tests.contract.kubelet_side import hand
-from tests.contract.product import Product
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 
@@ -42,7 +42,7 @@ gpuhook:
 
 
 def test_interposer_is_between_the_container_and_the_driver(
-    apart: Product,
+    apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.installation import STATE, Installation, asks
 from tests.contract.live import Live, sleeping
-from tests.contract.product import STATE, Product, asks
 from tests.contract.test_silent_file_systems import running
 
 READING = [
@@ -33,7 +33,7 @@ READING = [
 
 
 @pytest.fixture
-def live(node8: Product, tmp_path: Path) -> Iterator[Live]:
+def live(node8: Installation, tmp_path: Path) -> Iterator[Live]:
     """Give a running container that has a GPU of gpuhook-runtime."""
     own = node8.apart(tmp_path / "node")
     (tmp_path / "container").mkdir()
@@ -44,13 +44,13 @@ def live(node8: Product, tmp_path: Path) -> Iterator[Live]:
 
 def in_pod(live: Live, *words: str) -> subprocess.CompletedProcess[str]:
     """Call gpuhook where /run has nothing but the ledger, and no state root of a runtime exists."""
-    state, hidden = live.product.state, live.bundle.path
+    state, hidden = live.installation.state, live.bundle.path
     script = (
         f"mount -t tmpfs none /run && mkdir {STATE} && mount --bind {state} {STATE}"
         f' && mount -t tmpfs none {hidden} && exec "$@"'
     )
     command = ["unshare", "--mount", "sh", "-c", script, "sh"]
-    command += ["env", f"GPUHOOK_STATE_DIR={STATE}", str(live.product.bindir / "gpuhook")]
+    command += ["env", f"GPUHOOK_STATE_DIR={STATE}", str(live.installation.bindir / "gpuhook")]
     command += [live.id if word == "NAME" else word for word in words]
     return subprocess.run(
         command, capture_output=True, text=True, env=live.env, timeout=120, check=False
@@ -59,7 +59,9 @@ def in_pod(live: Live, *words: str) -> subprocess.CompletedProcess[str]:
 
 def content(live: Live) -> dict[str, bytes]:
     """Return the ledger's files."""
-    return {file.name: file.read_bytes() for file in (live.product.state / "containers").iterdir()}
+    return {
+        file.name: file.read_bytes() for file in (live.installation.state / "containers").iterdir()
+    }
 
 
 def test_reading_commands_change_nothing(live: Live) -> None:
@@ -71,15 +73,15 @@ def test_reading_commands_change_nothing(live: Live) -> None:
         assert content(live) == before, words
     assert live.container.call("delete", "--force").rc == 0
     for words in (("ps",), ("limits", "show"), ("map",)):
-        done = live.product.gpuhook(*words, *live.roots)
+        done = live.installation.gpuhook(*words, *live.roots)
         assert done.returncode == 0, done
         assert live.id[:12] not in done.stdout
     assert content(live) == before
     assert in_pod(live, "repair", "--all").returncode == 0
     assert content(live) == before
     shutil.rmtree(live.bundle.path / "state")
-    assert "could not be checked" in live.product.gpuhook("ps").stderr
-    assert live.product.gpuhook("repair", "--all").returncode == 0
+    assert "could not be checked" in live.installation.gpuhook("ps").stderr
+    assert live.installation.gpuhook("repair", "--all").returncode == 0
     assert content(live) == {}
 
 
@@ -88,9 +90,9 @@ def test_what_the_pod_lists(live: Live) -> None:
     done = in_pod(live, "ps", "-o", "json")
     assert done.returncode == 0, done
     (one,) = json.loads(done.stdout)["containers"]
-    assert (one["id"], one["gpus"]) == (live.id, [live.product.gpu(2).uuid])
+    assert (one["id"], one["gpus"]) == (live.id, [live.installation.gpu(2).uuid])
     state_root = live.bundle.path / "state"
     assert "1 entry could not be checked, the containers may have ended" in done.stderr
     assert f"there is no {state_root} here" in done.stderr
-    on_host = live.product.gpuhook("ps", *live.roots)
+    on_host = live.installation.gpuhook("ps", *live.roots)
     assert "could not be checked" not in on_host.stderr

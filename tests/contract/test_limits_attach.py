@@ -11,22 +11,22 @@ import pytest
 from gpuhook.apply.spec import oci_spec
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, installation
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, product
 from tests.simulated import stub_limits
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 @pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
 
 
 @pytest.fixture
-def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
+def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with settings and state of the test's own, and a driver that works."""
     yield node.apart(tmp_path / "apart")
     for gpu in node.node.node.gpus:
@@ -35,7 +35,7 @@ def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
 
 def records(live: Live) -> dict[str, tuple[int, str]]:
     """Return what the ledger has: MiB and who holds it, by GPU."""
-    found = entry(live.product).get("memory", [])
+    found = entry(live.installation).get("memory", [])
     return {one["device"]: (one["hard"] // MIB, one["by"]) for one in found}
 
 
@@ -49,7 +49,7 @@ def limited(made: Bundle, mebibytes: int) -> Bundle:
 
 @ENGINES
 def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
-    engine: str, mine: Product, tmp_path: Path
+    engine: str, mine: Installation, tmp_path: Path
 ) -> None:
     """What a device plugin has granted counts, narrowed by the container; a dry run says so."""
     first, second = uuid(mine, 2), uuid(mine, 3)
@@ -78,7 +78,7 @@ def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
         assert (held(mine, live.pid), records(live)) == ({}, {})
 
 
-def test_a_limit_by_hand(mine: Product, tmp_path: Path) -> None:
+def test_a_limit_by_hand(mine: Installation, tmp_path: Path) -> None:
     """For who attaches a replica by hand; it counts in place of what was granted."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
@@ -101,7 +101,7 @@ def test_a_limit_by_hand(mine: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["auto", "refuse", "start"])
-def test_a_driver_that_refuses(policy: str, mine: Product, tmp_path: Path) -> None:
+def test_a_driver_that_refuses(policy: str, mine: Installation, tmp_path: Path) -> None:
     """limits.onFailure decides: all is as before, or a note says what does not hold."""
     mine.settings["limits"] = {"onFailure": policy}
     mine.configure()
@@ -128,7 +128,7 @@ def test_a_driver_that_refuses(policy: str, mine: Product, tmp_path: Path) -> No
 
 
 def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
-    mine: Product, tmp_path: Path
+    mine: Installation, tmp_path: Path
 ) -> None:
     """Nobody in the container has asked for it: the guard watches it then."""
     gpu = uuid(mine, 2)
@@ -142,7 +142,7 @@ def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
 
 
 def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
-    mine: Product, tmp_path: Path
+    mine: Installation, tmp_path: Path
 ) -> None:
     """The ledger has it in doubt, and a repair clears it."""
     gpu = uuid(mine, 2)
@@ -159,7 +159,7 @@ def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
         assert (held(mine, live.pid), records(live)) == ({}, {})
 
 
-def test_cgroup_v1(mine: Product, tmp_path: Path) -> None:
+def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
     """The driver limits cgroups of version 2 alone: who asked for a limit gets no GPU there."""
     with started(limited(sleeping(tmp_path), 3000), mine, "runc", "host") as live:
         done = live.gpuhook("attach", "--device", "2")

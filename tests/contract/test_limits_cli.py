@@ -16,9 +16,9 @@ import pytest
 
 from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product, asks, product
 from tests.simulated import driver_memory, stub_limits
 from tests.simulated.node import make_node
 
@@ -30,20 +30,20 @@ INSPECT = json.loads(CHECKOUT.joinpath("gpuhook/schemas/inspect.json").read_text
 
 
 @pytest.fixture(scope="module")
-def place(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def place(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give the installation on a node whose driver these tests may spoil."""
-    return product(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
+    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
 
 
 @pytest.fixture
-def mine(place: Product, tmp_path: Path) -> Iterator[Product]:
+def mine(place: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with a state of the test's own, and a driver that works again at the end."""
     yield place.apart(tmp_path / "apart")
     for gpu in place.node.node.gpus:
         stub_limits.mend(place.node, str(gpu.uuid))
 
 
-def uuid(of: Product, index: int) -> str:
+def uuid(of: Installation, index: int) -> str:
     return str(of.gpu(index).uuid)
 
 
@@ -55,13 +55,13 @@ def cgroup(live: Live) -> str:
 def held(live: Live) -> dict[str, tuple[int, int]]:
     """Return what the driver holds the container to: hard and soft bytes by GPU."""
     where = cgroup(live)
-    kept = [one for one in stub_limits.kept(live.product.node) if one.path == where]
+    kept = [one for one in stub_limits.recorded(live.installation.node) if one.path == where]
     return {one.uuid: (one.hard, one.soft) for one in kept}
 
 
 def wiped(live: Live) -> None:
     """Let the driver know no limit any more, as one that was loaded anew."""
-    shutil.rmtree(Path(live.product.node.nvml_profile).with_name("nvml-stub.limits"))
+    shutil.rmtree(Path(live.installation.node.nvml_profile).with_name("nvml-stub.limits"))
 
 
 def limits(live: Live, verb: str, *words: str) -> Any:
@@ -93,7 +93,7 @@ def shown(live: Live, *words: str) -> dict[str, Any]:
 def of_gpu(live: Live, index: int) -> dict[str, Any]:
     """Return what is shown of one GPU."""
     (one,) = shown(live)["containers"]
-    (found,) = [told for told in one["gpus"] if told["gpu"] == uuid(live.product, index)]
+    (found,) = [told for told in one["gpus"] if told["gpu"] == uuid(live.installation, index)]
     return dict(found)
 
 
@@ -106,13 +106,13 @@ def refused(live: Live, code: str, verb: str, *words: str) -> str:
 
 def records(live: Live) -> list[dict[str, Any]]:
     """Return the ledger's records of the container."""
-    directory = live.product.state / "containers"
+    directory = live.installation.state / "containers"
     (path,) = [path for path in directory.glob("*.json") if live.id in path.name]
     return list(json.loads(path.read_bytes()).get("memory", []))
 
 
 @ENGINES
-def test_set_show_clear(engine: str, mine: Product, tmp_path: Path) -> None:
+def test_set_show_clear(engine: str, mine: Installation, tmp_path: Path) -> None:
     """The driver holds what was set, the ledger knows it, and clear takes it away."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, mine, engine, "v2", mine.runtime) as live:
@@ -143,7 +143,7 @@ def test_set_show_clear(engine: str, mine: Product, tmp_path: Path) -> None:
 
 
 @ENGINES
-def test_what_is_used(engine: str, mine: Product, short_path: Path, tmp_path: Path) -> None:
+def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_path: Path) -> None:
     """What the container uses is told, and no driver takes a limit below it."""
     gpu = uuid(mine, 2)
     with driver_memory.serving(short_path, mine.node) as driver:
@@ -165,7 +165,7 @@ def test_what_is_used(engine: str, mine: Product, short_path: Path, tmp_path: Pa
             assert text.splitlines()[1].split()[-3:] == ["4Gi", "3Gi", "driver"]
 
 
-def test_a_grant_comes_back(mine: Product, tmp_path: Path) -> None:
+def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
     """What was granted holds again after a clear; --all lifts it, and no repair brings it back."""
     gpu = uuid(mine, 2)
     made = sleeping(tmp_path, env=asks("2"))
@@ -193,7 +193,7 @@ def test_a_grant_comes_back(mine: Product, tmp_path: Path) -> None:
 
 
 @ENGINES
-def test_repair(engine: str, mine: Product, tmp_path: Path) -> None:
+def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
     """A driver that has forgotten a limit, or holds another one, gets it again."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path, env=asks("2")), mine, engine, "v2", mine.runtime) as live:
@@ -234,12 +234,12 @@ def outside(live: Live, gpu: str, hard: int) -> None:
         "int(sys.argv[4]), 0)"
     )
     python = ["/usr/bin/python3", "-c", program]
-    words = [live.product.node.nvml_library, gpu, cgroup(live), str(hard)]
+    words = [live.installation.node.nvml_library, gpu, cgroup(live), str(hard)]
     command = [*live.container.around.prefix, *python, *words]
     subprocess.run(command, check=True, env={**live.env, "PYTHONPATH": str(CHECKOUT)})
 
 
-def test_all_or_nothing(mine: Product, tmp_path: Path) -> None:
+def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
     """Where one of two GPUs refuses, the other one's limit and the ledger are as before."""
     first, second = uuid(mine, 2), uuid(mine, 3)
     with started(sleeping(tmp_path, env=asks("2,3")), mine, "runc", "v2", mine.runtime) as live:
@@ -258,7 +258,7 @@ def test_all_or_nothing(mine: Product, tmp_path: Path) -> None:
 
 def impatient(live: Live, place: Path) -> Live:
     """Return the container with a command line that waits a second for a driver, not twenty."""
-    text = (live.product.bindir / "gpuhook").read_text(encoding="utf-8")
+    text = (live.installation.bindir / "gpuhook").read_text(encoding="utf-8")
     sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.PATIENCE = 1.0; "
     starts = "from gpuhook.cli import main"
     assert starts in text
@@ -266,10 +266,10 @@ def impatient(live: Live, place: Path) -> Live:
     launcher.parent.mkdir()
     launcher.write_text(text.replace(starts, sooner + starts), encoding="utf-8")
     launcher.chmod(0o755)
-    return replace(live, product=replace(live.product, bindir=launcher.parent))
+    return replace(live, installation=replace(live.installation, bindir=launcher.parent))
 
 
-def test_a_driver_that_hangs(mine: Product, tmp_path: Path) -> None:
+def test_a_driver_that_hangs(mine: Installation, tmp_path: Path) -> None:
     """Nobody waits for ever, nothing is noted that was not done, and the next call is not kept."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
@@ -284,7 +284,7 @@ def test_a_driver_that_hangs(mine: Product, tmp_path: Path) -> None:
         assert held(live) == {gpu: (6 * GIB, 0)}
 
 
-def test_a_driver_that_holds_something_else(mine: Product, tmp_path: Path) -> None:
+def test_a_driver_that_holds_something_else(mine: Installation, tmp_path: Path) -> None:
     """What is read back counts: nothing is noted that does not hold."""
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
         stub_limits.read_back(mine.node, uuid(mine, 2), 3 * GIB, 0)
@@ -292,7 +292,7 @@ def test_a_driver_that_holds_something_else(mine: Product, tmp_path: Path) -> No
         assert records(live) == []
 
 
-def test_a_container_of_a_plain_runtime(mine: Product, tmp_path: Path) -> None:
+def test_a_container_of_a_plain_runtime(mine: Installation, tmp_path: Path) -> None:
     """One that gpuhook did not make gets an entry with its limit, and `ps` tells of it."""
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         refused(live, "GH1780", "set", "--limit", "4Gi")
@@ -314,7 +314,7 @@ def test_a_container_of_a_plain_runtime(mine: Product, tmp_path: Path) -> None:
         refused(live, "GH1780", "clear")
 
 
-def test_refusals(mine: Product, tmp_path: Path) -> None:
+def test_refusals(mine: Installation, tmp_path: Path) -> None:
     """What cannot be done is refused with its reason, and nothing is changed."""
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
         said = refused(live, "GH1781", "set", "--limit", "4Gi", "--gpu", "5")
@@ -331,7 +331,7 @@ def test_refusals(mine: Product, tmp_path: Path) -> None:
         refused(live, "GH1738", "set", "--limit", "4Gi")
 
 
-def test_cgroup_v1(mine: Product, tmp_path: Path) -> None:
+def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
     """The driver limits cgroups of version 2 alone."""
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "host", mine.runtime) as live:
         done = limits(live, "set", "--limit", "4Gi")
@@ -343,10 +343,10 @@ def test_cgroup_v1(mine: Product, tmp_path: Path) -> None:
         assert "GH1312" in limits(live, "show").stderr
 
 
-def test_an_older_driver(node8: Product, tmp_path: Path) -> None:
+def test_an_older_driver(node8: Installation, tmp_path: Path) -> None:
     """It has no limits to be set; what there is can be shown all the same, and repair goes on."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
-    mine = product(tmp_path / "older", "t4", node8.bindir)
+    mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
     with started(sleeping(tmp_path, env=asks("0")), mine, "runc", "v2", mine.runtime) as live:
         assert "CUDA 13.4" in refused(live, "GH1250", "set", "--limit", "4Gi")
@@ -356,10 +356,10 @@ def test_an_older_driver(node8: Product, tmp_path: Path) -> None:
         assert live.report("repair")["notes"] == []
 
 
-def test_a_limit_that_nobody_holds_can_be_lifted(node8: Product, tmp_path: Path) -> None:
+def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: Path) -> None:
     """Where no driver has to be told, the ledger forgets it, whatever the driver has of calls."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
-    mine = product(tmp_path / "older", "t4", node8.bindir)
+    mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
     made = sleeping(tmp_path, env=asks("0"))
     path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 2 * GIB, GIB))
@@ -377,10 +377,10 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Product, tmp_path: Path)
         assert changed(live, "clear", "--all")["steps"] == []
 
 
-def test_a_limit_above_the_card_is_clipped_by_repair(node8: Product, tmp_path: Path) -> None:
+def test_a_limit_above_the_card_is_clipped_by_repair(node8: Installation, tmp_path: Path) -> None:
     """It was noted while no driver told what the card has: then it is what a create makes it."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
-    mine = product(tmp_path / "newer", "t4", node8.bindir)
+    mine = installation(tmp_path / "newer", "t4", node8.bindir)
     newer = tmp_path / "newer.so"
     shutil.copy(mine.node.nvml_library, newer)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
@@ -397,9 +397,9 @@ def test_a_limit_above_the_card_is_clipped_by_repair(node8: Product, tmp_path: P
         assert (record["by"], record["hard"]) == ("driver", whole)
 
 
-def test_mig(node8: Product, tmp_path: Path) -> None:
+def test_mig(node8: Installation, tmp_path: Path) -> None:
     """An instance has the memory of its profile: no limit is set on it."""
-    mine = product(tmp_path / "mig", "a100-mig", node8.bindir)
+    mine = installation(tmp_path / "mig", "a100-mig", node8.bindir)
     gpu = mine.node.node.gpus[0]
     made = sleeping(tmp_path, env=asks(gpu.instances[0].uuid))
     with started(made, mine, "runc", "v2", mine.runtime) as live:
@@ -408,7 +408,7 @@ def test_mig(node8: Product, tmp_path: Path) -> None:
         assert held(live) == {}
 
 
-def test_a_lost_gpu_keeps_no_repair_from_the_rest(mine: Product, tmp_path: Path) -> None:
+def test_a_lost_gpu_keeps_no_repair_from_the_rest(mine: Installation, tmp_path: Path) -> None:
     """What the driver does not tell is noted; the container's nodes come back all the same."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:

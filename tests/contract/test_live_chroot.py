@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.contract import compiled, roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.kept import CHECKOUT
+from tests.contract.installation import CONTROL, PYTHON, Installation, asks
 from tests.contract.live import BOTH, Live, eventually, sleeping, started
-from tests.contract.product import CONTROL, PYTHON, Product, asks
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 from tests.contract.test_live_trust import USER, users
 from tests.contract.test_repair import reset
@@ -84,7 +84,7 @@ def assert_refused(live: Live, *verbs: str) -> None:
 
 
 @BOTH
-def test_volume(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_volume(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A container without GPUs that shows a read-only volume as its root gets none into it."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path), host)
@@ -96,7 +96,7 @@ def test_volume(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> Non
 
 
 @BOTH
-def test_repair(engine: str, cgroup: str, apart: Product, tmp_path: Path) -> None:
+def test_repair(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
     """A container with a GPU is named, and the others are repaired."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path / "one", env=asks("2")), host)
@@ -119,7 +119,7 @@ def test_repair(engine: str, cgroup: str, apart: Product, tmp_path: Path) -> Non
 
 
 @BOTH
-def test_driver_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_driver_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What the host's driver root has in its /dev stays there when the GPU is detached."""
     host = with_busybox(volume(tmp_path))
     os.mknod(f"{host}{node8.device(2)}", 0o20666, os.makedev(195, node8.gpu(2).minor or 0))
@@ -133,7 +133,7 @@ def test_driver_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -
 
 
 @BOTH
-def test_another_container(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_another_container(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A read-only mount of an engine's directory leads to no other container's root."""
     victim = sleeping(tmp_path / "victim")
     below = f"/{victim.root.name}"
@@ -149,7 +149,7 @@ def test_another_container(engine: str, cgroup: str, node8: Product, tmp_path: P
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
-def test_own_directory(place: str, node8: Product, tmp_path: Path) -> None:
+def test_own_directory(place: str, node8: Installation, tmp_path: Path) -> None:
     """A directory and a mount of the container itself are not its root either."""
     made = sleeping(tmp_path)
     with_busybox(made.root)
@@ -164,7 +164,7 @@ def test_own_directory(place: str, node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
-def test_swapped_root(pair: tuple[str, str], node8: Product, tmp_path: Path) -> None:
+def test_swapped_root(pair: tuple[str, str], node8: Installation, tmp_path: Path) -> None:
     """A process that changes its root all the time is refused, or has its GPU in its true root."""
     host = volume(tmp_path)
     made = sleeping(tmp_path, args=["/swaproot", "/vol"])
@@ -182,7 +182,7 @@ def test_swapped_root(pair: tuple[str, str], node8: Product, tmp_path: Path) -> 
 
 
 @BOTH
-def test_child(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_child(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A child process may call chroot(2): the container gets its GPU, and loses it again."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path), host)
@@ -199,7 +199,7 @@ def test_child(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_without_pivot_root(engine: str, node8: Product, tmp_path: Path) -> None:
+def test_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A runtime that moves the root file system over "/" has the same root for everybody."""
     made = sleeping(tmp_path)
     with lifecycle(made, [engine], engine, env=node8.on(engine)) as container:
@@ -266,7 +266,7 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     assert done.stdout == "GH1304\n", done
 
 
-def test_own_user_namespace(node8: Product, tmp_path: Path) -> None:
+def test_own_user_namespace(node8: Installation, tmp_path: Path) -> None:
     """A first process that makes a user namespace chooses its root: it is refused, by its code."""
     host = volume(tmp_path)
     made = sleeping(tmp_path)
@@ -300,7 +300,7 @@ def test_own_user_namespace(node8: Product, tmp_path: Path) -> None:
 
 @BOTH
 def test_own_user_namespace_without_map(
-    engine: str, cgroup: str, node8: Product, tmp_path: Path
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A namespace that maps no user is refused by the same code; doctor passes over it."""
     made = sleeping(tmp_path)

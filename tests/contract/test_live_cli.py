@@ -11,8 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.contract.installation import Installation, asks
 from tests.contract.live import SCHEMA, Live, sleeping, started
-from tests.contract.product import Product, asks
 
 
 def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
@@ -27,7 +27,7 @@ def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str
     return one["code"], one["container"]
 
 
-def test_a_failure_as_a_document(node8: Product, tmp_path: Path) -> None:
+def test_a_failure_as_a_document(node8: Installation, tmp_path: Path) -> None:
     """A program gets its document whatever happens; people get their words beside it."""
     with started(sleeping(tmp_path), node8) as live:
         assert failed(live, "attach", "--device", "17") == ("GH1102", live.id)
@@ -36,7 +36,7 @@ def test_a_failure_as_a_document(node8: Product, tmp_path: Path) -> None:
             assert failed(live, verb, *words, name="no-such") == ("GH1735", "no-such")
 
 
-def test_a_broken_config(node8: Product, tmp_path: Path) -> None:
+def test_a_broken_config(node8: Installation, tmp_path: Path) -> None:
     """The way out is not a new container's: this one runs."""
     made = sleeping(tmp_path)
     with started(made, node8) as live:
@@ -47,7 +47,7 @@ def test_a_broken_config(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_all_of_which_one_is_broken(output: str, node8: Product, tmp_path: Path) -> None:
+def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: Path) -> None:
     """A state that nobody can read is a failure of `--all`; the others are repaired."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
@@ -71,7 +71,7 @@ def test_all_of_which_one_is_broken(output: str, node8: Product, tmp_path: Path)
             assert f"{live.id}: done" in done.stdout
 
 
-def test_all_though_nobody_reads(node8: Product, tmp_path: Path) -> None:
+def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
     """Containers are repaired also where what is told of it goes nowhere."""
     mine = node8.apart(tmp_path / "node")
     with (
@@ -91,7 +91,7 @@ def test_all_though_nobody_reads(node8: Product, tmp_path: Path) -> None:
             assert mine.device(2) in live.view().gpus()
 
 
-def test_a_state_directory_in_the_way(node8: Product, tmp_path: Path) -> None:
+def test_a_state_directory_in_the_way(node8: Installation, tmp_path: Path) -> None:
     """A fault of the state directory says so, and names the variable."""
     with started(sleeping(tmp_path), node8) as live:
         env = {**live.env, "GPUHOOK_STATE_DIR": "/proc/nope"}

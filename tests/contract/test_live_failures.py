@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract import roots
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import BOTH, Live, Seen, eventually, prestart, sleeping, started
-from tests.contract.product import CONTROL, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_attach import assert_as_before
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.contract.views import questions
 
 # (system call, errno, which time), in the order of the steps that they are of.
@@ -68,7 +68,7 @@ def unchanged(live: Live) -> Iterator[Seen]:
     assert after.files == before.files
 
 
-def test_attach_undone(node8: Product, tmp_path: Path) -> None:
+def test_attach_undone(node8: Installation, tmp_path: Path) -> None:
     """Whichever step of an attach fails, what was done before it is undone, and it is said."""
     with started(sleeping(tmp_path), node8) as live:
         words = ["attach", "--device", "2"]
@@ -81,7 +81,7 @@ def test_attach_undone(node8: Product, tmp_path: Path) -> None:
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-def test_detach_undone(node8: Product, tmp_path: Path) -> None:
+def test_detach_undone(node8: Installation, tmp_path: Path) -> None:
     """Whichever step of a detach fails, the container has its GPU as before."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2")
@@ -102,7 +102,9 @@ def test_detach_undone(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("call", "error", "when"), ITS_OWN)
-def test_detach_left_over(call: str, error: str, when: int, node8: Product, tmp_path: Path) -> None:
+def test_detach_left_over(
+    call: str, error: str, when: int, node8: Installation, tmp_path: Path
+) -> None:
     """What the container's own files refuse is told; the device is denied all the same."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2")
@@ -122,7 +124,7 @@ def targets(seen: Seen) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("verb", "engine"), [("attach", "crun"), ("detach", "runc")])
-def test_rules_undone(verb: str, engine: str, node8: Product, tmp_path: Path) -> None:
+def test_rules_undone(verb: str, engine: str, node8: Installation, tmp_path: Path) -> None:
     """On v2, whichever bpf(2) call fails: the same program is attached as before."""
     with started(sleeping(tmp_path), node8, engine, "v2") as live:
         if verb == "detach":
@@ -142,7 +144,7 @@ def test_rules_undone(verb: str, engine: str, node8: Product, tmp_path: Path) ->
             assert (after.nodes, after.rules, after.files) == (done.nodes, done.rules, done.files)
 
 
-def test_refused_rule(node8: Product, tmp_path: Path) -> None:
+def test_refused_rule(node8: Installation, tmp_path: Path) -> None:
     """On v1, a cgroup that takes no rule."""
     with started(sleeping(tmp_path), node8) as live:
         group = live.bundle.config()["linux"]["cgroupsPath"]
@@ -163,7 +165,9 @@ def test_refused_rule(node8: Product, tmp_path: Path) -> None:
         ("open_tree", "ENOSYS", "Linux 5.2"),
     ],
 )
-def test_older_kernels(call: str, error: str, needs: str, node8: Product, tmp_path: Path) -> None:
+def test_older_kernels(
+    call: str, error: str, needs: str, node8: Installation, tmp_path: Path
+) -> None:
     """Without openat2 and mount_setattr it works; without open_tree it is said what is needed."""
     with started(sleeping(tmp_path), node8) as live:
         files = roots.listing(live.bundle.root)
@@ -191,7 +195,7 @@ def test_older_kernels(call: str, error: str, needs: str, node8: Product, tmp_pa
 @BOTH
 @pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
 def test_prestart_undone(
-    call: str, engine: str, cgroup: str, apart: Product, tmp_path: Path
+    call: str, engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """A step of the hook that fails: no container, and in its image nothing is left."""
     made = sleeping(tmp_path, env=asks("2"))
@@ -212,7 +216,7 @@ def test_prestart_undone(
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 @pytest.mark.parametrize("call", ["mknodat", "move_mount"])
-def test_container_ends(call: str, engine: str, node8: Product, tmp_path: Path) -> None:
+def test_container_ends(call: str, engine: str, node8: Installation, tmp_path: Path) -> None:
     """A container that ends in the middle: a clear error, and in its image nothing is left."""
     with started(sleeping(tmp_path, "debian"), node8, engine, "host") as live:
         before = roots.listing(live.bundle.root)
@@ -238,7 +242,7 @@ def test_container_ends(call: str, engine: str, node8: Product, tmp_path: Path) 
         assert [name for name in node8.entries() if live.id in name] == []
 
 
-def test_pid_reused(node8: Product, tmp_path: Path) -> None:
+def test_pid_reused(node8: Installation, tmp_path: Path) -> None:
     """A state whose pid is by now another process's: nothing is done to that."""
     with started(sleeping(tmp_path), node8) as live:
         file = Path(live.roots[1], live.id, "state.json")

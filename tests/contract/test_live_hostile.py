@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract import roots
+from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import Live, eventually, prestart, sleeping, started
-from tests.contract.product import LIBRARIES, Product, asks
 from tests.contract.runtimes import Settled, lifecycle, run
 from tests.contract.test_hostile import Canary, canary, link
 
@@ -81,7 +81,9 @@ def assert_sound(live: Live, verb: str, *words: str) -> bool:
 
 @pytest.mark.parametrize("form", ["upwards", "by proc"])
 @pytest.mark.parametrize("paths", [["etc"], ["usr/lib"], DEEPER], ids=["etc", "lib", "deeper"])
-def test_links(paths: list[str], form: str, node8: Product, canary: Canary, tmp_path: Path) -> None:
+def test_links(
+    paths: list[str], form: str, node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
     """Links out of the root, in place of what we write to, look at or mount on."""
     made = sleeping(tmp_path, args=SLEEP)
     with_busybox(made.root)
@@ -100,7 +102,7 @@ def test_links(paths: list[str], form: str, node8: Product, canary: Canary, tmp_
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "huge", "garbage"])
-def test_loader_files(what: str, node8: Product, canary: Canary, tmp_path: Path) -> None:
+def test_loader_files(what: str, node8: Installation, canary: Canary, tmp_path: Path) -> None:
     """Files of the loader that are none: nothing hangs, and nothing grows."""
     made = sleeping(tmp_path, args=SLEEP)
     cache = with_busybox(made.root) / "etc/ld.so.cache"
@@ -119,7 +121,7 @@ def test_loader_files(what: str, node8: Product, canary: Canary, tmp_path: Path)
         assert_sound(live, "detach")
 
 
-def test_links_in_dev(node8: Product, canary: Canary, tmp_path: Path) -> None:
+def test_links_in_dev(node8: Installation, canary: Canary, tmp_path: Path) -> None:
     """A link where a device node is to be is not followed; it is said that it is in the way."""
     made = sleeping(tmp_path, args=SLEEP)
     with_busybox(made.root)
@@ -133,7 +135,9 @@ def test_links_in_dev(node8: Product, canary: Canary, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
-def test_swapped(pair: tuple[str, str], node8: Product, canary: Canary, tmp_path: Path) -> None:
+def test_swapped(
+    pair: tuple[str, str], node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
     """Directories that become links, and back, while we work."""
     swaps = [
         ("/etc", f"{UP}{canary.path}"),
@@ -169,7 +173,7 @@ def test_swapped(pair: tuple[str, str], node8: Product, canary: Canary, tmp_path
     ],
 )
 def test_links_in_prestart(
-    path: str, engine: str, node8: Product, canary: Canary, tmp_path: Path
+    path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
     """The hook, which sees the host's tree around the container's root, stays in that as well."""
     made = sleeping(tmp_path, env=asks("2"), args=["/busybox", "true"])
@@ -191,10 +195,12 @@ def volume(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["/etc", LIBRARIES, "/usr/lib", "/dev", "/usr/bin"])
-@pytest.mark.parametrize("door", ["attach", "prestart"])
-def test_volumes(door: str, path: str, node8: Product, canary: Canary, tmp_path: Path) -> None:
+@pytest.mark.parametrize("integration", ["attach", "prestart"])
+def test_volumes(
+    integration: str, path: str, node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
     """Nothing is written into a directory of the host that the container has mounted."""
-    made = sleeping(tmp_path, env=asks("2") if door == "prestart" else (), args=SLEEP)
+    made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
     host = volume(tmp_path)
     for name, minor in (("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)):
@@ -202,13 +208,13 @@ def test_volumes(door: str, path: str, node8: Product, canary: Canary, tmp_path:
     config = made.config()
     gone = ["/dev", "/dev/pts", "/dev/shm", "/dev/mqueue"] if path == "/dev" else []
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
-    if door == "prestart":
+    if integration == "prestart":
         config["hooks"] = prestart(node8)
     made.write(config)
     made.mount(host, path, "rbind", "rw")
     before = roots.listing(host)
     with nothing_outside(canary, tmp_path):
-        if door == "prestart":
+        if integration == "prestart":
             made.write(
                 {**made.config(), "process": {**config["process"], "args": ["/busybox", "true"]}}
             )
@@ -253,14 +259,14 @@ def host_namespace(place: Path) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 @pytest.mark.parametrize("what", ["root", "volume", "both"])
-@pytest.mark.parametrize("door", ["attach", "prestart"])
+@pytest.mark.parametrize("integration", ["attach", "prestart"])
 def test_shared_mounts(
-    door: str, what: str, engine: str, node8: Product, canary: Canary, tmp_path: Path
+    integration: str, what: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
     """Where the container's mounts are the host's as well, ours do not appear on the host."""
-    made = sleeping(tmp_path, env=asks("2") if door == "prestart" else (), args=SLEEP)
+    made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
-    if door == "prestart":
+    if integration == "prestart":
         made.write({**made.config(), "hooks": prestart(node8)})
     if what != "volume":
         config = made.config()
@@ -280,14 +286,14 @@ def test_shared_mounts(
         with lifecycle(made, [*prefix, engine], "runc", env=node8.on(engine)) as container:
             created = container.create()
             # Refused only where it would be seen outside: the volume alone follows the host's.
-            if door == "prestart" and what == "both":
+            if integration == "prestart" and what == "both":
                 assert created.rc != 0
                 assert engine == "crun" or "rslave" in created.stderr, created
             else:
                 assert created.rc == 0, created
                 assert container.call("start").rc == 0
             container.around = Settled(tuple(prefix), {})
-            if door == "attach":
+            if integration == "attach":
                 live = Live(container, made, node8)
                 assert assert_sound(live, "attach") or what != "root"
             held = [line for line in mounts.read_text().splitlines() if "nvidia" in line]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import Live, Seen, sleeping, started
-from tests.contract.product import CONTROL, LIBRARIES, Product, asks
 from tests.contract.test_attach import assert_same_files
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.depth import depth
 
 # What an attach does in steps, and every how many of them the everyday run kills it.
@@ -33,7 +33,7 @@ MANY = 1000  # more than any of them is called
 @pytest.mark.parametrize(("kind", "shift"), [("debian", 0), ("musl", 1)])
 @pytest.mark.parametrize(("call", "stride"), STEPS)
 def test_attach(
-    call: str, stride: int, kind: str, shift: int, node8: Product, tmp_path: Path
+    call: str, stride: int, kind: str, shift: int, node8: Installation, tmp_path: Path
 ) -> None:
     """A second attach completes it, and a detach takes all of it away, after that or without."""
     stride = depth(stride, 1)
@@ -41,13 +41,13 @@ def test_attach(
         kill_at_each(live, node8, call, range(1 + shift * stride // 2, MANY, stride), tmp_path)
 
 
-def test_attach_v2(node8: Product, tmp_path: Path) -> None:
+def test_attach_v2(node8: Installation, tmp_path: Path) -> None:
     """Killed while the device program is read, made and replaced."""
     with started(sleeping(tmp_path), node8, "crun", "v2") as live:
         kill_at_each(live, node8, "bpf", range(1, MANY, depth(16, 1)), tmp_path)
 
 
-def kill_at_each(live: Live, node: Product, call: str, calls: range, place: Path) -> None:
+def kill_at_each(live: Live, node: Installation, call: str, calls: range, place: Path) -> None:
     """Kill attaches at calls further and further on; complete every other, and take each away."""
     before, rules = live.seen(), live.rules()
     turns = 0
@@ -65,7 +65,7 @@ def kill_at_each(live: Live, node: Product, call: str, calls: range, place: Path
     ("call", "stride"),
     [("rename", 1), ("renameat", 1), ("umount2", 11), ("unlinkat", 24), ("wait4", 1)],
 )
-def test_detach(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
+def test_detach(call: str, stride: int, node8: Installation, tmp_path: Path) -> None:
     """A second detach completes it, and a repair gives nothing back."""
     with started(sleeping(tmp_path), node8) as live:
         before, rules = live.seen(), live.rules()
@@ -83,7 +83,7 @@ def test_detach(call: str, stride: int, node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
-def test_second_device(call: str, node8: Product, tmp_path: Path) -> None:
+def test_second_device(call: str, node8: Installation, tmp_path: Path) -> None:
     """What the first attach noted is still known when the second one is killed."""
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         before, rules = live.seen(), live.rules()
@@ -93,7 +93,7 @@ def test_second_device(call: str, node8: Product, tmp_path: Path) -> None:
         assert_without(live, before, rules, call)
 
 
-def test_given_again(node8: Product, tmp_path: Path) -> None:
+def test_given_again(node8: Installation, tmp_path: Path) -> None:
     """A device that was taken away, and is being given again, is known when that is killed."""
     with started(sleeping(tmp_path), node8) as live:
         before, rules = live.seen(), live.rules()
@@ -108,7 +108,7 @@ def test_given_again(node8: Product, tmp_path: Path) -> None:
         assert_without(live, before, rules, "again")
 
 
-def test_repaired(node8: Product, tmp_path: Path) -> None:
+def test_repaired(node8: Installation, tmp_path: Path) -> None:
     """Killed before its last note: who holds the GPU is known, and stays known after a repair."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
@@ -125,7 +125,7 @@ def test_repaired(node8: Product, tmp_path: Path) -> None:
         assert_without(live, before, rules, "repaired")
 
 
-def test_what_the_image_had(node8: Product, tmp_path: Path) -> None:
+def test_what_the_image_had(node8: Installation, tmp_path: Path) -> None:
     """Empty files and other things of the image that stood in the way are there again."""
     made = sleeping(tmp_path)
     libraries = made.root / LIBRARIES.lstrip("/")
@@ -149,7 +149,7 @@ def test_what_the_image_had(node8: Product, tmp_path: Path) -> None:
         assert_without(live, before, rules, "killed")
 
 
-def test_a_large_text(node8: Product, tmp_path: Path) -> None:
+def test_a_large_text(node8: Installation, tmp_path: Path) -> None:
     """A loader's configuration that is too large to be kept stays, with our line in front."""
     made = sleeping(tmp_path)
     own = made.root / "etc/ld.so.conf"
@@ -163,7 +163,7 @@ def test_a_large_text(node8: Product, tmp_path: Path) -> None:
         assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: stays")]
 
 
-def test_a_large_file(node8: Product, tmp_path: Path) -> None:
+def test_a_large_file(node8: Installation, tmp_path: Path) -> None:
     """A library of the image that could not be put back is left, and that is said."""
     made = sleeping(tmp_path)
     own = made.root / LIBRARIES.lstrip("/") / "libcuda.so.1"

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.contract.bundles import rule
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import CONTROL, Product, asks
 
 
 def held(live: Live) -> list[dict[str, object]]:
     """Return what `gpuhook ps` lists of the container."""
-    return [one for one in live.product.holders() if one["id"] == live.id]
+    return [one for one in live.installation.holders() if one["id"] == live.id]
 
 
 @pytest.mark.parametrize("given", ["2", "uuid", "replica"])
 @pytest.mark.parametrize("taken", ["uuid", "2", "node"])
-def test_ps_after_a_detach(given: str, taken: str, node8: Product, tmp_path: Path) -> None:
+def test_ps_after_a_detach(given: str, taken: str, node8: Installation, tmp_path: Path) -> None:
     """What was attached under one name and detached under another is held no more."""
     uuid = str(node8.gpu(2).uuid)
     names = {"2": "2", "uuid": uuid, "replica": f"{uuid}::1", "node": node8.device(2)}
@@ -33,7 +33,7 @@ def test_ps_after_a_detach(given: str, taken: str, node8: Product, tmp_path: Pat
         assert held(live) == []
 
 
-def test_one_of_two_replicas(node8: Product, tmp_path: Path) -> None:
+def test_one_of_two_replicas(node8: Installation, tmp_path: Path) -> None:
     """The device stays with the replica that stays, and both changes are told."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
@@ -47,7 +47,7 @@ def test_one_of_two_replicas(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", ["2", "uuid", "granted", "by an engine"])
-def test_a_replica_of_a_device_held_whole(whole: str, node8: Product, tmp_path: Path) -> None:
+def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_path: Path) -> None:
     """The device stays with who holds it as such: of the replica, only the note goes."""
     uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid if whole == "granted" else "2"))
@@ -67,7 +67,7 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Product, tmp_path: 
         assert mine.device(2) not in live.view().gpus()
 
 
-def test_a_replica_that_was_never_held(node8: Product, tmp_path: Path) -> None:
+def test_a_replica_that_was_never_held(node8: Installation, tmp_path: Path) -> None:
     """Nothing is said to be gone that was not there; else the device is meant."""
     uuid = str(node8.gpu(2).uuid)
     mine = node8.apart(tmp_path / "node")
@@ -87,7 +87,7 @@ def test_a_replica_that_was_never_held(node8: Product, tmp_path: Path) -> None:
         assert not node.exists()
 
 
-def test_a_replica_by_another_name(node8: Product, tmp_path: Path) -> None:
+def test_a_replica_by_another_name(node8: Installation, tmp_path: Path) -> None:
     """A replica is the same one by the device's index and by its UUID."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
@@ -97,7 +97,7 @@ def test_a_replica_by_another_name(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["uuid", "index"])
-def test_as_ps_shows_it(strategy: str, node8: Product, tmp_path: Path) -> None:
+def test_as_ps_shows_it(strategy: str, node8: Installation, tmp_path: Path) -> None:
     """The beginning of a UUID is a name too, for a replica as well, and if the spec has none."""
     uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
     mine.generate("--device-name-strategy", strategy)
@@ -108,7 +108,7 @@ def test_as_ps_shows_it(strategy: str, node8: Product, tmp_path: Path) -> None:
         assert held(live) == []
 
 
-def test_short_forms(node8: Product, tmp_path: Path) -> None:
+def test_short_forms(node8: Installation, tmp_path: Path) -> None:
     """What is attached by a range goes by another short form of one device of it."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("0-1,03")
@@ -122,7 +122,7 @@ def test_short_forms(node8: Product, tmp_path: Path) -> None:
         )
 
 
-def test_none(node8: Product, tmp_path: Path) -> None:
+def test_none(node8: Installation, tmp_path: Path) -> None:
     """`none` is the control nodes and the driver's files, which go alone only without a GPU."""
     with started(sleeping(tmp_path), node8) as live:
         before = live.seen()
@@ -140,7 +140,7 @@ def test_none(node8: Product, tmp_path: Path) -> None:
         assert live.detach("none")["steps"] == []
 
 
-def test_what_no_spec_describes(node8: Product, tmp_path: Path) -> None:
+def test_what_no_spec_describes(node8: Installation, tmp_path: Path) -> None:
     """Where names cannot be told, and where they mean nothing, nodes can be named instead."""
     mine = node8.apart(tmp_path / "node")
     with started(sleeping(tmp_path), mine) as live:
@@ -154,7 +154,7 @@ def test_what_no_spec_describes(node8: Product, tmp_path: Path) -> None:
         assert live.detach(mine.device(2))["steps"]
 
 
-def test_a_wildcard_that_allows_it(node8: Product, tmp_path: Path) -> None:
+def test_a_wildcard_that_allows_it(node8: Installation, tmp_path: Path) -> None:
     """On v1 a rule for all devices of a major cannot be denied for one: then nothing is done."""
     wild = {**rule(195, 0), "minor": -1}
     resources = {"devices": [{"allow": False, "access": "rwm"}, wild]}
@@ -168,7 +168,7 @@ def test_a_wildcard_that_allows_it(node8: Product, tmp_path: Path) -> None:
         assert live.report("repair")["steps"] == []
 
 
-def test_who_asks_and_has_none(node8: Product, tmp_path: Path) -> None:
+def test_who_asks_and_has_none(node8: Installation, tmp_path: Path) -> None:
     """A plain runtime gives a container nothing of what it asks for, and inspect says so."""
     with started(sleeping(tmp_path, env=asks("all")), node8) as live:
         done = live.gpuhook("inspect", "--exit-code")

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.contract import engines, roots
+from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
 from tests.contract.live import BOTH, EVERY, eventually, sleeping, started
-from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Product
 from tests.contract.runtimes import SECONDS, settled
 from tests.contract.test_attach import asked, assert_as_before
-from tests.contract.test_doors import LINKS, LOOKED_UP, assert_found, assert_nodes
+from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
 from tests.contract.views import questions
 
 
 @BOTH
-def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A container that cannot write to its root gets its driver there, and loses it again."""
     made = sleeping(tmp_path)
     made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
@@ -40,7 +40,7 @@ def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path
     assert_as_before(made.root, files)
 
 
-def test_read_only_file_system(node8: Product, tmp_path: Path) -> None:
+def test_read_only_file_system(node8: Installation, tmp_path: Path) -> None:
     """Where the file system itself cannot be written: a sentence, and nothing has changed."""
     made = sleeping(tmp_path)
     held = made.root.rename(tmp_path / "held")
@@ -61,7 +61,7 @@ def test_read_only_file_system(node8: Product, tmp_path: Path) -> None:
 
 
 @EVERY
-def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """In a user namespace nodes are bound, and what is made belongs to the container's root."""
     let_through(Path(node8.node.driver_root) / "any")
     made = mapped(sleeping(tmp_path))
@@ -89,7 +89,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_of_podman(engine: str, node8: Product, tmp_path: Path) -> None:
+def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A container that podman gave a GPU by CDI: what it loses is repaired, another is attached."""
     root = roots.copy("debian", tmp_path / "root")
     mark = f"podman-{tmp_path.name}-{engine}"
@@ -133,19 +133,21 @@ def init_of(mark: str) -> int:
     return 0
 
 
-def lose(pid: int, product: Product) -> None:
+def lose(pid: int, installation: Installation) -> None:
     """Take a GPU's node and, on v1, its rule from a container, behind everybody's back."""
-    Path(f"/proc/{pid}/root{product.device(2)}").unlink()
+    Path(f"/proc/{pid}/root{installation.device(2)}").unlink()
     lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
     (name,) = [line.split(":")[2] for line in lines if ":devices:" in line]
-    Path(f"/sys/fs/cgroup/devices{name}/devices.deny").write_text(f"c {product.number(2)} rw")
+    Path(f"/sys/fs/cgroup/devices{name}/devices.deny").write_text(f"c {installation.number(2)} rw")
 
 
-def gpuhook(product: Product, engine: str, *words: str) -> subprocess.CompletedProcess[str]:
+def gpuhook(
+    installation: Installation, engine: str, *words: str
+) -> subprocess.CompletedProcess[str]:
     """Call the command line where the engine's cgroups are."""
     around = settled(engine)
-    command = [*around.prefix, str(product.bindir / "gpuhook"), *words]
-    env = {**os.environ, **product.env}
+    command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
+    env = {**os.environ, **installation.env}
     return subprocess.run(
         command, capture_output=True, text=True, env=env, timeout=SECONDS, check=False
     )

@@ -18,10 +18,10 @@ import yaml
 
 from tests.contract import roots
 from tests.contract.bundles import CGROUP, device, rule
+from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import BOTH, Live, eventually, prestart, sleeping, started
-from tests.contract.product import CONTROL, LIBRARIES, Product, asks
 from tests.contract.test_detach import tries
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_failures import targets, unchanged
 from tests.contract.test_live_hostile import volume
 
@@ -31,7 +31,7 @@ EVERYTHING = {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}
 
 def fares(live: Live, index: int = 2) -> str:
     """Return what a container gets that makes a GPU's node by itself and opens it."""
-    return live.view(tries(live.product)).tries[live.product.number(index)].split()[-1]
+    return live.view(tries(live.installation)).tries[live.installation.number(index)].split()[-1]
 
 
 def script(live: Live, text: str) -> str:
@@ -68,7 +68,7 @@ def users_process() -> Iterator[int]:
         process.wait()
 
 
-def test_a_users_own(node8: Product, tmp_path: Path) -> None:
+def test_a_users_own(node8: Installation, tmp_path: Path) -> None:
     """Root acts by no state of a user's, whatever it says, nor by a config.json of a user's."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, node8, "runc", "host", node8.runtime) as live, users_process() as pid:
@@ -89,7 +89,7 @@ def test_a_users_own(node8: Product, tmp_path: Path) -> None:
             live.refused("GH1755", "detach", "--device", "2")
 
 
-def test_state_by_link(node8: Product, tmp_path: Path) -> None:
+def test_state_by_link(node8: Installation, tmp_path: Path) -> None:
     """A user's link to a container's state makes no second container of it."""
     with started(sleeping(tmp_path, env=asks("2")), node8, "runc", "host", node8.runtime) as live:
         live.detach("2")
@@ -105,7 +105,7 @@ def test_state_by_link(node8: Product, tmp_path: Path) -> None:
         live.report("attach", "--device", "3", *where)
 
 
-def test_return_in_a_mount_point(node8: Product, tmp_path: Path) -> None:
+def test_return_in_a_mount_point(node8: Installation, tmp_path: Path) -> None:
     """What follows a carriage return in the name of a mount point is no line of its own."""
     made = sleeping(tmp_path)
     host = volume(tmp_path)
@@ -137,7 +137,7 @@ def is_asleep(pid: int) -> bool:
     return False
 
 
-def test_hidden_libraries(node8: Product, tmp_path: Path) -> None:
+def test_hidden_libraries(node8: Installation, tmp_path: Path) -> None:
     """A container that hides what shows its GPU from a detach does not get it back by a repair."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
@@ -154,7 +154,7 @@ def test_hidden_libraries(node8: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_in_the_way(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_in_the_way(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What a container puts in the place of its node does not keep it the device, and stays."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with started(made, node8, engine, cgroup, node8.runtime) as live:
@@ -166,7 +166,7 @@ def test_in_the_way(engine: str, cgroup: str, node8: Product, tmp_path: Path) ->
 
 
 @BOTH
-def test_entry_lost(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_entry_lost(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A detach denies the device also where the ledger has forgotten who gave it."""
     mine = node8.apart(tmp_path / "node")
     with started(sleeping(tmp_path), mine, engine, cgroup) as live:
@@ -178,7 +178,7 @@ def test_entry_lost(engine: str, cgroup: str, node8: Product, tmp_path: Path) ->
         assert_nodes(live.view(tries(mine)), mine, CONTROL, 2)
 
 
-def test_everything_allowed(node8: Product, tmp_path: Path) -> None:
+def test_everything_allowed(node8: Installation, tmp_path: Path) -> None:
     """A container that is allowed every device loses one, and gets it back."""
     made = sleeping(tmp_path, env=asks("2"), linux=EVERYTHING)
     with started(made, node8, "runc", "host", node8.runtime) as live:
@@ -190,7 +190,7 @@ def test_everything_allowed(node8: Product, tmp_path: Path) -> None:
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-def test_denied_by_config(node8: Product, tmp_path: Path) -> None:
+def test_denied_by_config(node8: Installation, tmp_path: Path) -> None:
     """A repair does not give what config.json refuses, although its node is there."""
     major, minor = map(int, node8.number(2).split(":"))
     refused = {**rule(major, minor), "allow": False}
@@ -204,7 +204,7 @@ def test_denied_by_config(node8: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_init_below(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_init_below(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """Where the first process has gone into a cgroup below, all of the container are denied."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, node8, engine, cgroup, node8.runtime) as live:
@@ -217,7 +217,7 @@ def test_init_below(engine: str, cgroup: str, node8: Product, tmp_path: Path) ->
         assert fares(live) != "EPERM"
 
 
-def test_no_cgroup_of_its_own(node8: Product, tmp_path: Path) -> None:
+def test_no_cgroup_of_its_own(node8: Installation, tmp_path: Path) -> None:
     """A container in somebody else's cgroup is told apart from it, and its neighbours go on."""
     place = f"/sys/fs/cgroup/{CGROUP}/{uuid4().hex[:12]}"
     joined = f"mkdir -p {place}; echo $$ >{place}/cgroup.procs"
@@ -240,7 +240,7 @@ def test_no_cgroup_of_its_own(node8: Product, tmp_path: Path) -> None:
     as_host(live, f"for try in $(seq 50); do rmdir {place} && exit; sleep 0.1; done 2>&-; exit 1")
 
 
-def test_nested_in_a_scope(node8: Product, tmp_path: Path) -> None:
+def test_nested_in_a_scope(node8: Installation, tmp_path: Path) -> None:
     """A container below another one's scope takes nothing from that one, and gives it nothing."""
     scope = f"/{CGROUP}/docker-{uuid4().hex[:12]}.scope"
     below = {"cgroupsPath": f"{scope}/docker/inner"}
@@ -260,7 +260,7 @@ def test_nested_in_a_scope(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sharing(node8: Product, tmp_path: Path) -> Product:
+def sharing(node8: Installation, tmp_path: Path) -> Installation:
     """Give a node with two devices that have the node of a GPU in common, as MIG instances do."""
     mine = node8.apart(tmp_path / "node")
     spec = yaml.safe_load(mine.spec.read_text(encoding="utf-8"))
@@ -272,7 +272,7 @@ def sharing(node8: Product, tmp_path: Path) -> Product:
     return mine
 
 
-def test_shared_nodes(sharing: Product, tmp_path: Path) -> None:
+def test_shared_nodes(sharing: Installation, tmp_path: Path) -> None:
     """What another device or replica of the container needs too stays when one is detached."""
     made = sleeping(tmp_path, env=asks("2:0,2:1"))
     with started(made, sharing, "runc", "host", sharing.runtime) as live:
@@ -289,7 +289,7 @@ def test_shared_nodes(sharing: Product, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", [subprocess.Popen.terminate, subprocess.Popen.kill])
 def test_interrupted(
-    end: Callable[[subprocess.Popen[bytes]], None], node8: Product, tmp_path: Path
+    end: Callable[[subprocess.Popen[bytes]], None], node8: Installation, tmp_path: Path
 ) -> None:
     """Who is ended in the middle of an attach undoes it, or leaves a trace to undo it by."""
     with started(sleeping(tmp_path), node8) as live:

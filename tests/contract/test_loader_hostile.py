@@ -12,7 +12,7 @@ import pytest
 
 from gpuhook.loader import ld_cache_format, ld_so_conf
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS, lifecycle, run
 from tests.contract.test_loader_view import COMPAT
 from tests.simulated import elf_maker
@@ -40,7 +40,10 @@ def _forge_cache(root: Path, name: bytes) -> None:
     [b"libcuda.so.1", b"libother.so.1", b"00a" * 80, b"\xe9" + b"a" * 200, b"libcuda.so.001"],
 )
 def test_a_forged_cache(
-    name: bytes, node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    name: bytes,
+    node8: Installation,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """A cache of 65,536 equal entries and 4,096 recorded libraries does not multiply."""
     root = root_of("debian")
@@ -50,7 +53,7 @@ def test_a_forged_cache(
 
 
 def test_attach_to_a_forged_cache(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """An attach plans with the cache and then writes it: neither multiplies."""
     root = root_of("debian")
@@ -79,7 +82,7 @@ def test_attach_to_a_forged_cache(
 
 
 def test_a_full_compatibility_directory(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A directory of 5,000 libraries takes no more memory than one listing of the first names."""
     root = root_of("debian")

@@ -17,10 +17,10 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
 from tests.contract.engines import Containerd
+from tests.contract.installation import Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.live import WAIT, started
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.views import Ran, questions
 from tests.simulated import elf_maker
@@ -41,13 +41,13 @@ NOTE = b'{"CUDA Version": "99.0", "Driver": [580]}'
 class Node:
     """A node of one layout, and the names that ldconfig makes of its driver's directories."""
 
-    product: Product
+    installation: Installation
     names: list[str]
 
     @property
     def version(self) -> str:
         """Return the driver's version."""
-        return str(self.product.node.node.driver.version)
+        return str(self.installation.node.node.driver.version)
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
@@ -57,7 +57,7 @@ def node(
     place = tmp_path_factory.mktemp(request.param)
     simulated = make_node(place / "node", "t4", layout=request.param)
     _add_library_without_soname(simulated)
-    made = Product(place, bindir, simulated)
+    made = Installation(place, bindir, simulated)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -178,7 +178,7 @@ def test_the_view_is_that_of_the_real_ldconfig(
     ]
     asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
     bundle = bundle_of(root, asked, asks("all", "all"))
-    ran = run(bundle, [node.product.runtime], env=node.product.on("runc")).view.runs
+    ran = run(bundle, [node.installation.runtime], env=node.installation.on("runc")).view.runs
     assert ran[3].rc == 0, ran[3]
     for listed, found, compatible in (ran[:3], ran[4:]):
         missing = {name: one for name, one in found.found().items() if "real" not in one}
@@ -204,24 +204,24 @@ def test_a_second_start_changes_nothing(
     """A restart with the same driver leaves the root file system byte for byte as it is."""
     bundle = bundle_of(root, ["/probe"], asks("all", "all"))
     for _ in range(2):
-        run(bundle, [node.product.runtime], env=node.product.on("runc"))
+        run(bundle, [node.installation.runtime], env=node.installation.on("runc"))
     before = roots.listing(root)
-    run(bundle, [node.product.runtime], env=node.product.on("runc"))
+    run(bundle, [node.installation.runtime], env=node.installation.on("runc"))
     assert roots.listing(root) == before
 
 
-@pytest.mark.parametrize("door", ["podman-cdi", "runc-prestart", "crun"])
+@pytest.mark.parametrize("integration", ["podman-cdi", "runc-prestart", "crun"])
 @pytest.mark.parametrize("image", ["compat", "baked-in-newer"])
 def test_the_view_by_other_integrations(
-    door: str, image: str, node: Node, root_of: Callable[[str], Path], tmp_path: Path
+    integration: str, image: str, node: Node, root_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """A CDI spec that an engine applies, and a hook, come to the same entries as the wrapper."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", *node.names]]
     asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
-    doors = Doors(node.product, tmp_path, _no_containerd)
+    integrations = Integrations(node.installation, tmp_path, _no_containerd)
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
-    ran = doors.through(door, root, asked, env=env).view.runs
+    ran = integrations.through(integration, root, asked, env=env).view.runs
     assert ran[2].rc == 0, ran[2]
     assert _listed(ran[0]) == _listed(ran[3])
     for found in (ran[1].found(), ran[4].found()):
@@ -237,7 +237,7 @@ def test_the_view_after_an_attach(
     """A GPU that is attached brings the same entries; again changes nothing; detach takes all."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"]]
-    with started(bundle_of(root, WAIT), node.product) as live:
+    with started(bundle_of(root, WAIT), node.installation) as live:
         before = live.seen()
         live.attach("0")
         ran = live.view(questions(runs=look)).runs

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_it_is_the_one_of_this_installation(
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],

@@ -19,9 +19,9 @@ import pytest
 
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import WAIT, Live, started
-from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import run
 from tests.simulated import stub_limits
 
@@ -38,24 +38,24 @@ mount --bind $names {CONTROLLERS} && rm $names && exec "$@"' sh %s "$@"
 """
 
 
-def seeing_dmem(product: Product, place: Path) -> Product:
+def seeing_dmem(installation: Installation, place: Path) -> Installation:
     """Return the installation with programs that see the controller on this kernel."""
     place.mkdir()
-    shutil.copy(product.bindir / "gpuhook-runtime", place)
+    shutil.copy(installation.bindir / "gpuhook-runtime", place)
     for name in ("gpuhook", "gpuhook-hook"):
-        (place / name).write_text(SEEING % (product.bindir / name), encoding="ascii")
+        (place / name).write_text(SEEING % (installation.bindir / name), encoding="ascii")
         (place / name).chmod(0o755)
-    return replace(product, bindir=place)
+    return replace(installation, bindir=place)
 
 
 @pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give the installation on a node whose driver the tests of this module may spoil."""
-    return product(tmp_path_factory.mktemp("backends"), "h100x8", node8.bindir)
+    return installation(tmp_path_factory.mktemp("backends"), "h100x8", node8.bindir)
 
 
 @pytest.fixture
-def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
+def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with a state of the test's own, and a driver that uses the controller."""
     apart = node.apart(tmp_path / "apart")
     stub_limits.use_dmem(node.node, uuid(node, 2), everywhere=True)
@@ -64,21 +64,21 @@ def mine(node: Product, tmp_path: Path) -> Iterator[Product]:
 
 
 @pytest.fixture
-def other(node: Product, tmp_path: Path) -> Product:
+def other(node: Installation, tmp_path: Path) -> Installation:
     """Give that node with a driver that keeps its own account."""
     return node.apart(tmp_path / "other")
 
 
 @pytest.fixture
-def granted(node: Product, root_of: Rooted, bundle_of: Bundled) -> Bundle:
+def granted(node: Installation, root_of: Rooted, bundle_of: Bundled) -> Bundle:
     """Give a container that is granted 4 GiB of a GPU, 1 GiB of it guaranteed."""
     return grant(node, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
 
 
-def above(product: Product, made: Bundle) -> int:
+def above(installation: Installation, made: Bundle) -> int:
     """Return the MiB that are reserved of the GPU in the cgroup above the container's."""
     path = "/sys/fs/cgroup" + str(Path(made.config()["linux"]["cgroupsPath"]).parent)
-    found = [one.soft // MIB for one in stub_limits.known(product.node) if one.path == path]
+    found = [one.soft // MIB for one in stub_limits.known(installation.node) if one.path == path]
     return found[0] if found else 0
 
 
@@ -91,7 +91,7 @@ def limits(live: Live, verb: str, *words: str) -> dict[str, Any]:
 
 
 @ENGINES
-def test_no_guarantee_is_left_behind(engine: str, mine: Product, granted: Bundle) -> None:
+def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: Bundle) -> None:
     """By itself none is set there; the record has what was granted, and why it is not all."""
     with started(granted, mine, engine, "v2", mine.runtime) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
@@ -107,7 +107,7 @@ def test_no_guarantee_is_left_behind(engine: str, mine: Product, granted: Bundle
     assert above(mine, granted) == 0
 
 
-def test_the_guarantee_of_another_backend(other: Product, granted: Bundle) -> None:
+def test_the_guarantee_of_another_backend(other: Installation, granted: Bundle) -> None:
     """With the driver's own account it is set, and ends with the container."""
     with started(granted, other, "runc", "v2", other.runtime) as live:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 1024)}
@@ -117,7 +117,7 @@ def test_the_guarantee_of_another_backend(other: Product, granted: Bundle) -> No
     assert above(other, granted) == 0
 
 
-def test_a_guarantee_that_is_always_set(mine: Product, granted: Bundle) -> None:
+def test_a_guarantee_that_is_always_set(mine: Installation, granted: Bundle) -> None:
     """It outlives the container, as the documentation says, unless it is cleared before."""
     mine.settings["limits"] = {"guarantee": "always"}
     mine.configure()
@@ -132,7 +132,7 @@ def test_a_guarantee_that_is_always_set(mine: Product, granted: Bundle) -> None:
         assert above(mine, granted) == before + (0 if is_cleared else 1024)
 
 
-def test_a_guarantee_that_is_never_set(other: Product, granted: Bundle) -> None:
+def test_a_guarantee_that_is_never_set(other: Installation, granted: Bundle) -> None:
     """On the driver's own account, too."""
     other.settings["limits"] = {"guarantee": "never"}
     other.configure()
@@ -143,7 +143,7 @@ def test_a_guarantee_that_is_never_set(other: Product, granted: Bundle) -> None:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 0)}
 
 
-def test_a_guarantee_that_a_person_sets(mine: Product, granted: Bundle) -> None:
+def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> None:
     """It is done as it was said, with a warning; clear gives back what is reserved."""
     before = above(mine, granted)
     with started(granted, mine, "runc", "v2", mine.runtime) as live:
@@ -163,7 +163,7 @@ def test_a_guarantee_that_a_person_sets(mine: Product, granted: Bundle) -> None:
     assert above(mine, granted) == before
 
 
-def test_repair_keeps_it_left_out(mine: Product, granted: Bundle) -> None:
+def test_repair_keeps_it_left_out(mine: Installation, granted: Bundle) -> None:
     """Also of a limit that the driver did not take when the container was made."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     with started(granted, mine, "runc", "v2", mine.runtime) as live:
@@ -177,7 +177,7 @@ def test_repair_keeps_it_left_out(mine: Product, granted: Bundle) -> None:
         assert record["guarantee"]
 
 
-def test_a_scope_and_the_cgroup_in_it(mine: Product, granted: Bundle) -> None:
+def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> None:
     """Both are the container's own, and both are told, as a process reads that of its very own."""
     config = granted.config()
     config["linux"]["cgroupsPath"] += ".scope/container"
@@ -193,7 +193,7 @@ def test_a_scope_and_the_cgroup_in_it(mine: Product, granted: Bundle) -> None:
 
 @ENGINES
 def test_a_cgroup_without_the_controller(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """No runtime can enable what this kernel has not: the refusal says what is missing."""
     stub_limits.use_dmem(mine.node, uuid(mine, 2))

@@ -13,9 +13,9 @@ import pytest
 from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
 from tests.contract.live import WAIT, eventually, started
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import driver_memory, stub_limits
@@ -28,7 +28,7 @@ Rooted = Callable[[str], Path]
 @ENGINES
 @pytest.mark.parametrize("has_namespace", [False, True])
 def test_a_grant_holds(
-    engine: str, has_namespace: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, has_namespace: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """What the plugin grants, the driver holds for the container's cgroup, and the ledger knows."""
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
@@ -57,7 +57,7 @@ def test_a_grant_holds(
     ("devices", "indexes"), [("all", range(8)), ("1", [1]), ("UUID,3", [0, 3]), ("PCI", [5])]
 )
 def test_variables_alone_limit_every_gpu(
-    devices: str, indexes: list[int], mine: Product, root_of: Rooted, bundle_of: Bundled
+    devices: str, indexes: list[int], mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Outside of Kubernetes, whichever way GPUs were asked for."""
     devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
@@ -67,7 +67,7 @@ def test_variables_alone_limit_every_gpu(
         assert [one["asked"] for one in entry(mine)["memory"]] == [True] * len(indexes)
 
 
-def test_a_request_alone(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_request_alone(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """Memory is guaranteed, and there is no end to what may be had beside."""
     made = bundle_of(root_of("debian"), WAIT, [*asks("1"), f"{REQUEST}=2048"])
     with started(made, mine, "runc", "v2", mine.runtime) as live:
@@ -86,7 +86,7 @@ def test_a_request_alone(mine: Product, root_of: Rooted, bundle_of: Bundled) -> 
     ids=["narrowed", "widened", "more-guaranteed", "less-guaranteed"],
 )
 def test_variables_narrow_and_never_widen(
-    env: list[str], hard: int, soft: int, mine: Product, root_of: Rooted, bundle_of: Bundled
+    env: list[str], hard: int, soft: int, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Whatever a tenant sets, the grant is the most; the container reads what holds."""
     made = grant(mine, bundle_of(root_of("debian"), WAIT, [*asks("2"), *env]), 2, 8192, 4096)
@@ -96,7 +96,7 @@ def test_variables_narrow_and_never_widen(
     assert variables(made)[REQUEST] == str(soft)
 
 
-def test_no_grant(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_no_grant(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """The grant of a GPU that the container has not got limits nothing."""
     made = bundle_of(root_of("debian"), WAIT, asks("2"))
     grant(mine, made, 3, 8192, 4096)
@@ -108,7 +108,7 @@ def test_no_grant(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
 
 @pytest.mark.parametrize("source", ["/dev/null", "/dev/zero"])
 def test_a_mount_of_a_tenant_beside_the_grant(
-    source: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    source: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """A volume under another grant's path gets a container no more than it was granted."""
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 1024, 512)
@@ -118,7 +118,7 @@ def test_a_mount_of_a_tenant_beside_the_grant(
 
 
 def test_a_mount_of_a_tenant_in_place_of_the_grant(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """A volume at the grant's own path, for which CRI-O leaves out the grant, grants the same."""
     made = bundle_of(root_of("debian"), WAIT, asks("2"))
@@ -127,7 +127,7 @@ def test_a_mount_of_a_tenant_in_place_of_the_grant(
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
-def test_of_two_gpus_one(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_of_two_gpus_one(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """Variables stand for all GPUs of a container: of one among several they say nothing."""
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("1,2")), 2, 1024, 512)
     with started(made, mine, "runc", "v2", mine.runtime) as live:
@@ -137,7 +137,7 @@ def test_of_two_gpus_one(mine: Product, root_of: Rooted, bundle_of: Bundled) -> 
 
 @ENGINES
 def test_one_takes_everything_and_fails_alone(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
     """Two containers on one GPU: the greedy one ends at its share, the other has its own."""
     root = root_of("debian")
@@ -160,7 +160,7 @@ def test_one_takes_everything_and_fails_alone(
             assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
 
 
-def test_a_restart(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_restart(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """The same bundle again: one hook, the limit on the new cgroup; it goes with the grant."""
     env = [*asks("2"), f"{LIMIT}=2000", f"{REQUEST}=4096"]
     made = grant(mine, bundle_of(root_of("debian"), WAIT, env), 2, 8192, 4096)
@@ -183,7 +183,7 @@ def test_a_restart(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     assert hooks(made) == []
 
 
-def test_what_was_is_put_back(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_what_was_is_put_back(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """A second create reads the variables that the engine wrote, not those of the first."""
     made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=9000"])
     grant(mine, made, 2, 4096, 4096)
@@ -199,7 +199,9 @@ def test_what_was_is_put_back(mine: Product, root_of: Rooted, bundle_of: Bundled
 
 
 @ENGINES
-def test_a_user_namespace(engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_user_namespace(
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
+) -> None:
     """The wrapper's hook is outside of it, and the host's root."""
     let_through(Path(mine.node.driver_root) / "any")
     made = mapped(bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"]))
@@ -207,7 +209,7 @@ def test_a_user_namespace(engine: str, mine: Product, root_of: Rooted, bundle_of
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
-def test_a_privileged_container(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_privileged_container(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """It has every GPU that its engine gives it, and the limit of each, in host namespaces."""
     env = [*asks("2"), f"{LIMIT}=1024"]
     namespaces = [{"type": name} for name in ("ipc", "uts", "mount")]
@@ -223,7 +225,7 @@ def test_a_privileged_container(mine: Product, root_of: Rooted, bundle_of: Bundl
         assert held(mine, live.pid) == {uuid(mine, index): (1024, 0) for index in (2, 3, 4)}
 
 
-def test_hints(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_hints(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """Frameworks named by the node and by the container learn of the share, but for what is set."""
     mine.settings["limits"] = {"hints": ["cupy", "tensorflow"]}
     mine.configure()
@@ -236,7 +238,7 @@ def test_hints(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     assert 0 < float(told["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
 
 
-def test_without_an_inventory(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_without_an_inventory(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """A node that only a device plugin describes: the GPU is told by the name it was asked by."""
     (mine.state / "node.json").unlink()
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
@@ -245,7 +247,7 @@ def test_without_an_inventory(mine: Product, root_of: Rooted, bundle_of: Bundled
 
 
 def test_the_hooks_variables_are_its_own(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Nothing of the image reaches the hook, which runs on the host as root."""
     env = [*asks("2"), f"{LIMIT}=1024", "LD_PRELOAD=/evil.so", "PYTHONPATH=/evil"]

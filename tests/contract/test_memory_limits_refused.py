@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract.bundles import Bundle
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import LIMIT, entry, grant, held, hooks, uuid
 from tests.contract.live import WAIT, started
-from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import run
 from tests.simulated import build, stub_limits
 
@@ -20,30 +20,34 @@ Bundled = Callable[..., Bundle]
 Rooted = Callable[[str], Path]
 
 
-def set_policy(product: Product, policy: str) -> None:
+def set_policy(installation: Installation, policy: str) -> None:
     """Set limits.onFailure."""
-    product.settings["limits"] = {"onFailure": policy}
-    product.configure()
+    installation.settings["limits"] = {"onFailure": policy}
+    installation.configure()
 
 
-FAILURES: dict[str, tuple[str, Callable[[Product, str], None]]] = {
+FAILURES: dict[str, tuple[str, Callable[[Installation, str], None]]] = {
     "permission": (
         "GH1251",
-        lambda product, gpu: stub_limits.fail_setting(product.node, gpu, stub_limits.NO_PERMISSION),
+        lambda installation, gpu: stub_limits.fail_setting(
+            installation.node, gpu, stub_limits.NO_PERMISSION
+        ),
     ),
     "too-old-a-driver": (
         "GH1250",
-        lambda product, gpu: stub_limits.fail_setting(
-            product.node, gpu, stub_limits.FUNCTION_NOT_FOUND
+        lambda installation, gpu: stub_limits.fail_setting(
+            installation.node, gpu, stub_limits.FUNCTION_NOT_FOUND
         ),
     ),
     "other-values": (
         "GH1252",
-        lambda product, gpu: stub_limits.read_back(product.node, gpu, 1 << 30, 0),
+        lambda installation, gpu: stub_limits.read_back(installation.node, gpu, 1 << 30, 0),
     ),
     "no-reading": (
         "GH1254",
-        lambda product, gpu: stub_limits.fail_reading(product.node, gpu, stub_limits.UNKNOWN),
+        lambda installation, gpu: stub_limits.fail_reading(
+            installation.node, gpu, stub_limits.UNKNOWN
+        ),
     ),
 }
 
@@ -63,7 +67,7 @@ def test_failures(
     policy: str,
     is_asked: bool,
     is_refused: bool,
-    mine: Product,
+    mine: Installation,
     root_of: Rooted,
     bundle_of: Bundled,
 ) -> None:
@@ -84,7 +88,7 @@ def test_failures(
 
 
 def test_a_limit_that_does_not_hold_is_in_the_ledger(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """The guard and `gpuhook ps` read there that the driver does not hold it, and why."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
@@ -98,9 +102,11 @@ def test_a_limit_that_does_not_hold_is_in_the_ledger(
     assert "cgroups" not in bad
 
 
-def test_an_old_driver(node8: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path) -> None:
+def test_an_old_driver(
+    node8: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+) -> None:
     """A library without the calls, as it is before CUDA 13.4."""
-    old = product(tmp_path / "old", "t4", node8.bindir)
+    old = installation(tmp_path / "old", "t4", node8.bindir)
     stub = Path(old.node.nvml_library)
     stub.unlink()
     stub.write_bytes(build.nvml_stub(without="MEMORY_LIMITS").read_bytes())
@@ -113,7 +119,7 @@ def test_an_old_driver(node8: Product, root_of: Rooted, bundle_of: Bundled, tmp_
 @ENGINES
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_cgroup_v1(
-    engine: str, is_asked: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, is_asked: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """A node whose cgroups are v1: refused where the pod asked, else started without a hook."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
@@ -131,7 +137,7 @@ def test_cgroup_v1(
         assert "GH1312" in result.log or "cgroup v1" in result.log
 
 
-def test_a_shared_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_shared_cgroup(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """Two containers in one cgroup: a limit of the second would be the first one's, too."""
     first = bundle_of(root_of("debian"), WAIT, asks("1"))
     second = bundle_of(first.root, ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
@@ -145,7 +151,7 @@ def test_a_shared_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> 
         assert held(mine, live.pid) == {}
 
 
-def test_no_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_no_cgroup(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """A container that its engine leaves in the engine's own cgroup."""
     made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
     command = [mine.runtime, "--cgroup-manager=disabled"]
@@ -154,7 +160,9 @@ def test_no_cgroup(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
     assert "GH1313" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
-def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_gpu_that_nobody_can_tell(
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
+) -> None:
     """A GPU whose UUID nobody knows: what was asked for is not left out silently."""
     mine.generate("--device-name-strategy", "index")
     (mine.state / "node.json").unlink()
@@ -170,7 +178,9 @@ def test_a_gpu_that_nobody_can_tell(mine: Product, root_of: Rooted, bundle_of: B
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"
 
 
-def test_variables_that_say_nothing(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_variables_that_say_nothing(
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
+) -> None:
     """Nonsense stops a container that was given a GPU, and no other."""
     made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=4Gi"])
     assert "GH1022" in run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stderr

@@ -12,6 +12,7 @@ import pytest
 from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
+from tests.contract.installation import STATE, Installation, asks
 from tests.contract.limiting import (
     LIMIT,
     REQUEST,
@@ -24,7 +25,6 @@ from tests.contract.limiting import (
     variables,
 )
 from tests.contract.live import WAIT, prestart, started
-from tests.contract.product import STATE, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
@@ -35,18 +35,18 @@ Bundled = Callable[..., Bundle]
 Rooted = Callable[[str], Path]
 
 
-def secluded(product: Product, program: str, dev: Path | None = None) -> list[str]:
+def secluded(installation: Installation, program: str, dev: Path | None = None) -> list[str]:
     """Return a runtime whose hooks find this installation's state at /run/gpuhook.
 
     `dev` is where the machine's /dev gets the node's devices: in a user namespace they are bound.
     """
-    for directory in (product.state, STATE):
+    for directory in (installation.state, STATE):
         directory.mkdir(parents=True, exist_ok=True)
-    steps = [f"mount --bind {product.state} {STATE}"]
+    steps = [f"mount --bind {installation.state} {STATE}"]
     if dev is not None:
         dev.mkdir(exist_ok=True)
         own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
-        given = f"{product.node.dev_root}/dev/nvidia*"
+        given = f"{installation.node.dev_root}/dev/nvidia*"
         steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
         steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
     script = " && ".join([*steps, 'exec "$@"'])
@@ -64,7 +64,7 @@ def with_cgroup_namespace(made: Bundle) -> Bundle:
 @ENGINES
 @NAMESPACE
 def test_given_by_an_engine(
-    engine: str, has_namespace: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, has_namespace: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """The hook of the CDI spec runs in the container's namespaces and cgroup, and limits it."""
     made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
@@ -83,7 +83,7 @@ def test_given_by_an_engine(
 @ENGINES
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_given_by_an_engine_and_not_held(
-    engine: str, is_asked: bool, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, is_asked: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """A driver that refuses: the policy decides here as well."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
@@ -96,7 +96,7 @@ def test_given_by_an_engine_and_not_held(
 
 @ENGINES
 def test_given_by_an_engine_in_a_user_namespace(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
     """The hook is not the host's root there, and cannot limit anything: a sentence says so."""
     let_through(Path(mine.node.driver_root) / "any")
@@ -110,7 +110,7 @@ def test_given_by_an_engine_in_a_user_namespace(
 
 
 @ENGINES
-def test_no_cgroup(engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_no_cgroup(engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """A container in a cgroup with others: the hook's own cgroup is no sign that it is alone."""
     made = given_by_engine(
         mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2"
@@ -134,7 +134,7 @@ def test_prestart(
     stage: str,
     engine: str,
     has_namespace: bool,
-    mine: Product,
+    mine: Installation,
     root_of: Rooted,
     bundle_of: Bundled,
 ) -> None:
@@ -163,7 +163,7 @@ def test_nodes_of_a_container_that_asks_for_none(
     route: str,
     env: list[str],
     annotations: dict[str, str] | None,
-    mine: Product,
+    mine: Installation,
     root_of: Rooted,
     bundle_of: Bundled,
 ) -> None:
@@ -187,7 +187,7 @@ def test_nodes_of_a_container_that_asks_for_none(
 
 
 def test_prestart_of_a_container_without_a_gpu(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Nonsense and broken settings do not stop what has no GPU."""
     mine.config.write_text("limits: {onFailure: maybe}", encoding="utf-8")
@@ -204,7 +204,7 @@ def test_prestart_of_a_container_without_a_gpu(
 
 @pytest.mark.parametrize("policy", ["auto", "start"])
 def test_prestart_that_cannot(
-    policy: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    policy: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """On a node with cgroup v1 the policy decides."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
@@ -220,7 +220,7 @@ def test_prestart_that_cannot(
 
 @ENGINES
 def test_an_engine_and_the_wrapper(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Where both are, the wrapper's hook does it, once; and the container reads what holds."""
     made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT, [f"{LIMIT}=9999"]), "2")
@@ -243,7 +243,7 @@ def test_an_engine_and_the_wrapper(
 
 @ENGINES
 def test_an_engine_and_the_wrapper_in_a_user_namespace(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
     """The wrapper's hook is outside of it: there the engine's hook need not."""
     let_through(Path(mine.node.driver_root) / "any")
@@ -256,7 +256,7 @@ def test_an_engine_and_the_wrapper_in_a_user_namespace(
 
 
 def test_an_engine_and_a_spec_without_hooks(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """Nothing of config.json is ours but the plugin's grant: the wrapper knows it by that."""
     made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
@@ -272,7 +272,9 @@ def test_an_engine_and_a_spec_without_hooks(
         assert len(hooks(made)) == 1
 
 
-def test_a_container_without_a_limit(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_container_without_a_limit(
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
+) -> None:
     """An engine's container that nothing limits stays as its engine wrote it."""
     made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
     raw = made.file.read_bytes()
@@ -283,7 +285,7 @@ def test_a_container_without_a_limit(mine: Product, root_of: Rooted, bundle_of: 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_rootless(
-    engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
     """Nobody but the host's root can limit: a sentence, and the policy."""
     made = bundle_of(
@@ -309,7 +311,7 @@ def test_rootless(
 @ENGINES
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 def test_a_forged_record_keeps_the_limit(
-    route: str, engine: str, mine: Product, root_of: Rooted, bundle_of: Bundled
+    route: str, engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """A container that requests a GPU gets it with its limit; the operator's variable remains.
 
@@ -329,7 +331,7 @@ def test_a_forged_record_keeps_the_limit(
 
 
 def test_a_tenant_cannot_say_that_it_is_done(
-    mine: Product, root_of: Rooted, bundle_of: Bundled
+    mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
     """An annotation and a variable as the wrapper writes them keep no hook from limiting."""
     base = bundle_of(
@@ -341,7 +343,7 @@ def test_a_tenant_cannot_say_that_it_is_done(
 
 
 def test_a_library_of_a_volume_is_not_loaded(
-    mine: Product, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
     """What a tenant mounts under the name of the driver's library is not run on the host."""
     evil = tmp_path / "evil.so"
@@ -359,7 +361,7 @@ def test_a_library_of_a_volume_is_not_loaded(
         assert str(evil) not in str(hooks(made))
 
 
-def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_systemd_like_scope(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
     """crun's cgroup in a scope: the scope is the container's own as well, and told.
 
     Alone: with a limit of its own, the cgroup in it would have it beside what the scope has.
@@ -374,14 +376,14 @@ def test_a_systemd_like_scope(mine: Product, root_of: Rooted, bundle_of: Bundled
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
         assert record["cgroups"] == [scope]
         assert held(mine, live.pid) == {}
-        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        (kept,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
         assert kept.hard == 1024 * MIB
         shown = json.loads(live.gpuhook("limits", live.id, "-o", "json", name="show").stdout)
         (gpu,) = shown["containers"][0]["gpus"]
         assert (gpu["agrees"], gpu["driver"]["limit"]) == (True, 1024 * MIB)
         live.gpuhook("limits", live.id, "--limit", "2Gi", name="set")
         assert held(mine, live.pid) == {}
-        (kept,) = [one for one in stub_limits.kept(mine.node) if one.path == scope]
+        (kept,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
         assert kept.hard == 2048 * MIB
 
 

@@ -11,9 +11,9 @@ from typing import NoReturn
 import pytest
 
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import CONTROL, KIND, MAJOR, Installation, asks, installation
+from tests.contract.integrations import Integrations
 from tests.contract.live import BOTH, Live, sleeping, started
-from tests.contract.product import CONTROL, KIND, MAJOR, Product, asks, product
 from tests.contract.runtimes import run
 from tests.contract.test_repair import reset
 from tests.contract.views import View, questions
@@ -36,18 +36,18 @@ FORMS = {
 
 
 @pytest.fixture(scope="module")
-def mig(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def mig(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed on a node with MIG, which no test changes."""
-    return product(tmp_path_factory.mktemp("mig"), "a100-mig", node8.bindir)
+    return installation(tmp_path_factory.mktemp("mig"), "a100-mig", node8.bindir)
 
 
-def uuid(mig: Product, name: str) -> str:
+def uuid(mig: Installation, name: str) -> str:
     """Return the UUID of an instance by its index."""
     gpu, index = map(int, name.split(":"))
     return next(one.uuid for one in mig.gpu(gpu).instances if one.index == index)
 
 
-def spelled(mig: Product, form: str) -> str:
+def spelled(mig: Installation, form: str) -> str:
     """Return a name of the instance 0:1."""
     whole = uuid(mig, "0:1")
     return FORMS[form].format(uuid=whole, UUID=whole.upper(), gpu=mig.gpu(0).uuid)
@@ -77,7 +77,7 @@ def noted(live: Live) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_one_instance_by_any_name(
-    form: str, mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    form: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Each form of its name gives an instance's three nodes, and nothing of its neighbours'."""
     made = bundle_of(root_of("debian"), ["/probe", *tries()], asks(spelled(mig, form)))
@@ -87,17 +87,19 @@ def test_one_instance_by_any_name(
     assert (cap.major, cap.minor, cap.mode) == (CAPS, 75, 0o444)
 
 
-@pytest.mark.parametrize("door", ["crun-v2", "runc-prestart", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["crun-v2", "runc-prestart", "podman-cdi"])
 def test_by_other_ways(
-    door: str, mig: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, mig: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The hook, crun, and an engine that applies the spec itself give the same."""
 
     def never() -> NoReturn:
         raise AssertionError
 
-    doors = Doors(mig, tmp_path, never)
-    view = doors.through(door, root_of("debian"), ["/probe", *tries()], "1:2,0:0").view
+    integrations = Integrations(mig, tmp_path, never)
+    view = integrations.through(
+        integration, root_of("debian"), ["/probe", *tries()], "1:2,0:0"
+    ).view
     caps = {path for path in view.gpus() if path.startswith(CAP)}
     assert caps == {f"{CAP}{minor}" for minor in (300, 302, 66, 67)}
     assert view.tries[f"{CAPS}:301"] == view.tries[f"{CAPS}:76"] == "EPERM"
@@ -105,7 +107,7 @@ def test_by_other_ways(
 
 
 def test_every_capability_keeps_them(
-    mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A container that asks for utility alone can use its instance."""
     made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1", "utility"))
@@ -115,7 +117,7 @@ def test_every_capability_keeps_them(
 
 @pytest.mark.parametrize("name", ["0", "GPU", "bus", "1:3", "MIG-0"])
 def test_what_is_not_offered(
-    name: str, mig: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    name: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A GPU in MIG mode by any of its own names, and no instance, starts no container."""
     names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
@@ -126,13 +128,13 @@ def test_what_is_not_offered(
 
 
 def test_another_instance_in_its_place(
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
     """By a spec from before instances were made anew, nothing is given; by a new one it is."""
-    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.refuse_stale()
     made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
     instance = Path(own.node.host_root, "proc/driver/nvidia/capabilities/gpu0/mig/gi8")
@@ -145,7 +147,7 @@ def test_another_instance_in_its_place(
     assert_instances(run(made, [own.runtime], env=own.on("runc")).view, "0:1")
 
 
-def test_who_holds_what(mig: Product, tmp_path: Path) -> None:
+def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:
     """`gpuhook ps` shows the instance and its replica, by whatever name it was asked for."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("1:2::3,2"))
@@ -156,7 +158,7 @@ def test_who_holds_what(mig: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_come_and_go(engine: str, cgroup: str, mig: Product, tmp_path: Path) -> None:
+def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
     """Instances of one GPU are attached and detached each by itself, under any of their names."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid(mine, "1:1")))
@@ -180,7 +182,7 @@ def test_come_and_go(engine: str, cgroup: str, mig: Product, tmp_path: Path) -> 
         assert not [path for path in view.gpus() if path.startswith(CAP)]
 
 
-def test_replicas_of_instances(mig: Product, tmp_path: Path) -> None:
+def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
     """An instance goes with its last replica, and is noted as held until then."""
     mine = mig.apart(tmp_path / "node")
     first, second = uuid(mine, "1:1"), uuid(mine, "1:2")
@@ -196,7 +198,7 @@ def test_replicas_of_instances(mig: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_lost_and_repaired(engine: str, cgroup: str, mig: Product, tmp_path: Path) -> None:
+def test_lost_and_repaired(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
     """An instance that somebody's rules deny is seen, and put back with its GPU's node."""
     made = sleeping(tmp_path, env=asks("0:1"))
     with started(made, mig, engine, cgroup, mig.runtime) as live:

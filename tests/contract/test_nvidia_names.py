@@ -18,16 +18,16 @@ import yaml
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
-from tests.contract.product import (
+from tests.contract.installation import (
     ALL_CONTROL,
     DRIVER_LIBRARIES,
     LIBRARIES,
     PYTHON,
-    Product,
+    Installation,
     asks,
     install,
 )
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 
@@ -43,9 +43,9 @@ def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("compat") / "prefix", PYTHON, "--nvidia-compat")
 
 
-def hook(named_bindir: Path, product: Product, name: str, *args: str) -> dict[str, Any]:
+def hook(named_bindir: Path, installation: Installation, name: str, *args: str) -> dict[str, Any]:
     """Return one hook as NVIDIA's tool writes it, told where this node's parts are."""
-    own = [f"{key}={value}" for key, value in product.env.items()]
+    own = [f"{key}={value}" for key, value in installation.env.items()]
     return {
         "hookName": "createContainer",
         "path": str(named_bindir / CDI_HOOK),
@@ -55,7 +55,7 @@ def hook(named_bindir: Path, product: Product, name: str, *args: str) -> dict[st
 
 
 def toolkit_hooks(
-    named_bindir: Path, product: Product, libraries: list[str]
+    named_bindir: Path, installation: Installation, libraries: list[str]
 ) -> list[dict[str, Any]]:
     """Return the spec-level hooks of NVIDIA's tool for a driver whose libraries these are."""
     (cuda,) = [path for path in libraries if "/libcuda.so." in path]
@@ -65,17 +65,17 @@ def toolkit_hooks(
     folders = sorted({path.rpartition("/")[0] for path in libraries})
     each = [word for link in links for word in ("--link", link)]
     return [
-        hook(named_bindir, product, "create-symlinks", *each),
-        hook(named_bindir, product, "enable-cuda-compat", f"--host-driver-version={version}"),
-        hook(named_bindir, product, "update-ldcache", *(f"--folder={one}" for one in folders)),
-        hook(named_bindir, product, "update-application-profile"),
-        hook(named_bindir, product, "disable-device-node-modification"),
-        hook(named_bindir, product, "of-a-newer-toolkit", "--what", "ever"),
+        hook(named_bindir, installation, "create-symlinks", *each),
+        hook(named_bindir, installation, "enable-cuda-compat", f"--host-driver-version={version}"),
+        hook(named_bindir, installation, "update-ldcache", *(f"--folder={one}" for one in folders)),
+        hook(named_bindir, installation, "update-application-profile"),
+        hook(named_bindir, installation, "disable-device-node-modification"),
+        hook(named_bindir, installation, "of-a-newer-toolkit", "--what", "ever"),
     ]
 
 
 @pytest.fixture
-def foreign(apart: Product, named_bindir: Path) -> Product:
+def foreign(apart: Installation, named_bindir: Path) -> Installation:
     """Return a node whose only CDI spec is one of NVIDIA's tool."""
     document = yaml.safe_load(apart.spec.read_text(encoding="utf-8"))
     edits = document["containerEdits"]
@@ -89,9 +89,9 @@ def foreign(apart: Product, named_bindir: Path) -> Product:
     return apart
 
 
-def asked(product: Product) -> list[str]:
+def asked(installation: Installation) -> list[str]:
     """Return the probe and what it looks at."""
-    tries = [product.number(1), product.number(2)]
+    tries = [installation.number(1), installation.number(2)]
     runs = [["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]]
     return ["/probe", *questions(tries=tries, runs=runs)]
 
@@ -100,10 +100,10 @@ def asked(product: Product) -> list[str]:
     ("kind", "engine"), [("debian", "crun"), ("distroless", "runc"), ("musl", "runc")]
 )
 def test_spec_of_nvidias_tool(
-    kind: str, engine: str, foreign: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
-    result = Doors(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
         root_of(kind),
         asked(foreign),
         ["--device", "nvidia.com/gpu=2"],
@@ -119,7 +119,7 @@ def test_spec_of_nvidias_tool(
         assert {"ro", "nosuid", "nodev"} <= view.mounts[one["real"]].options
 
 
-def describe_other(made: Product, named_bindir: Path, name: str) -> None:
+def describe_other(made: Installation, named_bindir: Path, name: str) -> None:
     """Write NVIDIA's spec of another device, with a library and a loader's hook of its own."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{name}.so.1.0"
@@ -142,7 +142,7 @@ def describe_other(made: Product, named_bindir: Path, name: str) -> None:
 @pytest.mark.parametrize("way", ["podman", "wrapper"])
 def test_beside_other_specs(
     way: str,
-    apart: Product,
+    apart: Installation,
     named_bindir: Path,
     tmp_path: Path,
     root_of: Callable[[str], Path],
@@ -157,8 +157,8 @@ def test_beside_other_specs(
     kinds = ("nvidia.com/gpu=0", "nvidia.com/one=a", "nvidia.com/two=a")
     if way == "podman":
         devices = [word for kind in kinds for word in ("--device", kind)]
-        doors = Doors(apart, tmp_path, pytest.fail)
-        view = doors.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
+        integrations = Integrations(apart, tmp_path, pytest.fail)
+        view = integrations.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
     else:
         made = bundle_of(root, command, asks(",".join(kinds)))
         view = run(made, apart.secluded, env=apart.on("runc")).view
@@ -170,7 +170,7 @@ def test_beside_other_specs(
 
 
 def test_newer_cuda_of_the_image(
-    foreign: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The image's forward compatibility libraries come first, where enable-cuda-compat is."""
     root = root_of("debian")
@@ -179,7 +179,7 @@ def test_newer_cuda_of_the_image(
     (driver,) = Path(foreign.node.driver_root).rglob("libcuda.so.*.*")
     shutil.copy(driver, compat / "libcuda.so.999.10.01")
     (compat / "libcuda.so.1").symlink_to("libcuda.so.999.10.01")
-    result = Doors(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
         root, asked(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
     )
     found = result.view.runs[0].found()
@@ -192,12 +192,12 @@ def state_of(made: Bundle) -> str:
     return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
 
 
-def call(named_bindir: Path, product: Product, made: Bundle, *words: str) -> Any:
+def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Any:
     """Call nvidia-cdi-hook as a runtime does."""
     return subprocess.run(
         [str(named_bindir / CDI_HOOK), *words],
         input=state_of(made),
-        env={**product.env},
+        env={**installation.env},
         capture_output=True,
         text=True,
         check=False,
@@ -206,7 +206,7 @@ def call(named_bindir: Path, product: Product, made: Bundle, *words: str) -> Any
 
 def test_each_hook_twice(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     bundle_of: Callable[..., Bundle],
     root_of: Callable[[str], Path],
 ) -> None:
@@ -242,7 +242,7 @@ def test_each_hook_twice(
 
 def test_hostile_image(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     bundle_of: Callable[..., Bundle],
     root_of: Callable[[str], Path],
     tmp_path: Path,
@@ -266,7 +266,7 @@ def test_hostile_image(
 
 def test_runtime_and_hook_by_their_names(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -290,7 +290,7 @@ def test_runtime_and_hook_by_their_names(
 
 def test_runtime_is_not_its_own_low_level(
     named_bindir: Path,
-    apart: Product,
+    apart: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -303,7 +303,7 @@ def test_runtime_is_not_its_own_low_level(
     assert apart.device(1) in run(made, [runtime], env=apart.env).view.gpus()
 
 
-def test_ctk(named_bindir: Path, apart: Product, tmp_path: Path) -> None:
+def test_ctk(named_bindir: Path, apart: Installation, tmp_path: Path) -> None:
     """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
 
     def ctk(*words: str) -> subprocess.CompletedProcess[str]:

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.contract import roots
+from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import sleeping, started
-from tests.contract.product import CONTROL, Product, asks
 from tests.contract.test_attach import asked, assert_as_before
-from tests.contract.test_doors import assert_nodes, with_ldconfig
+from tests.contract.test_integrations import assert_nodes, with_ldconfig
 from tests.simulated import older_kernel
 from tests.simulated.older_kernel import OPENAT2
 
 
 @pytest.mark.parametrize(("engine", "error"), [("runc", errno.ENOSYS), ("crun", errno.EPERM)])
 def test_a_whole_life_without_openat2(
-    engine: str, error: int, node8: Product, tmp_path: Path
+    engine: str, error: int, node8: Installation, tmp_path: Path
 ) -> None:
     via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]
     made = sleeping(tmp_path, env=asks("1"))

@@ -18,7 +18,7 @@ from packages.release import sorted_first
 
 from gpuhook import __version__
 from tests.contract import package_builds, pythons
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
 
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
 OTHER_PLACE = {"TZ": "Asia/Seoul", "LC_ALL": "C", "HOME": "/nonexistent", "LOGNAME": "somebody"}

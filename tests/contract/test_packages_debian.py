@@ -17,8 +17,8 @@ import pytest
 
 from gpuhook import __version__
 from tests.contract import package_builds, roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.debian_host import STATE, DebianHost, debian_host
-from tests.contract.kept import CHECKOUT
 from tests.contract.runtimes import SECONDS
 from tests.simulated.node import SimulatedNode, make_node
 

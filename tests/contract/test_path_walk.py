@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel import openat2, openat2_fallback
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
 from tests.simulated.older_kernel import OPENAT2
 
 EXPECTED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EAGAIN)

@@ -12,8 +12,8 @@ from typing import NoReturn
 import pytest
 
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.views import View, questions
 from tests.simulated import elf_maker, tegra_node, wsl_node
 from tests.simulated.node import SimulatedNode
@@ -28,20 +28,20 @@ COMPAT = "/usr/local/cuda/compat_orin"
 
 
 @pytest.fixture(scope="module")
-def orin(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def orin(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed on a Jetson Orin, which no test changes."""
     place = tmp_path_factory.mktemp("orin")
     return installed(node8, place, tegra_node.make(place / "node"))
 
 
 @pytest.fixture(scope="module")
-def wsl(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def wsl(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed in WSL, which no test changes."""
     place = tmp_path_factory.mktemp("wsl")
     return installed(node8, place, wsl_node.make(place / "node"))
 
 
-def installed(base: Product, place: Path, node: SimulatedNode) -> Product:
+def installed(base: Installation, place: Path, node: SimulatedNode) -> Installation:
     """Install on a node: settings, and the spec that generate-cdi writes in mode auto."""
     made = replace(base, place=place, node=node)
     made.specs.mkdir()
@@ -51,7 +51,12 @@ def installed(base: Product, place: Path, node: SimulatedNode) -> Product:
 
 
 def through(
-    door: str, product: Product, place: Path, root: Path, asked: list[str], *words: str
+    integration: str,
+    installation: Installation,
+    place: Path,
+    root: Path,
+    asked: list[str],
+    *words: str,
 ) -> View:
     """Start a container by one of the ways, and return its view of itself.
 
@@ -63,7 +68,9 @@ def through(
 
     value, *env = words
     args = ["/probe", *asked]
-    return Doors(product, place, never).through(door, root, args, value, env).view
+    return (
+        Integrations(installation, place, never).through(integration, root, args, value, env).view
+    )
 
 
 Start = Callable[..., View]
@@ -74,15 +81,21 @@ def start(tmp_path: Path, root_of: Callable[[str], Path]) -> Start:
     """Give `through` with the place and the root file system chosen."""
 
     def started(
-        product: Product, door: str, asked: list[str], *words: str, root: Path | None = None
+        installation: Installation,
+        integration: str,
+        asked: list[str],
+        *words: str,
+        root: Path | None = None,
     ) -> View:
-        return through(door, product, tmp_path, root or root_of("debian"), asked, *words)
+        return through(
+            integration, installation, tmp_path, root or root_of("debian"), asked, *words
+        )
 
     return started
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_jetson(door: str, orin: Product, start: Start) -> None:
+@pytest.mark.parametrize("integration", DOORS)
+def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
     """A container has the nodes, libraries and links of the system's files, and no more."""
     lib = tegra_node.LIBRARIES
     asked = questions(
@@ -95,7 +108,7 @@ def test_a_jetson(door: str, orin: Product, start: Start) -> None:
         tries=["505:3", "505:2", "10:121", "195:1", "505:9"],
         runs=[["/dlprobe", "libcuda.so.1", "libnvrm_gpu.so", "libnvidia-ptxjitcompiler.so.1"]],
     )
-    view = start(orin, door, asked, "all")
+    view = start(orin, integration, asked, "all")
     found = {path: (node.major, node.minor) for path, node in view.nodes.items() if "nv" in path}
     assert found == tegra_node.NODES
     assert {number for number, told in view.tries.items() if told == "EPERM"} == {"195:1", "505:9"}
@@ -111,19 +124,19 @@ def test_a_jetson(door: str, orin: Product, start: Start) -> None:
     }
 
 
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
-def test_all_that_a_jetson_has(door: str, orin: Product, start: Start) -> None:
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
+def test_all_that_a_jetson_has(integration: str, orin: Installation, start: Start) -> None:
     """NVIDIA_REQUIRE_JETPACK asks for what the other files of the directory name as well."""
     link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
     asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
-    view = start(orin, door, asked, "0", JETPACK)
+    view = start(orin, integration, asked, "0", JETPACK)
     assert view.paths[CUDART].kind == view.paths[SAMPLES].kind == "file"
     assert view.paths[link].target == CUDART
     assert "path" in view.runs[0].found()["libcudart.so.12"]
     assert "/dev/nvhost-gpu" in view.nodes
 
 
-def test_another_requirement_of_jetpack(orin: Product, start: Start) -> None:
+def test_another_requirement_of_jetpack(orin: Installation, start: Start) -> None:
     """Any other value asks for nothing more."""
     other = "NVIDIA_REQUIRE_JETPACK=csv-mounts=none"
     view = start(orin, "runc", questions(CUDART), "0", other)
@@ -131,7 +144,7 @@ def test_another_requirement_of_jetpack(orin: Product, start: Start) -> None:
     assert "/dev/nvidia0" in view.nodes
 
 
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 @pytest.mark.parametrize(
     ("text", "failing"),
     [
@@ -141,12 +154,17 @@ def test_another_requirement_of_jetpack(orin: Product, start: Start) -> None:
     ],
 )
 def test_what_an_image_requires_of_a_jetson(
-    door: str, text: str, failing: str, orin: Product, tmp_path: Path, root_of: Callable[..., Path]
+    integration: str,
+    text: str,
+    failing: str,
+    orin: Installation,
+    tmp_path: Path,
+    root_of: Callable[..., Path],
 ) -> None:
     """CUDA is the release's; what a Tegra has no word of keeps no container, the rest does."""
-    doors = Doors(orin, tmp_path, pytest.fail)
+    integrations = Integrations(orin, tmp_path, pytest.fail)
     env = [f"NVIDIA_REQUIRE_X={text}"]
-    done = doors.through(door, root_of("debian"), ["/probe"], "all", env)
+    done = integrations.through(integration, root_of("debian"), ["/probe"], "all", env)
     if failing:
         assert done.rc != 0
         assert failing in done.stderr + done.log
@@ -154,7 +172,7 @@ def test_what_an_image_requires_of_a_jetson(
         assert "/dev/nvidia0" in done.view.nodes
 
 
-def test_capabilities_take_nothing_from_a_jetson(orin: Product, start: Start) -> None:
+def test_capabilities_take_nothing_from_a_jetson(orin: Installation, start: Start) -> None:
     """The files of the system belong together, whatever NVIDIA_DRIVER_CAPABILITIES says."""
     path = f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0"
     loaded = [["/dlprobe", "libEGL_nvidia.so.0"]]
@@ -166,7 +184,7 @@ def test_capabilities_take_nothing_from_a_jetson(orin: Product, start: Start) ->
 
 @pytest.mark.parametrize(("version", "first"), [("13.2", True), ("12.6", False), ("12.2", False)])
 def test_newer_cuda_for_an_orin(
-    version: str, first: bool, orin: Product, start: Start, root_of: Callable[[str], Path]
+    version: str, first: bool, orin: Installation, start: Start, root_of: Callable[[str], Path]
 ) -> None:
     """An image's libraries for Orin come first where their CUDA is newer than the system's."""
     root = root_of("debian")
@@ -184,7 +202,7 @@ def test_newer_cuda_for_an_orin(
 
 @pytest.mark.parametrize("on_stale", ["refresh", "refuse"])
 def test_a_changed_jetson_is_stale(
-    on_stale: str, node8: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> None:
     """A replaced libcuda: the spec is written anew as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
@@ -207,8 +225,8 @@ def test_a_changed_jetson_is_stale(
     assert mine.spec.read_text() == before
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_wsl(door: str, wsl: Product, start: Start) -> None:
+@pytest.mark.parametrize("integration", DOORS)
+def test_wsl(integration: str, wsl: Installation, start: Start) -> None:
     """A container has /dev/dxg and the driver in its store, and finds the front libraries."""
     names = ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
     asked = questions(
@@ -220,7 +238,7 @@ def test_wsl(door: str, wsl: Product, start: Start) -> None:
         tries=["10:125", "10:126"],
         runs=[["/dlprobe", *names]],
     )
-    view = start(wsl, door, asked, "all")
+    view = start(wsl, integration, asked, "all")
     assert [path for path in view.nodes if path == "/dev/dxg"] == ["/dev/dxg"]
     assert view.nodes["/dev/dxg"].allowed
     assert view.tries["10:126"] == "EPERM"
@@ -239,7 +257,7 @@ def test_wsl(door: str, wsl: Product, start: Start) -> None:
     }
 
 
-def test_wsl_without_hooks(wsl: Product, tmp_path: Path, start: Start) -> None:
+def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> None:
     """With --hooks none podman alone gives a driver that the loader finds, in its place as well."""
     mine = replace(wsl, place=tmp_path)
     mine.specs.mkdir()
@@ -250,7 +268,7 @@ def test_wsl_without_hooks(wsl: Product, tmp_path: Path, start: Start) -> None:
     assert "path" in view.runs[0].found()["libcuda.so.1"]
 
 
-def test_one_gpu_of_windows_is_refused(wsl: Product, bundle_of: Callable[..., Bundle]) -> None:
+def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Callable[..., Bundle]) -> None:
     """All GPUs are behind one node, so who asks for one by number learns what there is."""
     done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
     assert done.rc != 0
@@ -259,7 +277,9 @@ def test_one_gpu_of_windows_is_refused(wsl: Product, bundle_of: Callable[..., Bu
 
 
 @pytest.mark.parametrize("which", ["orin", "wsl"])
-def test_an_image_that_wants_all(which: str, node8: Product, tmp_path: Path, start: Start) -> None:
+def test_an_image_that_wants_all(
+    which: str, node8: Installation, tmp_path: Path, start: Start
+) -> None:
     """`all` counts on these systems although no module of NVIDIA's may be loaded."""
     made = {"orin": tegra_node.make, "wsl": wsl_node.make}[which](tmp_path / "node")
     Path(made.host_root, "sys/module/nvidia/version").unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract.bundles import Bundle
-from tests.contract.product import Product, asks, product
+from tests.contract.installation import Installation, asks, installation
 from tests.daemon_set import asking
 
 Bundles = Callable[..., Bundle]
@@ -21,7 +21,7 @@ def gpus(bundle: Bundle) -> list[str]:
 
 
 def test_unprivileged_variables(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """With acceptEnvWhenUnprivileged off, the variable counts with CAP_SYS_ADMIN only."""
     strict = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": False})
@@ -38,7 +38,9 @@ def test_unprivileged_variables(
     assert gpus(plain) == [strict.device(0)]
 
 
-def test_volume_mounts(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
+def test_volume_mounts(
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
     """With acceptVolumeMounts on, mounts of /dev/null name devices, and beat the variable."""
     name = f"/var/run/nvidia-container-devices/{node8.gpu(3).uuid}"
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
@@ -54,7 +56,7 @@ def test_volume_mounts(node8: Product, tmp_path: Path, root_of: Roots, bundle_of
 
 
 def test_the_plugin_itself_where_the_door_is_closed(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable.
 
@@ -79,7 +81,7 @@ def test_the_plugin_itself_where_the_door_is_closed(
 
 
 def test_an_ignored_request_for_other_gpus_is_reported(
-    node8: Product, root_of: Roots, bundle_of: Bundles
+    node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
     config = bundle.config()
@@ -91,7 +93,7 @@ def test_an_ignored_request_for_other_gpus_is_reported(
 
 
 def test_settings_of_the_engines_environment(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A variable wins over the file; a wrong one stops those who ask for a GPU, and no others."""
     lax = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": True})
@@ -114,7 +116,7 @@ def test_settings_of_the_engines_environment(
     assert gpus(bundle) == [lax.device(0)]
 
 
-def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
+def test_no_driver(node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
     """On a node without a driver an image's `all` starts without, or is refused by a setting."""
     none = {"GPUHOOK_HOST_ROOT": str(tmp_path)}
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks("all"))
@@ -129,10 +131,10 @@ def test_no_driver(node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bu
 
 
 def test_a_grant_without_a_driver(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A container that was given a GPU by its UUID never starts without it."""
-    own = product(tmp_path / "own", "t4", node8.bindir)
+    own = installation(tmp_path / "own", "t4", node8.bindir)
     bundle = bundle_of(root_of("distroless"), ["/probe"], asks(str(own.gpu(0).uuid)))
     before = bundle.file.read_bytes()
     for told in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):

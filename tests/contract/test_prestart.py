@@ -12,10 +12,10 @@ import pytest
 
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
+from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.live import BOTH, EVERY, PAIRS, prestart
-from tests.contract.product import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Product, asks
 from tests.contract.runtimes import Result, run
-from tests.contract.test_doors import (
+from tests.contract.test_integrations import (
     CACHE,
     LINKS,
     LOOKED_UP,
@@ -37,12 +37,14 @@ def plain(made: Bundle, engine: str = "runc", cgroup: str = "host") -> Result:
     return run(made, [engine], engine, cgroup)
 
 
-def hooked(place: Path, product: Product, args: list[str], env: list[str], **oci: Any) -> Bundle:
+def hooked(
+    place: Path, installation: Installation, args: list[str], env: list[str], **oci: Any
+) -> Bundle:
     """Return a bundle, in `place`, of a container with our prestart hook."""
     kind = str(oci.pop("kind", "debian"))
     stage = str(oci.pop("stage", "prestart"))
     root = with_ldconfig(roots.copy(kind, place / kind))
-    hooks = prestart(product, stage=stage)
+    hooks = prestart(installation, stage=stage)
     return bundles.bundle(place / "bundle", root, args, env, hooks=hooks, **oci)
 
 
@@ -60,7 +62,9 @@ def to_file(hooks: dict[str, list[dict[str, Any]]], number: str, file: Path) -> 
     [("prestart", *pair) for pair in PAIRS]
     + [("createRuntime", *pair) for pair in (PAIRS[1], PAIRS[2])],
 )
-def test_one_view(stage: str, engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_one_view(
+    stage: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
     """The GPU asked for, the driver, the loader, and nothing else; and the ledger knows."""
     every = [node8.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
@@ -74,7 +78,7 @@ def test_one_view(stage: str, engine: str, cgroup: str, node8: Product, tmp_path
 @pytest.mark.parametrize(
     ("kind", "engine"), [("lib64", "runc"), ("distroless", "crun"), ("musl", "runc")]
 )
-def test_images(kind: str, engine: str, node8: Product, tmp_path: Path) -> None:
+def test_images(kind: str, engine: str, node8: Installation, tmp_path: Path) -> None:
     """In every kind of image the loader finds the driver."""
     asked = ["/probe", *questions(tries=[node8.number(3)], runs=[LOOKED_UP, CACHE])]
     view = plain(hooked(tmp_path, node8, asked, asks("2"), kind=kind), engine).view
@@ -98,7 +102,7 @@ def test_requests(
     capabilities: str,
     control: set[str],
     indexes: tuple[int, ...],
-    node8: Product,
+    node8: Installation,
     tmp_path: Path,
 ) -> None:
     """Lists, `all` and `none`; driver capabilities choose nodes and files."""
@@ -112,7 +116,9 @@ def test_requests(
 
 @pytest.mark.parametrize("env", [[], asks("void"), asks("")])
 @BOTH
-def test_nothing(env: list[str], engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_nothing(
+    env: list[str], engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
     """Without a request nothing is touched: no node, no rule, no file."""
     asked = ["/probe", *questions(tries=[node8.number(0)])]
     made = hooked(tmp_path, node8, asked, env)
@@ -127,7 +133,7 @@ def test_nothing(env: list[str], engine: str, cgroup: str, node8: Product, tmp_p
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_after_the_wrapper(engine: str, apart: Product, tmp_path: Path) -> None:
+def test_after_the_wrapper(engine: str, apart: Installation, tmp_path: Path) -> None:
     """What the wrapper has given is not given twice."""
     made = hooked(tmp_path, apart, ["/probe"], asks("2"))
     view = run(made, [apart.runtime], engine, env=apart.on(engine)).view
@@ -138,7 +144,7 @@ def test_after_the_wrapper(engine: str, apart: Product, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_cdi", [True, False])
 def test_in_hooks_d(
-    by_cdi: bool, node8: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    by_cdi: bool, node8: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """podman with a hooks directory: the hook gives GPUs, but where podman gave them by CDI."""
     log = tmp_path / "planned"
@@ -172,7 +178,7 @@ def test_in_hooks_d(
 
 
 @STAGES
-def test_dry_run(stage: str, apart: Product, tmp_path: Path) -> None:
+def test_dry_run(stage: str, apart: Installation, tmp_path: Path) -> None:
     """--dry-run prints the plan and does nothing."""
     asked = ["/probe", *questions(tries=[apart.number(2)])]
     made = hooked(tmp_path, apart, asked, asks("2"))
@@ -194,7 +200,7 @@ def test_dry_run(stage: str, apart: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A container that cannot write to its root gets the driver there all the same."""
     asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
     made = hooked(tmp_path, node8, asked, asks("2"))
@@ -206,7 +212,7 @@ def test_read_only_root(engine: str, cgroup: str, node8: Product, tmp_path: Path
 
 
 @EVERY
-def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """In a user namespace the host's nodes are bound, and what is made is the container's own."""
     asked = ["/probe", *questions(*LINKS, "/etc/ld.so.cache", runs=[LOOKED_UP])]
     let_through(Path(node8.node.driver_root) / "any")
@@ -225,7 +231,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Product, tmp_path: Path) -
 @BOTH
 @pytest.mark.parametrize("known", [{"XDG_RUNTIME_DIR": "/run/user/1"}, {}], ids=["user", "bare"])
 def test_rootless(
-    known: dict[str, str], engine: str, cgroup: str, node8: Product, tmp_path: Path
+    known: dict[str, str], engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """Where nobody may make nodes or rules: nodes are bound, and what is left out is said.
 

@@ -13,30 +13,30 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle
+from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started
-from tests.contract.product import CONTROL, LIBRARIES, Product, asks
 from tests.contract.runtimes import CGROUPS, SECONDS, Result, run
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 
 
-def told(product: Product, state: object, *words: str) -> Result:
+def told(installation: Installation, state: object, *words: str) -> Result:
     """Call the prestart hook with this on its standard input."""
     text = state if isinstance(state, str) else json.dumps(state)
     done = subprocess.run(
-        [str(product.bindir / "gpuhook-hook"), "prestart", *words],
+        [str(installation.bindir / "gpuhook-hook"), "prestart", *words],
         input=text,
         capture_output=True,
         text=True,
-        env={"PATH": "/usr/bin:/bin", **product.env},
+        env={"PATH": "/usr/bin:/bin", **installation.env},
         timeout=SECONDS,
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def in_shell(script: str, product: Product, **env: str) -> Result:
+def in_shell(script: str, installation: Installation, **env: str) -> Result:
     """Run a line of shell where gpuhook is installed."""
-    own = {"PATH": "/usr/bin:/bin", **product.env, **env}
+    own = {"PATH": "/usr/bin:/bin", **installation.env, **env}
     command = ["/bin/sh", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
     return Result(done.returncode, done.stdout, done.stderr)
@@ -58,7 +58,7 @@ def waiting(tmp_path: Path) -> Bundle:
 
 
 @BOTH
-def test_dialects(engine: str, cgroup: str, node8: Product, waiting: Bundle) -> None:
+def test_dialects(engine: str, cgroup: str, node8: Installation, waiting: Bundle) -> None:
     """Every runtime's way to write a state will do."""
     with started(waiting, node8, "runc" if cgroup == "v2" else engine, "host") as live:
         before = live.seen()
@@ -80,7 +80,7 @@ def test_dialects(engine: str, cgroup: str, node8: Product, waiting: Bundle) -> 
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_by_hand(engine: str, node8: Product, waiting: Bundle) -> None:
+def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
     """What `runc state` prints of a running container will do for a dry run."""
     with started(waiting, node8, engine) as live:
         before = live.seen()
@@ -107,7 +107,7 @@ def test_by_hand(engine: str, node8: Product, waiting: Bundle) -> None:
         ('{"pid": ' + "[" * 5000 + "]" * 5000 + ', "bundle": "/"}', "it is nested too deeply"),
     ],
 )
-def test_no_state(state: str, reason: str, node8: Product) -> None:
+def test_no_state(state: str, reason: str, node8: Installation) -> None:
     """What is no state, or of no bundle; a person is told what to feed the hook."""
     done = told(node8, state)
     assert_refused(done, "GH1642")
@@ -117,7 +117,7 @@ def test_no_state(state: str, reason: str, node8: Product) -> None:
 
 @pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
 @pytest.mark.parametrize("program", ["gpuhook-hook", "gpuhook-prestart"])
-def test_no_input(program: str, redirection: str, node8: Product) -> None:
+def test_no_input(program: str, redirection: str, node8: Installation) -> None:
     """A standard input that cannot be read is told as that, by the launcher too."""
     done = in_shell(f"{node8.bindir}/{program} prestart {redirection}", node8)
     assert_refused(done, "GH1642")
@@ -126,7 +126,7 @@ def test_no_input(program: str, redirection: str, node8: Product) -> None:
 
 
 @pytest.mark.parametrize("word", ["--dryrun", "--help-me", "x"])
-def test_no_option(word: str, node8: Product) -> None:
+def test_no_option(word: str, node8: Installation) -> None:
     """Of an option that there is not, nothing is said about CDI specs."""
     done = told(node8, {}, word)
     assert_refused(done, "GH1644")
@@ -143,7 +143,7 @@ def test_no_option(word: str, node8: Product) -> None:
         ("../x", "its id is '../x', which no runtime takes"),
     ],
 )
-def test_no_id(identity: object, reason: str, node8: Product, waiting: Bundle) -> None:
+def test_no_id(identity: object, reason: str, node8: Installation, waiting: Bundle) -> None:
     """A container of which the ledger could not know gets nothing."""
     with started(waiting, node8) as live:
         before = live.seen()
@@ -170,7 +170,9 @@ def test_no_id(identity: object, reason: str, node8: Product, waiting: Bundle) -
         ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
     ],
 )
-def test_no_process(pid: object, code: str, reason: str, node8: Product, waiting: Bundle) -> None:
+def test_no_process(
+    pid: object, code: str, reason: str, node8: Installation, waiting: Bundle
+) -> None:
     """A stage that tells no pid, a process that is gone, one of the host's."""
     number = os.getpid() if pid == "own" else pid
     before = roots.listing(waiting.root)
@@ -183,7 +185,7 @@ def test_no_process(pid: object, code: str, reason: str, node8: Product, waiting
 
 
 @pytest.mark.parametrize("status", ["running", "paused", "stopped"])
-def test_too_late(status: str, node8: Product, waiting: Bundle) -> None:
+def test_too_late(status: str, node8: Installation, waiting: Bundle) -> None:
     """A container whose program has begun, as crun says in poststart, gets nothing."""
     with started(waiting, node8) as live:
         before = live.seen()
@@ -194,7 +196,7 @@ def test_too_late(status: str, node8: Product, waiting: Bundle) -> None:
         assert live.seen() == before
 
 
-def test_another_containers_process(node8: Product, waiting: Bundle, tmp_path: Path) -> None:
+def test_another_containers_process(node8: Installation, waiting: Bundle, tmp_path: Path) -> None:
     """A process whose root is another bundle's gets nothing."""
     with started(sleeping(tmp_path / "other"), node8) as live:
         before = live.seen()
@@ -208,7 +210,7 @@ def test_another_containers_process(node8: Product, waiting: Bundle, tmp_path: P
 
 
 @pytest.mark.parametrize("status", ["creating", "stopped"])
-def test_asks_for_nothing(status: str, node8: Product, tmp_path: Path) -> None:
+def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> None:
     """A container that asks for no GPU is not held up, whatever its state; a dry run says why."""
     made = sleeping(tmp_path)
     state = {"pid": "none", "bundle": str(made.path), "status": status}
@@ -217,7 +219,7 @@ def test_asks_for_nothing(status: str, node8: Product, tmp_path: Path) -> None:
     assert done == Result(0, "x: nothing to do: it asks for no GPU\n", "")
 
 
-def test_given_by_the_wrapper(apart: Product, waiting: Bundle) -> None:
+def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
     """A dry run says who gave the GPUs, also where the process is gone."""
     with started(waiting, apart, "runc", "host", apart.runtime) as live:
         said = f"{live.id}: nothing to do: gpuhook-runtime gave it its GPUs\n"
@@ -227,7 +229,7 @@ def test_given_by_the_wrapper(apart: Product, waiting: Bundle) -> None:
             assert told(apart, state) == Result(0, "", "")
 
 
-def test_no_driver(apart: Product, waiting: Bundle, tmp_path: Path) -> None:
+def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None:
     """Where only an image asks, and the node has no driver, the dry run says that."""
     waiting.write({**waiting.config(), "process": {"env": asks("all"), "args": ["/probe"]}})
     state = tmp_path / "state"
@@ -240,7 +242,7 @@ def test_no_driver(apart: Product, waiting: Bundle, tmp_path: Path) -> None:
     )
 
 
-def test_nobody_reads_the_dry_run(node8: Product, tmp_path: Path) -> None:
+def test_nobody_reads_the_dry_run(node8: Installation, tmp_path: Path) -> None:
     """A dry run that cannot be printed says so of standard output."""
     state = tmp_path / "state"
     state.write_text(json.dumps({"id": "x", "bundle": str(sleeping(tmp_path).path)}), "utf-8")
@@ -250,7 +252,7 @@ def test_nobody_reads_the_dry_run(node8: Product, tmp_path: Path) -> None:
     assert "standard output: No space left on device" in done.stderr
 
 
-def broken(name: str, product: Product, made: Bundle) -> tuple[str, dict[str, Any]]:
+def broken(name: str, installation: Installation, made: Bundle) -> tuple[str, dict[str, Any]]:
     """Break one thing on the node or in the bundle; return the code, and the hook's stage."""
     config = made.config()
     if name == "unknown device":
@@ -262,22 +264,24 @@ def broken(name: str, product: Product, made: Bundle) -> tuple[str, dict[str, An
         made.write(config)
         return "GH1020", {}
     if name == "settings":
-        product.config.write_text("cdi: [", encoding="utf-8")
+        installation.config.write_text("cdi: [", encoding="utf-8")
         return "GH1530", {}
     if name == "no spec":
-        product.refuse_stale()
-        product.spec.unlink()
+        installation.refuse_stale()
+        installation.spec.unlink()
         return "GH1104", {}
     if name == "no node":
-        text = product.spec.read_text(encoding="utf-8")
-        host = f"{product.node.dev_root}{product.device(2)}"
-        product.spec.write_text(text.replace(f"hostPath: {host}\n", "hostPath: /gone\n"), "utf-8")
+        text = installation.spec.read_text(encoding="utf-8")
+        host = f"{installation.node.dev_root}{installation.device(2)}"
+        installation.spec.write_text(
+            text.replace(f"hostPath: {host}\n", "hostPath: /gone\n"), "utf-8"
+        )
         return "GH1302", {}
     if name == "no library":
-        text = product.spec.read_text(encoding="utf-8")
-        library = f"hostPath: {product.node.driver_root}{LIBRARIES}/libnvidia-ml.so."
+        text = installation.spec.read_text(encoding="utf-8")
+        library = f"hostPath: {installation.node.driver_root}{LIBRARIES}/libnvidia-ml.so."
         assert library in text
-        product.spec.write_text(text.replace(library, f"{library}9."), encoding="utf-8")
+        installation.spec.write_text(text.replace(library, f"{library}9."), encoding="utf-8")
         return "GH1752", {}
     assert name == "createContainer"
     return "GH1643", {"stage": "createContainer"}
@@ -292,7 +296,7 @@ BROKEN += ["createContainer"]
     [(name, *PAIRS[index % len(PAIRS)]) for index, name in enumerate(BROKEN)],
 )
 def test_container_does_not_start(
-    name: str, engine: str, cgroup: str, apart: Product, waiting: Bundle
+    name: str, engine: str, cgroup: str, apart: Installation, waiting: Bundle
 ) -> None:
     """The runtime says why, its container is gone, and the image is as it was."""
     code, stage = broken(name, apart, waiting)
@@ -325,7 +329,7 @@ def test_container_does_not_start(
     ],
 )
 def test_other_stages(
-    stage: str, engine: str, cgroup: str, reason: str, apart: Product, tmp_path: Path
+    stage: str, engine: str, cgroup: str, reason: str, apart: Installation, tmp_path: Path
 ) -> None:
     """In the stages that it does not serve the hook says so, as far as a state tells the stage."""
     # One that is to be running when it is looked at waits until it has been.
@@ -348,7 +352,7 @@ def test_other_stages(
     assert apart.entries() == []
 
 
-def test_a_hook_that_is_not_in_the_container(apart: Product, tmp_path: Path) -> None:
+def test_a_hook_that_is_not_in_the_container(apart: Installation, tmp_path: Path) -> None:
     """In startContainer the runtime does not find the hook's file, and nothing starts."""
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "exit 0"])
     made.write({**made.config(), "hooks": prestart(apart, stage="startContainer")})
@@ -358,7 +362,7 @@ def test_a_hook_that_is_not_in_the_container(apart: Product, tmp_path: Path) -> 
     assert apart.entries() == []
 
 
-def test_after_it_was_done(node8: Product, waiting: Bundle) -> None:
+def test_after_it_was_done(node8: Installation, waiting: Bundle) -> None:
     """Called twice for one container, the hook changes nothing the second time."""
     with started(waiting, node8) as live:
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path)}
@@ -376,7 +380,7 @@ def test_after_it_was_done(node8: Product, waiting: Bundle) -> None:
         assert_detached(live, node8)
 
 
-def assert_detached(live: Live, product: Product) -> None:
+def assert_detached(live: Live, installation: Installation) -> None:
     """Assert that what the hook gave can be taken away."""
     live.detach("2")
-    assert product.device(2) not in live.view().gpus()
+    assert installation.device(2) not in live.view().gpus()

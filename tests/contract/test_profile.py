@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import doors, roots
-from tests.contract.doors import Doors
+from tests.contract import integrations, roots
+from tests.contract.installation import Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.product import Product, asks
 from tests.contract.test_detach import assert_profile
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
@@ -21,23 +21,25 @@ GRAPHICS = ["NVIDIA_DRIVER_CAPABILITIES=graphics"]
 DOORS = ["runc", "crun", "ctr", "podman-runtime", "podman-cdi", "runc-prestart"]
 
 
-def bits(node: Product, *indexes: int) -> int:
+def bits(node: Installation, *indexes: int) -> int:
     """Return the mask of these GPUs."""
     return sum(1 << (node.gpu(index).minor or 0) for index in indexes)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("integration", DOORS)
 def test_every_door(
-    door: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:
     """It has the bits of the GPUs that the container has, and of no other."""
-    assert door in doors.ALL
-    view = enter.through(door, root_of("debian"), ASKED, "2,5", GRAPHICS).view
+    assert integration in integrations.ALL
+    view = enter.through(integration, root_of("debian"), ASKED, "2,5", GRAPHICS).view
     text = view.paths[PROFILE].content.decode()
     assert f'"EGLVisibleDGPUDevices", {bits(node8, 2, 5):#x}]' in text
 
 
-def test_without_egl(node8: Product, enter: Doors, root_of: Callable[[str], Path]) -> None:
+def test_without_egl(
+    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+) -> None:
     """Who asks for no graphics gets no profile, which nobody would read."""
     root = root_of("debian")
     enter.through("runc", root, ASKED, "2", ["NVIDIA_DRIVER_CAPABILITIES=compute,utility"])
@@ -45,7 +47,7 @@ def test_without_egl(node8: Product, enter: Doors, root_of: Callable[[str], Path
 
 
 def test_other_gpus_at_the_next_start(
-    node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:
     """Started again with another GPU, the container has that one's bit."""
     root = root_of("debian")
@@ -54,7 +56,7 @@ def test_other_gpus_at_the_next_start(
     assert f"{bits(node8, 3):#x}]" in view.paths[PROFILE].content.decode()
 
 
-def test_what_is_taken_from_a_running_container(node8: Product, tmp_path: Path) -> None:
+def test_what_is_taken_from_a_running_container(node8: Installation, tmp_path: Path) -> None:
     """The profile that the wrapper wrote follows what is detached, and what is attached."""
     made = sleeping(tmp_path, env=asks("2,3", "all"))
     with started(made, node8, "runc", "host", node8.runtime) as live:

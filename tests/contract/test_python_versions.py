@@ -10,18 +10,18 @@ import pytest
 
 from tests.contract import pythons, roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
-from tests.contract.limiting import entry, grant, held, uuid
-from tests.contract.live import WAIT, started
-from tests.contract.product import (
+from tests.contract.installation import (
     ALL_CONTROL,
     CONTROL,
     DRIVER_LIBRARIES,
     LIBRARIES,
-    Product,
+    Installation,
     asks,
     install,
 )
+from tests.contract.integrations import Integrations
+from tests.contract.limiting import entry, grant, held, uuid
+from tests.contract.live import WAIT, started
 from tests.contract.views import questions
 
 VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
@@ -29,15 +29,17 @@ LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 
 
 @pytest.fixture(scope="module")
-def installed(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Product]:
+def installed(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Installation]:
     """Return a function that gives an installation for a version of Python, made once."""
-    made: dict[str, Product] = {}
+    made: dict[str, Installation] = {}
 
-    def of(version: str) -> Product:
+    def of(version: str) -> Installation:
         if version not in made:
             place = tmp_path_factory.mktemp(f"python{version}")
             bindir = install(place / "prefix", pythons.interpreter(version))
-            one = Product(place, bindir, node8.node)
+            one = Installation(place, bindir, node8.node)
             one.specs.mkdir()
             one.configure()
             one.generate()
@@ -48,21 +50,21 @@ def installed(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @VERSIONS
-@pytest.mark.parametrize("door", ["runc", "crun", "podman-runtime", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
 def test_a_container(
     version: str,
-    door: str,
-    installed: Callable[[str], Product],
+    integration: str,
+    installed: Callable[[str], Installation],
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
     made = installed(version)
-    enter = Doors(made, tmp_path, pytest.fail)
+    enter = Integrations(made, tmp_path, pytest.fail)
     root = root_of("debian")
     asked = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[LOOKED_UP])]
-    view = enter.through(door, root, asked, "2").view
-    control = ALL_CONTROL if door == "podman-cdi" else CONTROL
+    view = enter.through(integration, root, asked, "2").view
+    control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
     assert set(view.gpus()) == {*control, made.device(2)}
     assert view.tries[made.number(0)] == "EPERM"
     assert all("real" in found for found in view.runs[0].found().values())
@@ -74,12 +76,12 @@ def test_a_container(
 def test_a_refusal(
     version: str,
     value: str,
-    installed: Callable[[str], Product],
+    installed: Callable[[str], Installation],
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """A refusal is told in the same words."""
-    enter = Doors(installed(version), tmp_path, pytest.fail)
+    enter = Integrations(installed(version), tmp_path, pytest.fail)
     result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
     assert result.rc == 1
     assert "error GH1" in result.stderr
@@ -90,7 +92,7 @@ def test_a_refusal(
 @VERSIONS
 def test_a_hook_refuses_too(
     version: str,
-    installed: Callable[[str], Product],
+    installed: Callable[[str], Installation],
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
@@ -99,7 +101,7 @@ def test_a_hook_refuses_too(
     fresh = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(fresh.replace("boot=", "boot=not-"), encoding="utf-8")
     try:
-        enter = Doors(made, tmp_path, pytest.fail)
+        enter = Integrations(made, tmp_path, pytest.fail)
         result = enter.through("podman-cdi", root_of("distroless"), ["/probe"], "2")
     finally:
         made.spec.write_text(fresh, encoding="utf-8")
@@ -110,7 +112,7 @@ def test_a_hook_refuses_too(
 @VERSIONS
 def test_a_limit(
     version: str,
-    installed: Callable[[str], Product],
+    installed: Callable[[str], Installation],
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:

@@ -15,38 +15,38 @@ import pytest
 
 from gpuhook.cdi import spec_file as spec_files
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import Installation, asks, installation
+from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.product import Product, asks, product
 
 GPUS = "proc/driver/nvidia/gpus"
 DOORS = ("runc", "crun", "runc-prestart", "podman-runtime")
 
 
 @pytest.fixture
-def own(node8: Product, tmp_path: Path) -> Product:
+def own(node8: Installation, tmp_path: Path) -> Installation:
     """Give an installation on a node that the test may change."""
-    made = product(tmp_path / "own", "h100x8", node8.bindir)
+    made = installation(tmp_path / "own", "h100x8", node8.bindir)
     made.generate("--mode", "proc")
     return made
 
 
-def host(made: Product, path: str) -> Path:
+def host(made: Installation, path: str) -> Path:
     return Path(made.node.host_root, path)
 
 
-def rebooted(made: Product) -> str:
+def rebooted(made: Installation) -> str:
     host(made, "proc/sys/kernel/random/boot_id").write_text("another\n")
     return "boot"
 
 
-def upgraded(made: Product) -> str:
+def upgraded(made: Installation) -> str:
     library = next(f for f in made.node.node.files if f.soname == "libcuda.so.1")
     os.utime(library.host_path, ns=(1, 1))
     return "tree"
 
 
-def new_uvm_major(made: Product) -> str:
+def new_uvm_major(made: Installation) -> str:
     devices = host(made, "proc/devices")
     old = made.node.node.majors["nvidia-uvm"]
     devices.write_text(devices.read_text().replace(f"{old} nvidia-uvm", "400 nvidia-uvm"))
@@ -58,12 +58,12 @@ def new_uvm_major(made: Product) -> str:
     return "majors"
 
 
-def lost_gpu(made: Product) -> str:
+def lost_gpu(made: Installation) -> str:
     shutil.rmtree(max(host(made, GPUS).iterdir()))
     return "gpus"
 
 
-def replaced_root(made: Product) -> str:
+def replaced_root(made: Installation) -> str:
     root = Path(made.node.driver_root)
     shutil.copytree(root / "usr", root / "new", symlinks=True)
     shutil.rmtree(root / "usr")
@@ -74,41 +74,41 @@ def replaced_root(made: Product) -> str:
 CHANGES = (rebooted, upgraded, new_uvm_major, lost_gpu, replaced_root)
 
 
-def open_door(made: Product, place: Path) -> Doors:
-    return Doors(made, place, pytest.fail)
+def open_door(made: Installation, place: Path) -> Integrations:
+    return Integrations(made, place, pytest.fail)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_a_changed_node_is_described_anew(
-    door: str,
-    change: Callable[[Product], str],
-    own: Product,
+    integration: str,
+    change: Callable[[Installation], str],
+    own: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """The container that finds it out starts, with what is there now."""
     change(own)
-    seen = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "2").view
+    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
     assert own.device(2) in seen.gpus()
     assert "unchanged" in own.gpuhook("refresh").stdout
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("door", ["runc", "runc-prestart", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
 def test_or_refused(
-    door: str,
-    change: Callable[[Product], str],
-    own: Product,
+    integration: str,
+    change: Callable[[Installation], str],
+    own: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """Where the settings say so; an engine's CDI is refused by our hook, whatever they say."""
-    if door != "podman-cdi":
+    if integration != "podman-cdi":
         own.refuse_stale()
     before = own.spec.read_bytes()
     part = change(own)
-    done = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "2")
+    done = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
     assert done.rc != 0
     told = done.stderr + done.log
     assert "GH1120" in told
@@ -117,9 +117,9 @@ def test_or_refused(
     assert own.spec.read_bytes() == before
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("integration", DOORS)
 def test_a_new_gpu_is_found_by_its_name(
-    door: str, own: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, own: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """It is in no spec yet: what was asked for is known once that is written."""
     gone = max(host(own, GPUS).iterdir())
@@ -127,11 +127,11 @@ def test_a_new_gpu_is_found_by_its_name(
     own.generate("--mode", "proc")
     assert "7" not in [d["name"] for d in spec_files.read(str(own.spec))["devices"]]
     (own.place / "gone").rename(gone)
-    seen = open_door(own, tmp_path).through(door, root_of("debian"), ["/probe"], "7").view
+    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
     assert own.device(7) in seen.gpus()
 
 
-def test_a_node_whose_specs_are_gone(own: Product, bundle_of: Callable[..., Bundle]) -> None:
+def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[..., Bundle]) -> None:
     """As after a boot that nobody wrote one: with the choices of before, if they are known."""
     own.spec.unlink()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
@@ -142,10 +142,10 @@ def test_a_node_whose_specs_are_gone(own: Product, bundle_of: Callable[..., Bund
 
 
 def test_instances_made_anew(
-    node8: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    node8: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The instance by that name is another one now: its own nodes, and nothing of the old one's."""
-    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.generate("--mode", "proc", "--create-device-nodes")
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first, *others = sorted(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
@@ -159,7 +159,7 @@ def test_instances_made_anew(
 
 
 def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
-    own: Product, bundle_of: Callable[..., Bundle]
+    own: Installation, bundle_of: Callable[..., Bundle]
 ) -> None:
     """The spec is stale, and the driver does not say of what it should be made."""
     own.generate("--mode", "nvml")
@@ -177,7 +177,9 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
         assert bundle.file.read_bytes() == before
 
 
-def test_a_missing_driver_is_the_reason(own: Product, bundle_of: Callable[..., Bundle]) -> None:
+def test_a_missing_driver_is_the_reason(
+    own: Installation, bundle_of: Callable[..., Bundle]
+) -> None:
     """The engine shows one line of the log: it has both codes and both messages."""
     own.spec.unlink()
     shutil.rmtree(own.state / "generated")  # that is where the driver is
@@ -192,7 +194,7 @@ def test_a_missing_driver_is_the_reason(own: Product, bundle_of: Callable[..., B
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_corrupt_spec(
     is_known: bool,
-    own: Product,
+    own: Installation,
     bundle_of: Callable[..., Bundle],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -211,7 +213,7 @@ def test_a_corrupt_spec(
 
 
 def test_32_at_once_are_one_refresh(
-    own: Product, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    own: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> None:
     """All start; the program ran once."""
     (own.place / "root").mkdir()
@@ -222,7 +224,7 @@ def test_32_at_once_are_one_refresh(
     real.rename(counted / "gpuhook.real")
     real.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {counted}/gpuhook.real "$@"\n')
     real.chmod(0o755)
-    made = Product(own.place, counted, own.node)
+    made = Installation(own.place, counted, own.node)
     assert made.edit(bundles[0]).rc == 0
     (tmp_path / "calls").unlink(missing_ok=True)
     rebooted(own)
@@ -233,7 +235,7 @@ def test_32_at_once_are_one_refresh(
     assert calls.count("refresh") == 1
 
 
-def test_an_attach_writes_it_anew(own: Product, tmp_path: Path) -> None:
+def test_an_attach_writes_it_anew(own: Installation, tmp_path: Path) -> None:
     """A dry run does not."""
     with started(sleeping(tmp_path), own, "runc", "host") as live:
         rebooted(own)
@@ -244,7 +246,7 @@ def test_an_attach_writes_it_anew(own: Product, tmp_path: Path) -> None:
         assert "unchanged" in own.gpuhook("refresh").stdout
 
 
-def test_two_refreshes_at_once_write_once(own: Product) -> None:
+def test_two_refreshes_at_once_write_once(own: Installation) -> None:
     rebooted(own)
     command = [str(own.bindir / "gpuhook"), "refresh", "-o", "json"]
     env = {**os.environ, **own.env}
@@ -255,9 +257,9 @@ def test_two_refreshes_at_once_write_once(own: Product) -> None:
     assert sorted(states) == ["unchanged"] * 3 + ["written"]
 
 
-def test_instances_that_go_while_a_container_runs(node8: Product, tmp_path: Path) -> None:
+def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path: Path) -> None:
     """Who looks at the container is told; a healthy one beside it is not spoken of."""
-    own = product(tmp_path / "own", "a100-mig", node8.bindir)
+    own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
     with started(sleeping(tmp_path, env=asks("0:0")), own, "runc", "host", own.runtime) as live:
@@ -272,7 +274,7 @@ def test_instances_that_go_while_a_container_runs(node8: Product, tmp_path: Path
         assert "GH1120: the CDI spec describes another state of this host (mig: was" in compared
 
 
-def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) -> None:
+def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:
     """Only its own node is told of."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with started(made, own, "runc", "host", own.runtime) as live:
@@ -289,7 +291,7 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Product, tmp_path: Path) ->
 
 @pytest.mark.parametrize("privileged", [False, True])
 def test_a_node_of_no_gpu_in_a_privileged_container(
-    privileged: bool, own: Product, tmp_path: Path
+    privileged: bool, own: Installation, tmp_path: Path
 ) -> None:
     """A privileged container has all nodes of the host: it lost nothing that it was given."""
     made = sleeping(tmp_path)

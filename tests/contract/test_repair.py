@@ -15,6 +15,7 @@ from gpuhook.kernel.mounts import MNT_DETACH, umount2
 from gpuhook.kernel.namespaces import in_mount_namespace
 from tests.contract.bundles import CGROUP
 from tests.contract.device_side import told
+from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import (
     BOTH,
     PAIRS,
@@ -27,8 +28,7 @@ from tests.contract.live import (
     sleeping,
     started,
 )
-from tests.contract.product import LIBRARIES, Product, asks
-from tests.contract.test_doors import LOOKED_UP, assert_found
+from tests.contract.test_integrations import LOOKED_UP, assert_found
 from tests.contract.views import questions
 
 
@@ -49,19 +49,19 @@ def reset(live: Live) -> None:
 
 @contextmanager
 def given(
-    route: str, product: Product, place: Path, args: list[str], engine: str, cgroup: str
+    route: str, installation: Installation, place: Path, args: list[str], engine: str, cgroup: str
 ) -> Iterator[Live]:
     """Give a running container that has its GPU by this route."""
     if route == "attach":
-        with started(sleeping(place, args=args), product, engine, cgroup) as live:
+        with started(sleeping(place, args=args), installation, engine, cgroup) as live:
             live.attach("2")
             yield live
         return
     made = sleeping(place, env=asks("2"), args=args)
-    runtime = [product.runtime] if route == "wrapper" else []
+    runtime = [installation.runtime] if route == "wrapper" else []
     if route == "prestart":
-        made.write({**made.config(), "hooks": prestart(product)})
-    with started(made, product, engine, cgroup, *runtime) as live:
+        made.write({**made.config(), "hooks": prestart(installation)})
+    with started(made, installation, engine, cgroup, *runtime) as live:
         yield live
 
 
@@ -71,7 +71,7 @@ def given(
     + [("prestart", *PAIRS[0]), ("prestart", *PAIRS[3]), ("attach", *PAIRS[1])],
 )
 def test_daemon_reload(
-    route: str, engine: str, cgroup: str, node8: Product, tmp_path: Path
+    route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A process that opens its GPU again and again: yes, no, and yes again; the same process."""
     mine = openable(node8, tmp_path / "node")
@@ -105,7 +105,7 @@ def test_daemon_reload(
     ("route", "engine", "cgroup"),
     [("wrapper", *PAIRS[0]), ("prestart", *PAIRS[2]), ("attach", *PAIRS[3])],
 )
-def test_pieces(route: str, engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_pieces(route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A node that was removed and a library that was unmounted come back, and nothing else."""
     version = node8.node.node.driver.version
     library = f"{LIBRARIES}/libcuda.so.{version}"
@@ -143,7 +143,7 @@ def unmounted(live: Live, path: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_program_put_back(engine: str, node8: Product, tmp_path: Path) -> None:
+def test_program_put_back(engine: str, node8: Installation, tmp_path: Path) -> None:
     """Where somebody puts back the program that the engine made, without our rules in it."""
     mine = openable(node8, tmp_path / "node")
     with given("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
@@ -155,7 +155,7 @@ def test_program_put_back(engine: str, node8: Product, tmp_path: Path) -> None:
         said.becomes("yes")
 
 
-def test_program_of_the_scope(node8: Product, tmp_path: Path) -> None:
+def test_program_of_the_scope(node8: Installation, tmp_path: Path) -> None:
     """crun under systemd is in a cgroup of the scope, at which systemd attaches its program."""
     scope = f"/{CGROUP}/libpod-{uuid4().hex[:12]}.scope"
     made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
@@ -170,7 +170,7 @@ def test_program_of_the_scope(node8: Product, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_withdrawn(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_withdrawn(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """A GPU that was taken away on purpose does not come back."""
     with given("wrapper", node8, tmp_path, WAIT, engine, cgroup) as live:
         live.detach("2")
@@ -184,7 +184,7 @@ def test_withdrawn(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> 
 
 
 @BOTH
-def test_all(engine: str, cgroup: str, apart: Product, tmp_path: Path) -> None:
+def test_all(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
     """--all repairs each container that has GPUs and leaves the others alone."""
     places = [tmp_path / name for name in ("one", "two", "none")]
     with (

@@ -10,14 +10,14 @@ import stat
 from pathlib import Path
 
 from tests.contract.device_side import told
+from tests.contract.installation import Installation, asks
 from tests.contract.live import BOTH, Live, prestart, sleeping, started
-from tests.contract.product import Product, asks
 from tests.contract.views import questions
 
 
 def forgotten(live: Live) -> None:
     """Make the ledger forget the container: so a node looks where another hook was at work."""
-    shutil.rmtree(live.product.state / "containers")
+    shutil.rmtree(live.installation.state / "containers")
 
 
 def denied(live: Live, *nodes: str) -> None:
@@ -29,7 +29,9 @@ def denied(live: Live, *nodes: str) -> None:
 
 
 @BOTH
-def test_what_it_shows_comes_back(engine: str, cgroup: str, node8: Product, tmp_path: Path) -> None:
+def test_what_it_shows_comes_back(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
     """The GPU that it asks for and has is allowed again, and no other."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
@@ -45,7 +47,7 @@ def test_what_it_shows_comes_back(engine: str, cgroup: str, node8: Product, tmp_
         assert live.view(asked).tries == {mine.number(2): "ENXIO", mine.number(3): "EPERM"}
 
 
-def test_who_was_never_given_one(node8: Product, tmp_path: Path) -> None:
+def test_who_was_never_given_one(node8: Installation, tmp_path: Path) -> None:
     """A container that asks, and makes the nodes itself, gets nothing by a repair."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("all"))

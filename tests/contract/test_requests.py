@@ -11,9 +11,9 @@ import pytest
 
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, asks, installation
+from tests.contract.integrations import Integrations
 from tests.contract.live import prestart, sleeping, started
-from tests.contract.product import ALL_CONTROL, CONTROL, Product, asks, product
 from tests.contract.runtimes import run
 from tests.contract.test_mig import CAP, mig
 from tests.contract.test_user_namespace import let_through, mapped
@@ -35,17 +35,22 @@ def never() -> NoReturn:
 
 
 def through(
-    door: str, node: Product, place: Path, root: Path, env: list[str], args: tuple[str, ...] = ()
+    integration: str,
+    node: Installation,
+    place: Path,
+    root: Path,
+    env: list[str],
+    args: tuple[str, ...] = (),
 ) -> Any:
-    """Run a container with these variables through a door, none of which names devices for it."""
-    doors = Doors(node, place, never)
+    """Run a container with these variables by an integration that names no devices itself."""
+    integrations = Integrations(node, place, never)
     words = ["/probe", *args]
-    if door == "runc-prestart":
-        return doors.by_hook(door, root, words, env)
-    if door == "podman-runtime":
+    if integration == "runc-prestart":
+        return integrations.by_hook(integration, root, words, env)
+    if integration == "podman-runtime":
         options = [word for entry in env for word in ("--env", entry)]
-        return doors.by_podman(root, words, options)
-    return doors.by_runtime(door, root, words, env)
+        return integrations.by_podman(root, words, options)
+    return integrations.by_runtime(integration, root, words, env)
 
 
 def gpus(view: View) -> set[str]:
@@ -53,16 +58,18 @@ def gpus(view: View) -> set[str]:
     return {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_image_of_old(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+@pytest.mark.parametrize("integration", DOORS)
+def test_an_image_of_old(
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
+) -> None:
     """It has all GPUs and every part of the driver, as when its variables meant that."""
-    view = through(door, node8, tmp_path, root_of("debian"), [OLD]).view
+    view = through(integration, node8, tmp_path, root_of("debian"), [OLD]).view
     assert gpus(view) == {node8.device(n) for n in range(8)}
     assert set(view.gpus()) >= ALL_CONTROL
 
 
 def test_an_image_of_old_elsewhere(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
 ) -> None:
     """Without a driver it starts without; where the setting is off it is as any other image."""
     bundle = bundle_of(root_of("distroless"), ["/probe"], [OLD])
@@ -75,17 +82,19 @@ def test_an_image_of_old_elsewhere(
     assert bundle.file.read_bytes() == before
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_resources_of_a_swarm(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+@pytest.mark.parametrize("integration", DOORS)
+def test_resources_of_a_swarm(
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
+) -> None:
     """The variable that Docker sets for a service counts, and not what its image says."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
     env = ["NVIDIA_VISIBLE_DEVICES=all", f"DOCKER_RESOURCE_GPU={node8.gpu(5).uuid}"]
-    done = through(door, node, tmp_path, root_of("debian"), env)
+    done = through(integration, node, tmp_path, root_of("debian"), env)
     assert gpus(done.view) == {node.device(5)}
 
 
 def test_a_swarms_grant_without_a_driver(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
 ) -> None:
     """It is meant for this very container, which does not start without."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
@@ -96,64 +105,68 @@ def test_a_swarms_grant_without_a_driver(
     assert bundle.file.read_bytes() == before
 
 
-@pytest.mark.parametrize("door", ["runc", "crun-v2", "runc-prestart"])
+@pytest.mark.parametrize("integration", ["runc", "crun-v2", "runc-prestart"])
 @pytest.mark.parametrize("strategy", ["index", "uuid"])
 def test_short_forms(
-    door: str, strategy: str, node8: Product, tmp_path: Path, root_of: Roots
+    integration: str, strategy: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
     node = node8.apart(tmp_path / "node")
     node.generate("--device-name-strategy", strategy)
     slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
     value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
-    done = through(door, node, tmp_path, root_of("debian"), asks(value))
+    done = through(integration, node, tmp_path, root_of("debian"), asks(value))
     assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
 
 
-@pytest.mark.parametrize("door", [*DOORS, "podman-cdi"])
+@pytest.mark.parametrize("integration", [*DOORS, "podman-cdi"])
 def test_capabilities_that_are_allowed(
-    door: str, node8: Product, tmp_path: Path, root_of: Roots
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """What the setting leaves out is in no container, whoever gives it its GPUs."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
-    doors = Doors(node, tmp_path, never)
-    view = doors.through(door, root_of("debian"), ["/probe"], "1", env).view
+    integrations = Integrations(node, tmp_path, never)
+    view = integrations.through(integration, root_of("debian"), ["/probe"], "1", env).view
     assert set(view.gpus()) == {"/dev/nvidiactl", node.device(1)}
 
 
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
-def test_default_capabilities(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
+def test_default_capabilities(
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
+) -> None:
     """A container that names none has those of the node's settings."""
     settings = {"defaultDriverCapabilities": ["all"], "onUnknownCapability": "ignore"}
     node = node8.apart(tmp_path / "node", request=settings)
-    view = through(door, node, tmp_path / "a", root_of("debian"), asks("1")).view
+    view = through(integration, node, tmp_path / "a", root_of("debian"), asks("1")).view
     assert set(view.gpus()) == {*ALL_CONTROL, node.device(1)}
-    done = through(door, node, tmp_path / "b", root_of("debian"), asks("1", "Graphics,utility"))
+    done = through(
+        integration, node, tmp_path / "b", root_of("debian"), asks("1", "Graphics,utility")
+    )
     assert set(done.view.gpus()) == {"/dev/nvidiactl", node.device(1)}
     kept = node.state / "hook.log"
     assert "GH1061" in done.log + (kept.read_text(encoding="utf-8") if kept.exists() else "")
 
 
-def test_default_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
+def test_default_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
     with started(sleeping(tmp_path), node, "runc", "host") as live:
         live.attach("1")
         assert set(live.view().gpus()) == {"/dev/nvidiactl", MODESET, node.device(1)}
 
 
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_capabilities_that_are_not_allowed(
-    door: str, node8: Product, tmp_path: Path, root_of: Roots
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Who names them needs them, and does not start."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
-    done = through(door, node, tmp_path, root_of("debian"), asks("1", "utility,compute"))
+    done = through(integration, node, tmp_path, root_of("debian"), asks("1", "utility,compute"))
     assert done.rc != 0
     assert "GH1027" in done.stderr + done.log
 
 
-def test_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
+def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     """`gpuhook attach` gives no more than a container may have, and refuses to be told to."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
     made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
@@ -168,18 +181,20 @@ def test_capabilities_of_attach(node8: Product, tmp_path: Path) -> None:
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("door", ["runc", "runc-prestart"])
-def test_a_refusal_that_fails(door: str, node8: Product, tmp_path: Path, root_of: Roots) -> None:
+@pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
+def test_a_refusal_that_fails(
+    integration: str, node8: Installation, tmp_path: Path, root_of: Roots
+) -> None:
     """The container does not start, and is told what of it is refused, and why."""
     closed = {"acceptEnvWhenUnprivileged": False, "onRefusal": "fail"}
     node = node8.apart(tmp_path / "node", request=closed)
-    done = through(door, node, tmp_path, root_of("debian"), asks("1"))
+    done = through(integration, node, tmp_path, root_of("debian"), asks("1"))
     told = done.stderr + done.log
     assert done.rc != 0
     for word in ("GH1026", "NVIDIA_VISIBLE_DEVICES", "request.acceptEnvWhenUnprivileged"):
         assert word in told
     root = root_of("distroless")
-    assert through(door, node, tmp_path / "void", root, asks("void")).rc == 0
+    assert through(integration, node, tmp_path / "void", root, asks("void")).rc == 0
 
 
 SOURCES = ("variable", "annotation", "mount", "CDI mount")
@@ -204,7 +219,7 @@ def with_source(made: Bundle, source: str, name: str) -> Bundle:
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_old_form_of_an_instance(
-    source: str, route: str, mig: Product, tmp_path: Path, root_of: Roots
+    source: str, route: str, mig: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """MIG-GPU-<uuid>/<gi>/<ci> is known from every source, and without generate-cdi's notes."""
     node = mig.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
@@ -221,7 +236,7 @@ def test_the_old_form_of_an_instance(
     assert set(view.gpus()) == CONTROL | OLD_FORM
 
 
-def test_names_for_attach_without_notes(mig: Product, tmp_path: Path) -> None:
+def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> None:
     """The old form, another spelling and a bus id lead to their devices."""
     node = mig.apart(tmp_path / "node")
     (node.state / "node.json").unlink()
@@ -234,7 +249,7 @@ def test_names_for_attach_without_notes(mig: Product, tmp_path: Path) -> None:
 
 
 def test_a_mount_that_names_nothing(
-    node8: Product, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
 ) -> None:
     """It is told of, and what other mounts name is given."""
     node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
@@ -247,7 +262,7 @@ def test_a_mount_that_names_nothing(
     assert node.device(3) in paths
 
 
-def mapping(node: Product, tmp_path: Path) -> str:
+def mapping(node: Installation, tmp_path: Path) -> str:
     """Let the node's spec mount a file of root's with idmap; returns its path in containers."""
     let_through(tmp_path / "any")
     own = tmp_path / "owned"
@@ -269,21 +284,21 @@ def mapping(node: Product, tmp_path: Path) -> str:
 MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", False), ("runc", False)]
 
 
-@pytest.mark.parametrize(("door", "has_namespace"), MAPPED)
+@pytest.mark.parametrize(("integration", "has_namespace"), MAPPED)
 def test_mapped_mounts(
-    door: str, has_namespace: bool, node8: Product, tmp_path: Path, root_of: Roots
+    integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A host's file of root's is root's in the container too, with a user namespace or without."""
-    node = product(tmp_path / "own", "t4", node8.bindir)
+    node = installation(tmp_path / "own", "t4", node8.bindir)
     let_through(Path(node.node.driver_root) / "any")
     path = mapping(node, tmp_path)
-    hooks = prestart(node) if door == "prestart" else {}
+    hooks = prestart(node) if integration == "prestart" else {}
     args = ["/probe", *questions(path)]
     made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
     if has_namespace:
         mapped(made)
-    if door == "prestart":
+    if integration == "prestart":
         done = run(made, ["runc"])
     else:
-        done = run(made, [node.runtime], door, env=node.on(door))
+        done = run(made, [node.runtime], integration, env=node.on(integration))
     assert done.view.paths[path].uid == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA_REQUIRE_* through every door: who starts, who is refused, and with which words."""
+"""NVIDIA_REQUIRE_* through every integration: who starts, who is refused, and with which words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from tests.contract import doors
+from tests.contract import integrations
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import Installation, asks, installation
+from tests.contract.integrations import Integrations
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
-from tests.contract.product import Product, asks, product
 from tests.contract.runtimes import run
 from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
@@ -24,21 +24,21 @@ from tests.simulated.node import make_node
 
 Bundles = Callable[..., Bundle]
 Roots = Callable[[str], Path]
-DOORS = pytest.mark.parametrize("door", ["runc", "runc-prestart", "podman-cdi"])
-EVERY_DOOR = pytest.mark.parametrize("door", doors.ALL)
+DOORS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
+EVERY_DOOR = pytest.mark.parametrize("integration", integrations.ALL)
 # The node's driver is 580.95.05, which offers CUDA 13.0.
 OLD = "cuda>=99.0 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=570,driver<571"
 HOLDS = "cuda>=99.0 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=580,driver<581"
 
 
 @pytest.fixture(scope="module")
-def two(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def two(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with two sorts of GPUs: index 0 is a T4, the others are H100."""
     place = tmp_path_factory.mktemp("two")
     facts = dump_file.load("h100x8")
     t4 = replace(facts.gpus[0], brand="tesla", compute_capability="7.5", architecture="turing")
     node = make_node(place / "node", replace(facts, gpus=(t4, *facts.gpus[1:])))
-    made = Product(place, node8.bindir, node)
+    made = Installation(place, node8.bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -46,17 +46,17 @@ def two(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Product:
 
 
 @pytest.fixture
-def through(two: Product, tmp_path: Path, request: pytest.FixtureRequest) -> Doors:
-    """Give the doors to that node."""
-    return Doors(two, tmp_path, lambda: request.getfixturevalue("containerd"))
+def through(two: Installation, tmp_path: Path, request: pytest.FixtureRequest) -> Integrations:
+    """Give the integrations to that node."""
+    return Integrations(two, tmp_path, lambda: request.getfixturevalue("containerd"))
 
 
-def edited(node: Product, made: Bundle) -> list[str]:
+def edited(node: Installation, made: Bundle) -> list[str]:
     """Create a container that starts, and return the codes of the warnings."""
     return node.edit(made).warned
 
 
-def refused(node: Product, made: Bundle, code: str) -> str:
+def refused(node: Installation, made: Bundle, code: str) -> str:
     """Create a container that is refused, its config.json untouched; return the sentence."""
     before = made.file.read_bytes()
     done = node.edit(made)
@@ -68,13 +68,15 @@ def refused(node: Product, made: Bundle, code: str) -> str:
 
 
 @EVERY_DOOR
-def test_what_does_not_hold_is_refused(door: str, enter: Doors, root_of: Roots) -> None:
-    """Every door is closed, with the sentence that says what the image wants and the node has."""
+def test_what_does_not_hold_is_refused(
+    integration: str, enter: Integrations, root_of: Roots
+) -> None:
+    """Every integration refuses, and says what the image wants and the node has."""
     env = [f"NVIDIA_REQUIRE_CUDA={OLD}"]
-    done = enter.through(door, root_of("debian"), ["/probe"], "2", env)
+    done = enter.through(integration, root_of("debian"), ["/probe"], "2", env)
     assert done.rc != 0, done
     said = done.stderr + done.log
-    if "exit code: 1" in said and door.startswith("crun"):
+    if "exit code: 1" in said and integration.startswith("crun"):
         return  # crun keeps what its hooks say to itself
     assert "GH1043" in said
     assert "NVIDIA_REQUIRE_CUDA does not hold for this node's driver" in said
@@ -92,11 +94,11 @@ def test_what_does_not_hold_is_refused(door: str, enter: Doors, root_of: Roots) 
     ],
 )
 def test_what_holds_or_is_waived_starts(
-    door: str, env: Sequence[str], enter: Doors, node8: Product, root_of: Roots
+    integration: str, env: Sequence[str], enter: Integrations, node8: Installation, root_of: Roots
 ) -> None:
     """The container has its GPU, and nothing is said."""
     asked = ["/probe", *questions(tries=[node8.number(2)])]
-    done = enter.through(door, root_of("debian"), asked, "2", env)
+    done = enter.through(integration, root_of("debian"), asked, "2", env)
     assert node8.device(2) in done.view.gpus()
     assert "GH104" not in done.stderr + done.log
 
@@ -116,15 +118,15 @@ def test_what_holds_or_is_waived_starts(
     ],
 )
 def test_every_gpu_that_is_given_must_fit(
-    door: str, value: str, text: str, code: str, through: Doors, root_of: Roots
+    integration: str, value: str, text: str, code: str, through: Integrations, root_of: Roots
 ) -> None:
     """What holds on one GPU and not on the other depends on which one is asked for."""
     env = [f"NVIDIA_REQUIRE_X={text}"]
-    done = through.through(door, root_of("debian"), ["/probe"], value, env)
+    done = through.through(integration, root_of("debian"), ["/probe"], value, env)
     if code:
         assert done.rc != 0, done
         wrong = 0 if "arch" in text else 1
-        device = through.product.device(wrong)
+        device = through.installation.device(wrong)
         assert code in done.stderr + done.log
         assert f"the GPU of {device}" in done.stderr + done.log
     else:
@@ -134,27 +136,31 @@ def test_every_gpu_that_is_given_must_fit(
 
 @DOORS
 def test_a_mig_instance_is_judged_by_its_gpu(
-    door: str,
-    node8: Product,
+    integration: str,
+    node8: Installation,
     tmp_path_factory: pytest.TempPathFactory,
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
     """The instance 0:1 is a part of an A100."""
     place = tmp_path_factory.mktemp("mig")
-    mine = Doors(product(place, "a100-mig", node8.bindir), tmp_path, lambda: pytest.fail(door))
-    held = mine.through(door, root_of("debian"), ["/probe"], "0:1", ["NVIDIA_REQUIRE_X=arch=8.0"])
+    mine = Integrations(
+        installation(place, "a100-mig", node8.bindir), tmp_path, lambda: pytest.fail(integration)
+    )
+    held = mine.through(
+        integration, root_of("debian"), ["/probe"], "0:1", ["NVIDIA_REQUIRE_X=arch=8.0"]
+    )
     assert held.view.gpus()
     env = ["NVIDIA_REQUIRE_X=arch>=9.0"]
     mine = replace(mine, place=tmp_path / "again")
     mine.place.mkdir()
-    done = mine.through(door, root_of("distroless"), ["/probe"], "0:1", env)
+    done = mine.through(integration, root_of("distroless"), ["/probe"], "0:1", env)
     assert done.rc != 0
     assert "arch>=9.0 (it is 8.0)" in done.stderr + done.log
 
 
 def test_a_container_with_the_driver_alone(
-    two: Product, root_of: Roots, bundle_of: Bundles
+    two: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """`none`: the driver is judged, and what is asked of a GPU holds."""
     env = [*asks("none"), "NVIDIA_REQUIRE_X=cuda>=13.0,brand=titan,arch>=99"]
@@ -164,7 +170,7 @@ def test_a_container_with_the_driver_alone(
     assert "cuda>=13.1 (it is 13.0)" in refused(two, made, "GH1043")
 
 
-def test_words_that_cannot_be_read(two: Product, root_of: Roots, bundle_of: Bundles) -> None:
+def test_words_that_cannot_be_read(two: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """They refuse the container, as NVIDIA's runtime does, but not one without GPUs."""
     root = root_of("distroless")
     wrong = bundle_of(root, ["/probe"], [*asks("0"), "NVIDIA_REQUIRE_X=cuda => 12"])
@@ -178,7 +184,7 @@ def test_words_that_cannot_be_read(two: Product, root_of: Roots, bundle_of: Bund
         assert edited(two, without) == []
 
 
-def test_an_image_of_old(two: Product, root_of: Roots, bundle_of: Bundles) -> None:
+def test_an_image_of_old(two: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """CUDA_VERSION counts where NVIDIA_REQUIRE_CUDA is not set, and only if it is a version."""
     root = root_of("distroless")
     assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=13.1.80"])) == [
@@ -191,7 +197,7 @@ def test_an_image_of_old(two: Product, root_of: Roots, bundle_of: Bundles) -> No
 
 
 def test_a_setting_waives_for_the_node(
-    two: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """With request.disableRequirements nothing is judged."""
     waiving = two.apart(tmp_path / "node", request={"disableRequirements": True})
@@ -201,7 +207,7 @@ def test_a_setting_waives_for_the_node(
 
 @pytest.mark.parametrize("waives", [True, False])
 def test_a_setting_waives_in_the_hook_of_a_spec(
-    waives: bool, two: Product, tmp_path: Path, root_of: Roots
+    waives: bool, two: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """podman gives the GPU by CDI; the hook reads the node's settings where it would refuse."""
     mine = two.apart(tmp_path / "node", request={"disableRequirements": waives})
@@ -212,14 +218,14 @@ def test_a_setting_waives_in_the_hook_of_a_spec(
     indent = text[: text.index(path)].rpartition("\n")[2]
     mine.spec.write_text(text.replace(path, f"{path}\n{indent}{own}"), encoding="utf-8")
     env = [f"NVIDIA_REQUIRE_X={OLD}"]
-    entered = Doors(mine, tmp_path, lambda: pytest.fail("no containerd"))
+    entered = Integrations(mine, tmp_path, lambda: pytest.fail("no containerd"))
     done = entered.through("podman-cdi", root_of("debian"), ["/probe"], "0", env)
     assert (done.rc == 0) == waives, done
     assert ("GH1043" in done.stderr + done.log) != waives
 
 
 def test_a_spec_without_our_hook(
-    two: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The notes of generate-cdi count; without them the module's version, and one warning."""
     mine = two.apart(tmp_path / "node")
@@ -235,7 +241,7 @@ def test_a_spec_without_our_hook(
 
 
 def test_what_an_engine_gave_is_judged_before_it_starts(
-    two: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Where the wrapper comes after CDI, it is the wrapper that refuses."""
     document = json.loads(two.gpuhook("generate-cdi", *two.node.options, "--format", "json").stdout)
@@ -259,7 +265,7 @@ def test_what_an_engine_gave_is_judged_before_it_starts(
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_a_forged_record_ends_no_judgement(
-    engine: str, two: Product, root_of: Roots, bundle_of: Bundles
+    engine: str, two: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The hook of a CDI spec judges a container whose annotation says that the wrapper has."""
     base = bundle_of(
@@ -275,7 +281,7 @@ def test_a_forged_record_ends_no_judgement(
 
 
 @pytest.mark.parametrize(("engine", "cgroup"), [("runc", "host"), ("crun", "v2")])
-def test_attach(engine: str, cgroup: str, two: Product, tmp_path: Path) -> None:
+def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> None:
     """A GPU that the image cannot use is not attached; another one is."""
     made = sleeping(tmp_path, env=["NVIDIA_REQUIRE_X=arch>=9.0"])
     with started(made, two, engine, cgroup) as live:
@@ -289,7 +295,7 @@ def test_attach(engine: str, cgroup: str, two: Product, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_jobs_that_the_wrapper_leaves_to_the_hook(
-    engine: str, two: Product, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    engine: str, two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """The hook does not judge anew what the wrapper has, by other settings than the wrapper's."""
     waiving = two.apart(tmp_path / "node", request={"disableRequirements": True})

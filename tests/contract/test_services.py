@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.contract.kept import CHECKOUT
-from tests.contract.product import Product
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.installation import Installation
 
 UNIT = CHECKOUT / "packaging/systemd/gpuhook-refresh.service"
 
@@ -53,14 +53,17 @@ def allowed() -> set[str]:
     return names
 
 
-def confined(product: Product, trace: Path) -> list[str]:
+def confined(installation: Installation, trace: Path) -> list[str]:
     """Return the command of the unit with the unit's capabilities, its system calls recorded."""
     bounds = "-all," + ",".join(
         "+" + name.removeprefix("CAP_").lower() for name in setting("CapabilityBoundingSet").split()
     )
-    command = [str(product.bindir / "gpuhook"), "refresh"]
-    product.state.mkdir(parents=True, exist_ok=True)
-    places = [str(path) for path in (product.place, product.specs, product.state, trace.parent)]
+    command = [str(installation.bindir / "gpuhook"), "refresh"]
+    installation.state.mkdir(parents=True, exist_ok=True)
+    places = [
+        str(path)
+        for path in (installation.place, installation.specs, installation.state, trace.parent)
+    ]
     return [
         *("unshare", "--mount", "--net", "sh", "-c", PROTECTED, "sh", *places, "--"),
         *("strace", "-f", "-qq", "-o", str(trace), "-e", "signal=none"),
@@ -69,7 +72,7 @@ def confined(product: Product, trace: Path) -> list[str]:
     ]
 
 
-def test_refresh_as_the_unit_runs_it(apart: Product, tmp_path: Path) -> None:
+def test_refresh_as_the_unit_runs_it(apart: Installation, tmp_path: Path) -> None:
     """It writes a stale spec again with no more than the unit leaves it."""
     trace = tmp_path / "traces/trace"
     trace.parent.mkdir()

@@ -17,10 +17,10 @@ import pytest
 
 from tests.contract.bundles import Bundle
 from tests.contract.fuse import Silent, gone, silent, waiting
+from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import Live, eventually, sleeping
-from tests.contract.product import CONTROL, LIBRARIES, Product, asks
 from tests.contract.runtimes import lifecycle
-from tests.contract.test_doors import assert_nodes
+from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
 
 LONG = 150  # seconds that a command may take; its own limits are far below
@@ -29,18 +29,20 @@ HOME = "/home/fuse"
 
 
 @contextmanager
-def running(made: Bundle, product: Product, name: str) -> Iterator[Live]:
+def running(made: Bundle, installation: Installation, name: str) -> Iterator[Live]:
     """Give a running container of this id that has its GPU of gpuhook-runtime."""
-    with lifecycle(made, [product.runtime], env=product.on("runc"), container_id=name) as container:
+    with lifecycle(
+        made, [installation.runtime], env=installation.on("runc"), container_id=name
+    ) as container:
         created = container.create()
         assert created.rc == 0, created
         assert container.call("start").rc == 0
-        yield Live(container, made, product)
+        yield Live(container, made, installation)
 
 
 @contextmanager
 def several(
-    product: Product, place: Path, names: Sequence[str], attached: Sequence[str] = ()
+    installation: Installation, place: Path, names: Sequence[str], attached: Sequence[str] = ()
 ) -> Iterator[list[Live]]:
     """Give a running container with a GPU for each of these ids; `attached` get it later."""
     with ExitStack() as stack:
@@ -48,7 +50,7 @@ def several(
         for name in names:
             (place / name).mkdir()
             made = sleeping(place / name, env=() if name in attached else asks("2"))
-            live = stack.enter_context(running(made, product, name))
+            live = stack.enter_context(running(made, installation, name))
             if name in attached:
                 live.attach("2")
             found.append(live)
@@ -88,9 +90,9 @@ def on_all(
     lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Call `gpuhook VERB WORDS`, through `via`, on the containers of all these state roots."""
-    product = lives[0].product
+    installation = lives[0].installation
     roots = [word for live in lives for word in live.roots]
-    command = [*via, str(product.bindir / "gpuhook"), verb, *words, *roots]
+    command = [*via, str(installation.bindir / "gpuhook"), verb, *words, *roots]
     return subprocess.run(
         command, capture_output=True, text=True, env=lives[0].env, timeout=LONG, check=False
     )
@@ -136,7 +138,7 @@ VERBS = [
 
 
 @pytest.mark.timeout(600)
-def test_a_named_container(node8: Product, tmp_path: Path) -> None:
+def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
     """Each command on it ends, names it and what is left behind, which holds nothing."""
     names = ids(len(VERBS))
     names += ids(1, like=names[1])
@@ -169,7 +171,7 @@ def test_a_named_container(node8: Product, tmp_path: Path) -> None:
             gone(pid)
 
 
-def test_interrupted(node8: Product, tmp_path: Path) -> None:
+def test_interrupted(node8: Installation, tmp_path: Path) -> None:
     """SIGINT ends a command whose child hangs, also one that undoes what it has done."""
     with several(node8, tmp_path, ids(2)) as lives, ExitStack() as stack:
         for live, (verb, words) in zip(lives, VERBS, strict=False):
@@ -181,7 +183,7 @@ def test_interrupted(node8: Product, tmp_path: Path) -> None:
             assert command.returncode != 0
 
 
-def test_repair_all_does_not_go_in(node8: Product, tmp_path: Path) -> None:
+def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
     """The kernel says what is mounted: the container is named, and the others are repaired."""
     with several(node8, tmp_path, ids(3)) as lives:
         for live in lives:
@@ -201,7 +203,7 @@ def test_repair_all_does_not_go_in(node8: Product, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_repair_all_where_a_link_leads_in(node8: Product, tmp_path: Path) -> None:
+def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -> None:
     """Who hides the mount behind a link keeps one child; the others are repaired all the same."""
     names = ids(2)
     with several(node8, tmp_path, [*names, *ids(1, like=names[0])]) as lives:

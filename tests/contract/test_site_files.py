@@ -12,7 +12,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.product import LIBRARIES, Product, asks
+from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 from tests.simulated import elf_maker
@@ -45,7 +45,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
+def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node whose site has files of its own, and an MPS daemon."""
     place = tmp_path_factory.mktemp("site")
     node = make_node(place / "node", dump_file.load("t4"))
@@ -57,7 +57,7 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
     os.mkfifo(root / f"{MPS[1:]}/control", 0o666)
     (place / "files.d").mkdir()
     (place / "files.d/site.yaml").write_text(RULES)
-    made = Product(place, bindir, node)
+    made = Installation(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate("--files-dir", str(place / "files.d"))
@@ -65,7 +65,7 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
 
 
 def test_for_the_capabilities_that_the_site_says(
-    site: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """An added library is loaded by name, dropped files and their links are not there."""
     bundle = bundle_of(root_of("debian"), ASKED, asks("0", "video,utility"))
@@ -87,7 +87,7 @@ def test_for_the_capabilities_that_the_site_says(
 
 
 def test_for_no_other_capability(
-    site: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Who asks for utility alone gets neither the site's library nor MPS's pipes."""
     bundle = bundle_of(root_of("debian"), ASKED, asks("0", "utility"))
@@ -98,7 +98,9 @@ def test_for_no_other_capability(
     assert "error" in view.runs[0].found()["libsite.so.3"]
 
 
-def test_by_the_spec_alone(site: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_by_the_spec_alone(
+    site: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
     """podman gives what the spec says, and our hook understands all that is said in it."""
     specs = tmp_path / "cdi"
     specs.mkdir()
@@ -110,7 +112,7 @@ def test_by_the_spec_alone(site: Product, tmp_path: Path, root_of: Callable[[str
     assert view.paths[f"{MPS}/control"].kind == "fifo"
 
 
-def test_broken_rules_make_no_spec(site: Product, tmp_path: Path) -> None:
+def test_broken_rules_make_no_spec(site: Installation, tmp_path: Path) -> None:
     """generate-cdi names file and line, and leaves what was written before as it is."""
     (tmp_path / "wrong.yaml").write_text("drop:\n- nvidia-smi\n")
     words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]

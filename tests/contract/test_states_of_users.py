@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.fuse import silent
+from tests.contract.installation import Installation
 from tests.contract.live import Live, eventually
-from tests.contract.product import Product
 from tests.contract.test_live_trust import USER, users_process
 from tests.contract.test_silent_file_systems import ids, on_all, several
 
@@ -50,7 +50,7 @@ class Machine:
 
     def assert_serves(self, live: Live) -> None:
         """Assert that each command of root ends, and serves root's container."""
-        options = live.product.node.options
+        options = live.installation.node.options
         for verb, *words in COMMANDS:
             more = options if verb == "doctor" else []
             done = on_all([live], verb, *words, *more, via=self.via)
@@ -77,7 +77,7 @@ def machine() -> Iterator[Machine]:
 
 
 @pytest.mark.parametrize("where", ["runc", "runc/theirs", "."])
-def test_a_file_system(where: str, machine: Machine, node8: Product, tmp_path: Path) -> None:
+def test_a_file_system(where: str, machine: Machine, node8: Installation, tmp_path: Path) -> None:
     """A user's FUSE with allow_other, in place of the state of that user's containers."""
     (machine.home / where).mkdir(exist_ok=True)
     machine.owned()
@@ -90,7 +90,7 @@ def test_a_file_system(where: str, machine: Machine, node8: Product, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["root", "state", "bundle"])
-def test_a_path_into_it(kind: str, machine: Machine, node8: Product, tmp_path: Path) -> None:
+def test_a_path_into_it(kind: str, machine: Machine, node8: Installation, tmp_path: Path) -> None:
     """A link of the user's is not followed, and no bundle that the user's state names is opened."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -112,7 +112,7 @@ def test_a_path_into_it(kind: str, machine: Machine, node8: Product, tmp_path: P
         assert there.requests == []
 
 
-def test_sizes(machine: Machine, node8: Product, tmp_path: Path) -> None:
+def test_sizes(machine: Machine, node8: Installation, tmp_path: Path) -> None:
     """A large state is not read, nor are more than a few megabytes of small ones."""
     machine.state("large", " " * (300 << 10) + "{}")
     text = json.dumps({"init_process_pid": 0, "x": "x" * (200 << 10)})

@@ -13,9 +13,9 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
+from tests.contract.installation import KIND, LIBRARIES, Installation, asks
+from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.product import KIND, LIBRARIES, Product, asks
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 
@@ -27,7 +27,7 @@ FOUND = {"libcuda.so.1": LIBRARIES, "libnvidia-ml.so.1": LIBRARIES, SONAME: DIRE
 ASKED = questions(runs=[["/dlprobe", *FOUND], ["/ldconfig", "-p"]])
 
 
-def describe(made: Product, version: str = "1.0") -> None:
+def describe(made: Installation, version: str = "1.0") -> None:
     """Write the spec of another device, with a library of its own."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{SONAME}.{version}"
@@ -54,8 +54,8 @@ def describe(made: Product, version: str = "1.0") -> None:
 
 
 @pytest.fixture
-def two(apart: Product) -> Product:
-    """Return a product on whose node there are two specs."""
+def two(apart: Installation) -> Installation:
+    """Return an installation on whose node there are two specs."""
     describe(apart)
     return apart
 
@@ -79,29 +79,31 @@ def assert_both(view: View) -> None:
         assert (name, f"{place}/{name}".removeprefix("/usr")) in cached
 
 
-@pytest.mark.parametrize("door", ["runc", "crun", "runc-prestart", "podman-runtime"])
+@pytest.mark.parametrize("integration", ["runc", "crun", "runc-prestart", "podman-runtime"])
 def test_asked_for_together(
-    door: str, two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """By one request, and started again nothing is another."""
     root = image(root_of("debian"))
     listings = []
     for start in ("first", "second"):
         (tmp_path / start).mkdir()
-        enter = Doors(two, tmp_path / start, pytest.fail)
-        assert_both(enter.through(door, root, ["/probe", *ASKED], BOTH).view)
+        enter = Integrations(two, tmp_path / start, pytest.fail)
+        assert_both(enter.through(integration, root, ["/probe", *ASKED], BOTH).view)
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
 
 
-def by_podman(two: Product, place: Path, root: Path, *options: str, runtime: str = "") -> View:
+def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime: str = "") -> View:
     """Return what a container of podman's sees that asks with `options`; `place` is a new one."""
     place.mkdir()
-    enter = Doors(two, place, pytest.fail)
+    enter = Integrations(two, place, pytest.fail)
     return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
 
 
-def test_hooks_of_an_engine(two: Product, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_hooks_of_an_engine(
+    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+) -> None:
     """An engine that reads both specs calls both hooks, one after the other."""
     root = image(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
@@ -116,7 +118,7 @@ def test_hooks_of_an_engine(two: Product, tmp_path: Path, root_of: Callable[[str
 
 
 def test_an_engine_brings_one_of_them(
-    two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
     root = image(root_of("debian"))
@@ -126,7 +128,10 @@ def test_an_engine_brings_one_of_them(
 
 
 def test_a_volume_lies_over_one_of_them(
-    two: Product, tmp_path: Path, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    two: Installation,
+    tmp_path: Path,
+    root_of: Callable[[str], Path],
+    bundle_of: Callable[..., Bundle],
 ) -> None:
     """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
     root = image(root_of("debian"))
@@ -140,18 +145,18 @@ def test_a_volume_lies_over_one_of_them(
 
 
 def test_without_one_of_them_again(
-    two: Product, tmp_path: Path, root_of: Callable[[str], Path]
+    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """Started again without one of the devices, the container has its library no more."""
     root = image(root_of("debian"))
-    enter = Doors(two, tmp_path, pytest.fail)
+    enter = Integrations(two, tmp_path, pytest.fail)
     assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
     view = enter.through("runc", root, ["/probe", *ASKED], "0").view
     assert "libcuda.so.1 " in view.runs[1].output
     assert SONAME not in view.runs[1].output
 
 
-def test_attached_later(two: Product, tmp_path: Path) -> None:
+def test_attached_later(two: Installation, tmp_path: Path) -> None:
     """A device of another spec leaves a running container the libraries that it was made with."""
     made = sleeping(tmp_path, env=asks("0"))
     image(made.root)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.installation import Installation
 from tests.contract.live import Live, sleeping, started
-from tests.contract.product import Product
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -18,14 +18,14 @@ MIB = 1 << 20
 
 def told(live: Live, node: SimulatedNode, *words: str) -> str:
     """Return what a command prints of the driver of `node` and the runtime of a container."""
-    done = live.product.gpuhook(*words, "--nvml-library", node.nvml_library, *live.roots)
+    done = live.installation.gpuhook(*words, "--nvml-library", node.nvml_library, *live.roots)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_processes_of_a_container_that_others_made(
-    engine: str, node8: Product, tmp_path: Path
+    engine: str, node8: Installation, tmp_path: Path
 ) -> None:
     """Its node is in config.json as a CDI spec of NVIDIA's puts it there; none in the ledger."""
     node = make_node(tmp_path / "node", "h100x8", real_nodes=False)

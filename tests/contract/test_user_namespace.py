@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.bundles import Bundle
-from tests.contract.product import CONTROL, DRIVER_LIBRARIES, LIBRARIES, Product, asks
+from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, LIBRARIES, Installation, asks
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 
@@ -42,7 +42,7 @@ def mapped(bundle: Bundle) -> Bundle:
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_mapped_root(
     engine: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:

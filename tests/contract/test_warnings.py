@@ -20,13 +20,13 @@ import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import bundles, engines, roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.cri import cri
 from tests.contract.engines import Containerd
-from tests.contract.kept import CHECKOUT
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
 from tests.contract.live import BOTH, WAIT, prestart, started
-from tests.contract.product import Product, asks
 from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
 from tests.simulated import stub_limits
 
@@ -64,21 +64,21 @@ def read(bound: socket.socket) -> list[dict[str, str]]:
         found.append(fields)
 
 
-def inside(place: Path, product: Product, command: list[str]) -> list[str]:
-    """Return a command that sees `place` as /run/systemd and the product's state directory."""
-    product.state.mkdir(exist_ok=True)
+def inside(place: Path, installation: Installation, command: list[str]) -> list[str]:
+    """Return a command that sees `place` as /run/systemd and the installation's state directory."""
+    installation.state.mkdir(exist_ok=True)
     script = (
         "mkdir -p /run/systemd /run/gpuhook"
-        f" && mount --bind {place} /run/systemd && mount --bind {product.state} /run/gpuhook"
+        f" && mount --bind {place} /run/systemd && mount --bind {installation.state} /run/gpuhook"
         ' && exec "$@"'
     )
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
-def entry(product: Product) -> dict[str, Any]:
+def entry(installation: Installation) -> dict[str, Any]:
     """Return the only entry of the ledger."""
-    (name,) = product.entries()
-    text = (product.state / "containers" / name).read_text(encoding="utf-8")
+    (name,) = installation.entries()
+    text = (installation.state / "containers" / name).read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
@@ -87,9 +87,9 @@ def codes(warnings: list[dict[str, str]]) -> list[str]:
     return [one["code"] for one in warnings]
 
 
-def document(product: Product, *words: str) -> dict[str, Any]:
+def document(installation: Installation, *words: str) -> dict[str, Any]:
     """Return what `gpuhook` prints as JSON, checked by its schema."""
-    done = product.gpuhook(*words, "-o", "json")
+    done = installation.gpuhook(*words, "-o", "json")
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     schema = CHECKOUT / f"gpuhook/schemas/{words[0]}.json"
@@ -117,7 +117,7 @@ def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
 @RUNTIMES
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_the_streams_are_the_containers(
-    engine: str, log_format: str, node8: Product, tmp_path: Path
+    engine: str, log_format: str, node8: Installation, tmp_path: Path
 ) -> None:
     """`create` with the container's streams: they have what they have without gpuhook."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
@@ -148,7 +148,7 @@ def test_the_streams_are_the_containers(
 
 @BOTH
 def test_the_ledger_explain_and_ps(
-    engine: str, cgroup: str, node8: Product, tmp_path: Path
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A container that started without a GPU: its entry has warnings, and it is no holder."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
@@ -189,7 +189,7 @@ def test_the_ledger_explain_and_ps(
         assert codes(entry(mine)["warnings"]) == ["GH1007"]
 
 
-def test_a_holder_with_a_warning(node8: Product, tmp_path: Path) -> None:
+def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path) -> None:
     """Of a container with a GPU, `ps` shows the codes of its warnings in a column."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundles.bundle(
@@ -212,7 +212,7 @@ def devnull(made: Bundle, name: str) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_hostile_text(log_format: str, node8: Product, tmp_path: Path) -> None:
+def test_hostile_text(log_format: str, node8: Installation, tmp_path: Path) -> None:
     """A path with control characters forges no line, no field and nothing on a terminal."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
@@ -240,7 +240,7 @@ def test_hostile_text(log_format: str, node8: Product, tmp_path: Path) -> None:
     assert kept["message"].isprintable()
 
 
-def test_a_journal_that_does_not_read(node8: Product, tmp_path: Path) -> None:
+def test_a_journal_that_does_not_read(node8: Installation, tmp_path: Path) -> None:
     """Where the socket's queue is full, messages are lost; the number of warnings is bounded."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
@@ -264,7 +264,7 @@ def test_a_journal_that_does_not_read(node8: Product, tmp_path: Path) -> None:
     assert len(entry(mine)["warnings"]) == 16
 
 
-def test_containerd(containerd: Containerd, node8: Product, tmp_path: Path) -> None:
+def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path) -> None:
     """`ctr run`: the streams are the container's, and the runtime's error is the one reported."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
@@ -277,7 +277,7 @@ def test_containerd(containerd: Containerd, node8: Product, tmp_path: Path) -> N
     assert "GH1007" not in missing.stderr
 
 
-def test_cri(node8: Product, tmp_path: Path) -> None:
+def test_cri(node8: Installation, tmp_path: Path) -> None:
     """Over the CRI: the log that `kubectl logs` prints has what the container wrote."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
@@ -297,7 +297,7 @@ def test_cri(node8: Product, tmp_path: Path) -> None:
 
 @RUNTIMES
 @pytest.mark.parametrize("name", ["gpuhook-runtime", "runc"])
-def test_podman(engine: str, name: str, node8: Product, tmp_path: Path) -> None:
+def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> None:
     """Podman: the streams are the container's, and a warning hides no error of the runtime.
 
     It passes --log to a runtime whose name it knows.
@@ -328,14 +328,14 @@ def test_podman(engine: str, name: str, node8: Product, tmp_path: Path) -> None:
     assert ("--log " in logs.read_text(encoding="utf-8")) is (name == "runc")
 
 
-def hooked(place: Path, product: Product, env: list[str]) -> Bundle:
+def hooked(place: Path, installation: Installation, env: list[str]) -> Bundle:
     """Return a bundle with our prestart hook."""
     root = roots.copy("musl", place / "root")
-    return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(product))
+    return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(installation))
 
 
 @RUNTIMES
-def test_hooks(engine: str, node8: Product, tmp_path: Path) -> None:
+def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A hook's warning: hook.log, the journal and the ledger, and no stream."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
@@ -359,7 +359,7 @@ def test_hooks(engine: str, node8: Product, tmp_path: Path) -> None:
     assert (kept["id"], codes(kept["warnings"])) == (container.id, ["GH1007"])
 
 
-def test_a_hook_that_fails_after_a_warning(node8: Product, tmp_path: Path) -> None:
+def test_a_hook_that_fails_after_a_warning(node8: Installation, tmp_path: Path) -> None:
     """runc prints the standard error of a hook that fails: the error comes first."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = hooked(tmp_path, mine, asks("77"))
@@ -370,7 +370,7 @@ def test_a_hook_that_fails_after_a_warning(node8: Product, tmp_path: Path) -> No
     assert "GH1028" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
-def test_a_dry_run_prints_its_warnings(node8: Product, tmp_path: Path) -> None:
+def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> None:
     """A person calls a dry run: the warning is on the terminal, and nothing is kept."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
@@ -390,7 +390,9 @@ def test_a_dry_run_prints_its_warnings(node8: Product, tmp_path: Path) -> None:
 
 
 @RUNTIMES
-def test_the_hook_adds_to_the_wrappers_entry(engine: str, mine: Product, tmp_path: Path) -> None:
+def test_the_hook_adds_to_the_wrappers_entry(
+    engine: str, mine: Installation, tmp_path: Path
+) -> None:
     """A container of the wrapper whose hook warns: the entry has both, and the streams nothing."""
     mine.settings["request"] = MOUNTS
     mine.configure()

@@ -16,8 +16,8 @@ import pytest
 
 from tests.contract import test_mig
 from tests.contract.cri import Cri, Pod, cri
+from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, installation
 from tests.contract.kubelet_side import read
-from tests.contract.product import ALL_CONTROL, CONTROL, Product, product
 from tests.contract.runtimes import launcher
 from tests.contract.views import View, questions
 from tests.kubelet.kubelet import Allocated, Kubelet
@@ -52,7 +52,7 @@ WAYS = {
 class Node:
     """A node with gpuhook on it, a kubelet without a plugin yet, and an engine."""
 
-    product: Product
+    installation: Installation
     kubelet: Kubelet
     engine: Cri
 
@@ -60,12 +60,12 @@ class Node:
     def offering(self, place: Path, text: str, way: Way) -> Iterator[None]:
         """Run the plugin; its paths are the host's, as it is no container here."""
         env = {
-            "NVIDIA_DRIVER_ROOT": self.product.node.driver_root,
-            "GPUHOOK_CDI_DIRECTORY": str(self.product.specs),
-            "NVIDIA_CDI_HOOK_PATH": str(self.product.bindir / "gpuhook-hook"),
+            "NVIDIA_DRIVER_ROOT": self.installation.node.driver_root,
+            "GPUHOOK_CDI_DIRECTORY": str(self.installation.specs),
+            "NVIDIA_CDI_HOOK_PATH": str(self.installation.bindir / "gpuhook-hook"),
             **way.env,
         }
-        with plugin(place, self.product.node, self.kubelet, text, env):
+        with plugin(place, self.installation.node, self.kubelet, text, env):
             yield
 
     @contextmanager
@@ -91,12 +91,12 @@ class Node:
         """Return the GPUs and replicas of each pod, as `gpuhook ps` tells."""
         return {
             f"{one['namespace']}/{one['pod']}": (one["gpus"], one["replicas"])
-            for one in self.product.holders()
+            for one in self.installation.holders()
         }
 
 
 @contextmanager
-def node_of(made: Product, place: Path) -> Iterator[Node]:
+def node_of(made: Installation, place: Path) -> Iterator[Node]:
     """Give a node whose handler `nvidia` is gpuhook-runtime."""
     runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
     handlers: dict[str, Path | str] = {"runc": "/usr/sbin/runc", "nvidia": runtime}
@@ -105,19 +105,19 @@ def node_of(made: Product, place: Path) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="module")
-def node(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Give a node with eight GPUs."""
     place = tmp_path_factory.mktemp("chain")
-    made = node8.apart(place / "product", request={"acceptVolumeMounts": True})
+    made = node8.apart(place / "gpuhook", request={"acceptVolumeMounts": True})
     with node_of(made, place) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def mig(node8: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def mig(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Give a node with MIG instances."""
     place = tmp_path_factory.mktemp("mig-chain")
-    made = product(place, "a100-mig", node8.bindir)
+    made = installation(place, "a100-mig", node8.bindir)
     with node_of(made, place) as found:
         yield found
 
@@ -132,15 +132,15 @@ def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
         node.kubelet.wait_for_devices(GPU, 32)
         got = {name: node.kubelet.allocate(GPU, 1) for name in ("gpu-test-1", "gpu-test-2")}
         (uuid,) = {unit.partition("::")[0] for one in got.values() for unit in one.ids}
-        gpu = next(gpu for gpu in node.product.node.node.gpus if gpu.uuid == uuid)
-        every = [node.product.number(index) for index in range(8)]
+        gpu = next(gpu for gpu in node.installation.node.node.gpus if gpu.uuid == uuid)
+        every = [node.installation.number(index) for index in range(8)]
         for pod_name, allocated in got.items():
             pod = stack.enter_context(node.pod(pod_name, way))
             view = node.seen(pod, allocated, *questions(tries=every))
             assert set(view.gpus()) == {*way.control, f"/dev/nvidia{gpu.minor}"}
             assert all(entry.allowed for entry in view.gpus().values())
             refused = {number for number, error in view.tries.items() if error == "EPERM"}
-            assert refused == {*every} - {node.product.number(gpu.index)}
+            assert refused == {*every} - {node.installation.number(gpu.index)}
             assert any("libcuda.so" in target for target in view.mounts)
             assert view.values("GPUHOOK_REPLICAS") == list(allocated.ids)
         told = {f"default/{name}": ([uuid], list(one.ids)) for name, one in got.items()}
@@ -156,7 +156,7 @@ def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> Non
     way = WAYS[name]
     caps = {
         str(one.uuid): (one.gpu_instance_minor, one.compute_instance_minor)
-        for gpu in mig.product.node.node.gpus
+        for gpu in mig.installation.node.node.gpus
         for one in gpu.instances
     }
     every = {f"{test_mig.CAPS}:{minor}" for minors in caps.values() for minor in minors}

@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.contract.kept import CHECKOUT
-from tests.demo import act1, act2, act3, act4, act5, scene
+from tests.contract.build_cache import CHECKOUT
+from tests.demo import act1, act2, act3, act4, act5, demo_node
 from tests.demo.page import Page
 
 PLACE = CHECKOUT / "build/demo"
@@ -25,15 +25,17 @@ def main() -> int:
     page = Page()
     page.heading("gpuhook: a container gets its GPUs, and keeps them")
     page.say("Installing gpuhook below build/demo and reading the node ...")
-    product, is_real = scene.product(PLACE)
-    introduce(page, product.node.node.driver.version or "?", is_real=is_real)
+    installation, is_real = demo_node.installation(PLACE)
+    introduce(page, installation.node.node.driver.version or "?", is_real=is_real)
     page.command(f"gpuhook inventory{'' if is_real else ' --inventory t4'}")
-    words = [] if is_real else ["--inventory", scene.PROFILE]
-    page.output(product.gpuhook("inventory", *words).stdout)
+    words = [] if is_real else ["--inventory", demo_node.PROFILE]
+    page.output(installation.gpuhook("inventory", *words).stdout)
     page.command("gpuhook generate-cdi --output .../cdi/nvidia.yaml")
-    page.output(f"{scene.shown(product.spec)}: {product.spec.stat().st_size} bytes, CDI 0.5.0")
+    page.output(
+        f"{demo_node.shown(installation.spec)}: {installation.spec.stat().st_size} bytes, CDI 0.5.0"
+    )
     with tempfile.TemporaryDirectory(prefix="gpuhook-demo-") as place:
-        played = [act.play(page, product, Path(place) / name) for name, act in ACTS.items()]
+        played = [act.play(page, installation, Path(place) / name) for name, act in ACTS.items()]
     farewell(page, time.monotonic() - began)
     return 0 if all(played) else 1
 
@@ -54,13 +56,13 @@ def farewell(page: Page, seconds: float) -> None:
     """Say what to try next."""
     page.heading("What to try next")
     page.say(f"That took {seconds:.0f} seconds. The node is still there:")
-    page.command(f". {scene.shown(PLACE / 'env')}")
+    page.command(f". {demo_node.shown(PLACE / 'env')}")
     page.command("gpuhook inventory                             # what this node has")
     page.command("gpuhook cdi list                              # the devices of its CDI spec")
     page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
     page.command("gpuhook generate-cdi --inventory t4 --hooks none")
     page.say("\nA container that runs, as root:")
-    for command, meaning in scene.live_commands(scene.keep_bundle(PLACE)):
+    for command, meaning in demo_node.live_commands(demo_node.keep_bundle(PLACE)):
         page.command(f"{command:<56}  # {meaning}")
     page.say("\nBefore its end, a limit of memory (on cgroup v2; a real driver: r615 or newer):")
     page.command(f"{'gpuhook limits set notebook --limit 4Gi':<56}  # it holds at once")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Act 1: one request through several doors, then two replicas on one GPU."""
+"""Act 1: one request through several integrations, then two replicas on one GPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.doors import Doors, told
 from tests.contract.engines import containerd
-from tests.contract.product import CONTROL, DRIVER_LIBRARIES, Product, asks
+from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, Installation, asks
+from tests.contract.integrations import Integrations, told
 from tests.contract.runtimes import Result, lifecycle
 from tests.contract.views import View, questions
 from tests.demo.page import CROSS, TICK, Page
@@ -31,10 +31,10 @@ ROUNDS = 9
 VARIABLE = "NVIDIA_VISIBLE_DEVICES is void, once (*)"
 
 
-def play(page: Page, product: Product, place: Path) -> bool:
-    """Play the act; returns whether every door gave the same, right view."""
-    page.heading("Act 1: one request, several doors")
-    gpu = product.gpu(0)
+def play(page: Page, installation: Installation, place: Path) -> bool:
+    """Play the act; returns whether every integration gave the same, right view."""
+    page.heading("Act 1: one request, several integrations")
+    gpu = installation.gpu(0)
     page.say(
         f"A container asks for GPU 0 ({gpu.name}). The runtime handler answers it under containerd"
         " and\nunder crun; a CDI engine, podman, answers it from the spec that generate-cdi wrote."
@@ -45,35 +45,37 @@ def play(page: Page, product: Product, place: Path) -> bool:
         daemon = stack.enter_context(containerd(place / "containerd"))
         views: list[View] = []
         costs: list[str] = []
-        for number, door in enumerate(DOORS.values()):
-            doors = Doors(product, place / f"door-{number}", lambda: daemon)
-            doors.place.mkdir()
-            views.append(look(doors, door))
-            costs.append(cost(doors, door))
-    rows = answers(product, views)
+        for number, integration in enumerate(DOORS.values()):
+            integrations = Integrations(installation, place / f"way-{number}", lambda: daemon)
+            integrations.place.mkdir()
+            views.append(look(integrations, integration))
+            costs.append(cost(integrations, integration))
+    rows = answers(installation, views)
     rows.append(("added to the start", costs))
     page.ticks("seen from inside", list(DOORS), rows)
     page.say("  (*) A hook comes too late for the variables: there it stays what was asked for.")
     good = all(answer.startswith(TICK) for _, cells in rows[:-1] for answer in cells)
     page.say(
-        "\nThe same view through every door." if good else "\nThe doors differ: see the crosses."
+        "\nThe same view by every integration."
+        if good
+        else "\nThe integrations differ: see the crosses."
     )
-    return replicas(page, product, place) and good
+    return replicas(page, installation, place) and good
 
 
-def look(doors: Doors, door: str) -> View:
-    """Return what a container sees that came through `door`."""
-    root = roots.copy("debian", doors.place / "root")
+def look(integrations: Integrations, integration: str) -> View:
+    """Return what a container sees that came through `integration`."""
+    root = roots.copy("debian", integrations.place / "root")
     asked = questions(
         tries=[FOREIGN],
         runs=[["/dlprobe", *DRIVER_LIBRARIES], ["/sbin/ldconfig", "-p"], ["nvidia-smi"]],
     )
-    return doors.through(door, root, ["/probe", *asked]).view
+    return integrations.through(integration, root, ["/probe", *asked]).view
 
 
-def answers(product: Product, views: list[View]) -> list[tuple[str, list[str]]]:
+def answers(installation: Installation, views: list[View]) -> list[tuple[str, list[str]]]:
     """Return a line for each thing a GPU container needs, with a tick or a cross per view."""
-    device = product.device(0)
+    device = installation.device(0)
     questions_: list[tuple[str, Callable[[View], bool]]] = [
         (f"{device} is there and opens", lambda v: _opens(v, device)),
         ("nvidiactl and nvidia-uvm open", lambda v: all(_opens(v, node) for node in CONTROL)),
@@ -86,7 +88,7 @@ def answers(product: Product, views: list[View]) -> list[tuple[str, list[str]]]:
     ]
     rows = [(name, [TICK if test(v) else CROSS for v in views]) for name, test in questions_]
     seen = zip(DOORS.values(), views, strict=True)
-    rows.append((VARIABLE, [TICK if _void(door, v) else CROSS for door, v in seen]))
+    rows.append((VARIABLE, [TICK if _void(integration, v) else CROSS for integration, v in seen]))
     return rows
 
 
@@ -109,45 +111,47 @@ def _guarded(view: View) -> bool:
     return bool(files) and all({"ro", "nosuid", "nodev"} <= m.options for m in files)
 
 
-def _void(door: str, view: View) -> bool:
-    return view.values("NVIDIA_VISIBLE_DEVICES") == [told(door, "0")]
+def _void(integration: str, view: View) -> bool:
+    return view.values("NVIDIA_VISIBLE_DEVICES") == [told(integration, "0")]
 
 
-def cost(doors: Doors, door: str) -> str:
-    """Return what the GPU added to a container's start through `door`, in milliseconds."""
-    root = roots.copy("debian", doors.place / "timed")
+def cost(integrations: Integrations, integration: str) -> str:
+    """Return what the GPU added to a container's start through `integration`, in milliseconds."""
+    root = roots.copy("debian", integrations.place / "timed")
     with_gpu: list[float] = []
     without: list[float] = []
     for number in range(ROUNDS):
         # A place each: podman binds its database to the directories of its first start.
-        one, other = (replace(doors, place=doors.place / f"{number}-{k}") for k in "ab")
+        one, other = (
+            replace(integrations, place=integrations.place / f"{number}-{k}") for k in "ab"
+        )
         for made in (one, other):
             made.place.mkdir()
-        with_gpu.append(_timed(one, lambda d: d.through(door, root, ["/bin/true"])))
-        without.append(_timed(other, lambda d: _without(d, door, root)))
+        with_gpu.append(_timed(one, lambda d: d.through(integration, root, ["/bin/true"])))
+        without.append(_timed(other, lambda d: _without(d, integration, root)))
     base = statistics.median(without)
     return f"{statistics.median(with_gpu) - base:+.0f} ms on {base:.0f}"
 
 
-def _without(doors: Doors, door: str, root: Path) -> Result:
-    if door == "podman-cdi":
-        return doors.by_podman(root, ["/bin/true"], [], runtime="runc")
-    return doors.through(door, root, ["/bin/true"], value="void")
+def _without(integrations: Integrations, integration: str, root: Path) -> Result:
+    if integration == "podman-cdi":
+        return integrations.by_podman(root, ["/bin/true"], [], runtime="runc")
+    return integrations.through(integration, root, ["/bin/true"], value="void")
 
 
-def _timed(doors: Doors, call: Callable[[Doors], Result]) -> float:
+def _timed(integrations: Integrations, call: Callable[[Integrations], Result]) -> float:
     start = time.perf_counter()
-    result = call(doors)
+    result = call(integrations)
     took = (time.perf_counter() - start) * 1000
     if result.rc != 0:
         raise RuntimeError(result)
     return took
 
 
-def replicas(page: Page, product: Product, place: Path) -> bool:
+def replicas(page: Page, installation: Installation, place: Path) -> bool:
     """Start two containers on two time slices of one GPU and show who holds what."""
     page.heading("Act 1, second scene: two pods, one GPU")
-    uuid = product.gpu(0).uuid
+    uuid = installation.gpu(0).uuid
     page.say(
         "A device plugin that shares a GPU hands out replica ids. Two pods get one each, at the"
         f" same time:\n  trainer    NVIDIA_VISIBLE_DEVICES={uuid}::0"
@@ -168,18 +172,20 @@ def replicas(page: Page, product: Product, place: Path) -> bool:
                 },
             )
             container = stack.enter_context(
-                lifecycle(made, [product.runtime], env=product.on("runc"), container_id=pod)
+                lifecycle(
+                    made, [installation.runtime], env=installation.on("runc"), container_id=pod
+                )
             )
             for done in (container.create(), container.call("start")):
                 if done.rc != 0:
                     raise RuntimeError(done)
         page.command("gpuhook ps")
-        page.output(product.gpuhook("ps").stdout)
-        held = [(one["gpus"], one["replicas"]) for one in product.holders()]
+        page.output(installation.gpuhook("ps").stdout)
+        held = [(one["gpus"], one["replicas"]) for one in installation.holders()]
     good = held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::1"])]
     page.say("\nBoth are on one GPU, and each is known by its replica. They are stopped now:")
     page.command("gpuhook ps")
-    gone = product.gpuhook("ps")
+    gone = installation.gpuhook("ps")
     page.output(gone.stdout + gone.stderr)
     shutil.rmtree(place, ignore_errors=True)
-    return good and not product.holders()
+    return good and not installation.holders()

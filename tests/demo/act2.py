@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.contract.cri import Container, Cri, cri
+from tests.contract.installation import Installation
 from tests.contract.kubelet_side import read
-from tests.contract.product import Product
 from tests.contract.runtimes import launcher
 from tests.demo.page import Page
 from tests.kubelet import config_map
@@ -35,7 +35,7 @@ Rows = list[tuple[str, bool]]
 class Node:
     """A node of a cluster: gpuhook, a kubelet, and containerd with a handler `nvidia`."""
 
-    product: Product
+    installation: Installation
     kubelet: Kubelet
     holders: PodResources
     engine: Cri
@@ -44,13 +44,13 @@ class Node:
     @property
     def uuid(self) -> str:
         """Return the UUID of its GPU."""
-        return str(self.product.gpu(0).uuid)
+        return str(self.installation.gpu(0).uuid)
 
 
-def play(page: Page, product: Product, place: Path) -> bool:
+def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 2: a Kubernetes node whose one T4 is four GPUs")
-    if product.node.host_root == "/":
+    if installation.node.host_root == "/":
         page.say("This machine's own GPU has a rest: the act plays on a simulated g4dn.xlarge.\n")
     page.say(
         "The GPU operator's ConfigMap and the environment of its values.yaml, unchanged; a kubelet"
@@ -58,7 +58,7 @@ def play(page: Page, product: Product, place: Path) -> bool:
         " as its\nhandler nvidia.\n"
     )
     with ExitStack() as stack:
-        node = set_up(stack, product, place)
+        node = set_up(stack, installation, place)
         page.command("kubectl --namespace gpu-operator get configmap device-plugin-config -o yaml")
         page.output(config_map.OPERATORS.read_text(encoding="utf-8").partition("kind:")[0])
         running = stack.enter_context(started(node, place))
@@ -70,10 +70,10 @@ def play(page: Page, product: Product, place: Path) -> bool:
         return failed(page, node, running) and pods
 
 
-def set_up(stack: ExitStack, product: Product, place: Path) -> Node:
+def set_up(stack: ExitStack, installation: Installation, place: Path) -> Node:
     """Make the node, all of it but the plugin."""
     simulated = make_node(place / "node", "t4")
-    made = replace(product, place=place / "product", node=simulated, settings={})
+    made = replace(installation, place=place / "gpuhook", node=simulated, settings={})
     made.specs.mkdir(parents=True)
     made.configure()
     made.generate()
@@ -94,10 +94,10 @@ def started(node: Node, place: Path) -> AbstractContextManager[PluginProcess]:
         "CONFIG_FILE": "",
         "CONFIG_FILE_SRCDIR": str(node.configs.directory),
         "DEFAULT_CONFIG": "default",
-        "NVIDIA_DRIVER_ROOT": node.product.node.driver_root,
+        "NVIDIA_DRIVER_ROOT": node.installation.node.driver_root,
         "POD_RESOURCES_SOCKET": str(node.holders.socket),
     }
-    return plugin(place / "plugin", node.product.node, node.kubelet, env=env)
+    return plugin(place / "plugin", node.installation.node, node.kubelet, env=env)
 
 
 def allocatable(page: Page, node: Node) -> Rows:
@@ -114,9 +114,9 @@ def allocatable(page: Page, node: Node) -> Rows:
 
 def labelled(page: Page, node: Node) -> Rows:
     """Show the labels of the node that tell of it."""
-    words = ["labels", *node.product.node.options, "--config-dir", str(node.configs.directory)]
+    words = ["labels", *node.installation.node.options, "--config-dir", str(node.configs.directory)]
     page.command("gpuhook labels --config-dir .../available-configs")
-    said = node.product.gpuhook(*words)
+    said = node.installation.gpuhook(*words)
     shown = [line for line in said.stdout.splitlines() if any(f"{n}=" in line for n in LABELS)]
     page.output("\n".join([*shown, "..."]) + said.stderr)
     wanted = {"nvidia.com/gpu.replicas=4", "nvidia.com/gpu.product=Tesla-T4-SHARED"}
@@ -135,11 +135,11 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
         said = log_of(node.engine, container)
         page.command(f"kubectl logs {name}")
         page.output(said.removesuffix(READY))
-        works = f"{node.product.device(0)} " in said and "denied" not in said
+        works = f"{node.installation.device(0)} " in said and "denied" not in said
         seen.append(said.endswith(READY) and works)
     page.command("gpuhook ps")
-    page.output(node.product.gpuhook("ps").stdout)
-    holders = {one["pod"]: (one["gpus"], one["replicas"]) for one in node.product.holders()}
+    page.output(node.installation.gpuhook("ps").stdout)
+    holders = {one["pod"]: (one["gpus"], one["replicas"]) for one in node.installation.holders()}
     rows = [
         ("both started, and open the GPU's node", all(seen)),
         ("both are on the one GPU", {*uuids(got)} == {node.uuid}),
@@ -178,8 +178,8 @@ def failed(page: Page, node: Node, running: PluginProcess) -> bool:
     lists = node.kubelet.endpoint(GPU).stream.lists
     before = len(lists)
     soon(lambda: running.wait_for_log(event="offered"))  # now somebody waits for XIDs
-    stub_events.say(node.product.node, node.uuid, "recovery 2")
-    stub_events.inject_xid(node.product.node, node.uuid, 79)
+    stub_events.say(node.installation.node, node.uuid, "recovery 2")
+    stub_events.inject_xid(node.installation.node, node.uuid, 79)
     all_of_them = soon(lambda: node.kubelet.wait_for_devices(GPU, 0, 4))
     page.command("kubectl logs daemonset/nvidia-device-plugin")
     soon(lambda: running.wait_for_log(reason="GpuUnhealthy"))
@@ -194,7 +194,7 @@ def failed(page: Page, node: Node, running: PluginProcess) -> bool:
         ("all four replicas go, in one message", all_of_them and len(lists) == before + 1),
         ("the log names both pods", line.get("pods") == [f"default/{name}" for name in PODS]),
         ("nobody else is given a part of it", bool(refused)),
-        ("who runs there goes on", len(node.product.holders()) == len(PODS)),
+        ("who runs there goes on", len(node.installation.holders()) == len(PODS)),
     ]
     return page.promises(rows)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpuhook.containers.hot import ledger
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Container, lifecycle
 from tests.demo.page import Page
 from tests.demo.reload import daemon_reload
@@ -37,7 +37,7 @@ done
 """
 
 
-def play(page: Page, product: Product, place: Path) -> bool:
+def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 3: a running container")
     page.say(
@@ -46,35 +46,37 @@ def play(page: Page, product: Product, place: Path) -> bool:
         '\n"Failed to initialize NVML: Unknown Error".\n'
     )
     with ExitStack() as stack:
-        trainer = stack.enter_context(running(product, place, "trainer", asks("0")))
-        lost = reloaded(page, product, trainer)
+        trainer = stack.enter_context(running(installation, place, "trainer", asks("0")))
+        lost = reloaded(page, installation, trainer)
         page.heading("Act 3, second scene: a GPU comes and goes")
         page.say(
             "A notebook was started without a GPU. It gets one, and hands it back, as it runs.\n"
         )
-        notebook = stack.enter_context(running(product, place, "notebook", []))
-        plugged = attached(page, product, notebook)
+        notebook = stack.enter_context(running(installation, place, "notebook", []))
+        plugged = attached(page, installation, notebook)
     return lost and plugged
 
 
 @contextmanager
-def running(product: Product, place: Path, name: str, env: list[str]) -> Iterator[Container]:
+def running(
+    installation: Installation, place: Path, name: str, env: list[str]
+) -> Iterator[Container]:
     """Give a container of our handler that runs the program."""
     made = bundle(
         place / name / "bundle",
         roots.copy("debian", place / name / "root"),
         ["/bin/sh", "-c", PROGRAM],
-        [f"NODE={product.device(0)}", *env],
+        [f"NODE={installation.device(0)}", *env],
     )
-    own = product.on("runc")
-    with lifecycle(made, [product.runtime], env=own, container_id=name) as container:
+    own = installation.on("runc")
+    with lifecycle(made, [installation.runtime], env=own, container_id=name) as container:
         for done in (container.create(), container.call("start")):
             if done.rc != 0:
                 raise RuntimeError(done)
         yield container
 
 
-def reloaded(page: Page, product: Product, trainer: Container) -> bool:
+def reloaded(page: Page, installation: Installation, trainer: Container) -> bool:
     """Take the GPU from the container as a daemon-reload does, and repair it."""
     rows = [said(page, trainer, WORKS, "the job uses its GPU")]
     before = first_process(trainer)
@@ -83,24 +85,24 @@ def reloaded(page: Page, product: Product, trainer: Container) -> bool:
     rows.append(said(page, trainer, DENIED, "after the reload an open is refused"))
 
     page.command("gpuhook inspect trainer")
-    told = product.gpuhook("inspect", "trainer")
+    told = installation.gpuhook("inspect", "trainer")
     page.output(paragraphs(told.stdout, "NODE", "GH"))
     rows.append(
         ("inspect names the fault and the way out", "gpuhook repair trainer" in told.stdout)
     )
 
     page.command("gpuhook repair trainer")
-    repaired = product.gpuhook("repair", "trainer")
+    repaired = installation.gpuhook("repair", "trainer")
     page.output(repaired.stdout + repaired.stderr)
     rows.append(said(page, trainer, WORKS, "after the repair the job goes on"))
     rows.append(("it is the same process", first_process(trainer) == before))
-    after = product.gpuhook("inspect", "trainer", "-o", "json")
+    after = installation.gpuhook("inspect", "trainer", "-o", "json")
     clean = after.returncode == 0 and json.loads(after.stdout)["findings"] == []
     rows.append(("inspect finds nothing wrong any more", clean))
     return page.promises(rows)
 
 
-def attached(page: Page, product: Product, notebook: Container) -> bool:
+def attached(page: Page, installation: Installation, notebook: Container) -> bool:
     """Give the container a GPU and take it away again."""
     rows = [said(page, notebook, ABSENT, "the notebook has no GPU")]
     before = first_process(notebook)
@@ -110,13 +112,13 @@ def attached(page: Page, product: Product, notebook: Container) -> bool:
     ):
         words = [command, "notebook", "--device", "0", "--state-root"]
         page.command(f"gpuhook {' '.join(words)} .../state")
-        done = product.gpuhook(*words, str(notebook.bundle / "state"))
+        done = installation.gpuhook(*words, str(notebook.bundle / "state"))
         page.output(shortened(done.stdout) + done.stderr)
         rows.append(said(page, notebook, answer, promise))
         if command == "attach":
             page.command("gpuhook ps")
-            page.output(product.gpuhook("ps").stdout)
-            held = {one["id"] for one in product.holders()}
+            page.output(installation.gpuhook("ps").stdout)
+            held = {one["id"] for one in installation.holders()}
             rows.append(("gpuhook ps tells both", held == {"trainer", "notebook"}))
     rows.append(("it is the same process", first_process(notebook) == before))
     return page.promises(rows)

@@ -15,8 +15,8 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import kubelet_side, roots
 from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
+from tests.contract.installation import Installation
 from tests.contract.live import Live
-from tests.contract.product import Product
 from tests.contract.runtimes import lifecycle, settled
 from tests.demo.act2 import GPU, Rows, soon
 from tests.demo.page import Page
@@ -50,7 +50,7 @@ gpuhook:
 class Node:
     """A node of a cluster whose GPU has memory that programs can allocate."""
 
-    product: Product
+    installation: Installation
     kubelet: Kubelet
     holders: PodResources
     memory: DriverMemory
@@ -59,10 +59,10 @@ class Node:
     @property
     def uuid(self) -> str:
         """Return the UUID of its GPU."""
-        return str(self.product.gpu(0).uuid)
+        return str(self.installation.gpu(0).uuid)
 
 
-def play(page: Page, product: Product, place: Path) -> bool:
+def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 4: a share of memory that holds")
     page.say(
@@ -73,7 +73,7 @@ def play(page: Page, product: Product, place: Path) -> bool:
         "\nThe GPU's memory is simulated; it is counted for each cgroup, as NVIDIA's driver does.\n"
     )
     page.output(CONFIG)
-    with set_up(product, place / "new", is_new=True) as node:
+    with set_up(installation, place / "new", is_new=True) as node:
         held = bounded(page, node)
     page.heading("Act 4, second scene: an older driver")
     page.say(
@@ -81,17 +81,17 @@ def play(page: Page, product: Product, place: Path) -> bool:
         " nothing.\nSo the plugin watches, by the line `guard` of the ConfigMap. Who stays above"
         " its share for a\nsecond gets SIGTERM, and SIGKILL a second later.\n"
     )
-    with set_up(product, place / "old", is_new=False) as node:
+    with set_up(installation, place / "old", is_new=False) as node:
         return watched(page, node) and held
 
 
 @contextmanager
-def set_up(product: Product, place: Path, *, is_new: bool) -> Iterator[Node]:
+def set_up(installation: Installation, place: Path, *, is_new: bool) -> Iterator[Node]:
     """Give a node with a driver that holds limits, or with one from before those."""
     place.mkdir(parents=True)
     simulated = make_node(place / "node", profile(place, is_new=is_new), memory_limits=is_new)
     settings = {"limits": {"onFailure": "start"}}
-    made = replace(product, place=place / "product", node=simulated, settings=settings)
+    made = replace(installation, place=place / "gpuhook", node=simulated, settings=settings)
     made.specs.mkdir(parents=True)
     made.configure()
     made.generate()
@@ -119,12 +119,12 @@ def profile(place: Path, *, is_new: bool) -> str:
 def offering(node: Node) -> Iterator[PluginProcess]:
     """Run the plugin where the node's cgroups are those of version 2."""
     env = {
-        "NVIDIA_DRIVER_ROOT": node.product.node.driver_root,
+        "NVIDIA_DRIVER_ROOT": node.installation.node.driver_root,
         "POD_RESOURCES_SOCKET": str(node.holders.socket),
-        "GPUHOOK_STATE_DIR": str(node.product.state),
+        "GPUHOOK_STATE_DIR": str(node.installation.state),
     }
     prefix = settled(ENGINE, CGROUP).prefix
-    place, simulated = node.place / "plugin", node.product.node
+    place, simulated = node.place / "plugin", node.installation.node
     with plugin(place, simulated, node.kubelet, CONFIG, env=env, prefix=prefix) as running:
         node.kubelet.wait_for_devices(GPU, 4)
         yield running
@@ -152,12 +152,12 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
     made.mount(node.memory.socket, "/gpu.sock")
     kubelet_side.hand(kubelet_side.read(given.response), made)
     node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
-    runtime, env = [node.product.runtime], node.product.on(ENGINE)
+    runtime, env = [node.installation.runtime], node.installation.on(ENGINE)
     with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:
         created = container.create()
         assert created.rc == 0, created
         assert container.call("start").rc == 0
-        yield Live(container, made, node.product)
+        yield Live(container, made, node.installation)
 
 
 def says(live: Live, text: str) -> bool:
@@ -167,7 +167,7 @@ def says(live: Live, text: str) -> bool:
 
 def command(page: Page, live: Live, *words: str) -> str:
     """Run a command of gpuhook on the node, show it and what it says, and return that."""
-    whole = [*live.container.around.prefix, str(live.product.bindir / "gpuhook"), *words]
+    whole = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), *words]
     done = subprocess.run(whole, capture_output=True, text=True, env=live.env, check=False)
     page.command(f"gpuhook {' '.join(words)}")
     page.output(done.stdout + done.stderr)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import tests.doctor.parts.gpuhook
-from tests.contract.product import Product
+from tests.contract.installation import Installation
 from tests.demo.act3 import shortened
 from tests.demo.page import Page
-from tests.doctor import scene as scenes
+from tests.doctor import case as cases
 from tests.doctor.broken import all_of_them
 from tests.doctor.parts import driver
 
@@ -34,44 +34,44 @@ spec:
 """
 
 
-def play(page: Page, product: Product, place: Path) -> bool:
+def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 5: the container does not see the GPU")
     page.say(
         "A node with NVIDIA's driver, toolkit, CDI spec and device plugin; of gpuhook there is the"
         "\ncommand and nothing else. It is called at night, with the node's files and no more.\n"
     )
-    rows = [diagnosed(page, product, place / name, name) for name in NAMES]
-    rows.append(objected(page, product, place))
+    rows = [diagnosed(page, installation, place / name, name) for name in NAMES]
+    rows.append(objected(page, installation, place))
     page.command("gpuhook map --inventory a100-mig --width 80")
-    drawn = product.gpuhook("map", "--inventory", "a100-mig", "--width", "80")
+    drawn = installation.gpuhook("map", "--inventory", "a100-mig", "--width", "80")
     page.output(shortened(drawn.stdout, 14))
     rows.append(("the map shows a node that one does not have", "3g.20gb" in drawn.stdout))
     return page.promises(rows)
 
 
-def diagnosed(page: Page, product: Product, tree: Path, name: str) -> tuple[str, bool]:
+def diagnosed(page: Page, installation: Installation, tree: Path, name: str) -> tuple[str, bool]:
     """Break a healthy node in one way, and have doctor name it."""
     tree.mkdir(parents=True)
-    healthy = scenes.make(tree, without=tests.doctor.parts.gpuhook.__name__)
+    healthy = cases.make(tree, without=tests.doctor.parts.gpuhook.__name__)
     driver.write_toolkit_spec(healthy)
-    before = product.gpuhook("doctor", "--root", str(tree))
+    before = installation.gpuhook("doctor", "--root", str(tree))
     broken = next(one for one in all_of_them() if one.name == name)
     broken.do(healthy)
     page.say(f"\nOne day {WHAT_HAPPENED[name]}:")
     page.command("gpuhook --quiet doctor --root NODE")
-    found = product.gpuhook("--quiet", "doctor", "--root", str(tree))
+    found = installation.gpuhook("--quiet", "doctor", "--root", str(tree))
     page.output(shortened(found.stdout, 6))
     named = found.stdout.startswith(f"First: {broken.check}")
     return f"doctor names {broken.check}, and nothing before", before.returncode == 0 and named
 
 
-def objected(page: Page, product: Product, place: Path) -> tuple[str, bool]:
+def objected(page: Page, installation: Installation, place: Path) -> tuple[str, bool]:
     """Have a manifest explained that the API server would refuse."""
     manifest = place / "pod.yaml"
     manifest.write_text(POD, encoding="utf-8")
     page.command("gpuhook explain pod.yaml --inventory t4")
-    told = product.gpuhook("explain", str(manifest), "--inventory", "t4")
+    told = installation.gpuhook("explain", str(manifest), "--inventory", "t4")
     page.output(shortened(told.stdout, 16))
     return (
         "explain says what the API server will say",

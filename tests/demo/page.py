@@ -35,15 +35,18 @@ class Page:
         self._print("".join(f"    {line}\n" for line in text.splitlines()).rstrip("\n"), 0.3)
 
     def ticks(
-        self, title: str, doors: Sequence[str], rows: Sequence[tuple[str, list[str]]]
+        self, title: str, integrations: Sequence[str], rows: Sequence[tuple[str, list[str]]]
     ) -> None:
-        """Print a table: a question a line, an answer per door."""
+        """Print a table: a question a line, an answer per integration."""
         first = max(len(title), *(len(name) for name, _ in rows))
         widths = [
-            max(len(door), *(len(answers[i]) for _, answers in rows))
-            for i, door in enumerate(doors)
+            max(len(integration), *(len(answers[i]) for _, answers in rows))
+            for i, integration in enumerate(integrations)
         ]
-        head = [title.ljust(first), *(door.ljust(w) for door, w in zip(doors, widths, strict=True))]
+        head = [
+            title.ljust(first),
+            *(integration.ljust(w) for integration, w in zip(integrations, widths, strict=True)),
+        ]
         self._print("  " + self._in("1", "   ".join(head)), 0.2)
         for name, answers in rows:
             cells = [

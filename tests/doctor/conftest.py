@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doctor import scene
+from tests.doctor import case
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], scene.Scene]:
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], case.FaultCase]:
     """Give what makes a healthy node of a profile, once; it is to be copied, not changed."""
-    made: dict[str, scene.Scene] = {}
+    made: dict[str, case.FaultCase] = {}
 
-    def of(profile: str) -> scene.Scene:
+    def of(profile: str) -> case.FaultCase:
         if profile not in made:
-            made[profile] = scene.make(tmp_path_factory.mktemp(profile), profile)
+            made[profile] = case.make(tmp_path_factory.mktemp(profile), profile)
         return made[profile]
 
     return of
 
 
 @pytest.fixture
-def fresh(healthy: Callable[[str], scene.Scene], tmp_path: Path) -> Callable[[str], scene.Scene]:
+def fresh(
+    healthy: Callable[[str], case.FaultCase], tmp_path: Path
+) -> Callable[[str], case.FaultCase]:
     """Give what copies the healthy node of a profile, for this test to break."""
 
-    def of(profile: str = "t4") -> scene.Scene:
+    def of(profile: str = "t4") -> case.FaultCase:
         place = tmp_path / profile
         place.mkdir()
-        return scene.copied(healthy(profile), place)
+        return case.copied(healthy(profile), place)
 
     return of

@@ -12,7 +12,7 @@ from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.support_bundle import bundle_archive, bundle_contents
 from tests.doctor.broken import all_of_them
-from tests.doctor.scene import is_root
+from tests.doctor.case import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuhook.doctor.examination import Examination
-    from tests.doctor.scene import Broken, Scene
+    from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
@@ -48,9 +48,9 @@ def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str
     ]
 
 
-def _bundled(scene: Scene, directory: Path) -> tuple[Examination, str]:
+def _bundled(case: FaultCase, directory: Path) -> tuple[Examination, str]:
     """Return what doctor finds, and the path of the bundle that was made meanwhile."""
-    node = bundle_contents.recorded(scene.examined())
+    node = bundle_contents.recorded(case.examined())
     found = examine(node, checks())
     made = bundle_contents.gathered(node, {}, {})
     path = str(directory / "bundle.tar.gz")
@@ -60,7 +60,7 @@ def _bundled(scene: Scene, directory: Path) -> tuple[Examination, str]:
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
 def test_a_healthy_node_is_healthy_in_its_bundle(
-    profile: str, healthy: Callable[[str], Scene], tmp_path: Path
+    profile: str, healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     found, path = _bundled(healthy(profile), tmp_path)
     again = examine(support_bundle.examined(path), checks())
@@ -70,11 +70,11 @@ def test_a_healthy_node_is_healthy_in_its_bundle(
 
 @pytest.mark.parametrize("broken", all_of_them(), ids=lambda broken: broken.name)
 def test_a_broken_node_is_as_broken_in_its_bundle(
-    broken: Broken, fresh: Callable[[str], Scene], tmp_path: Path
+    broken: Broken, fresh: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
-    scene = fresh(broken.profile)
-    broken.do(scene)
-    found, path = _bundled(scene, tmp_path)
+    case = fresh(broken.profile)
+    broken.do(case)
+    found, path = _bundled(case, tmp_path)
     but = LEFT_OUT.get(broken.name, ())
     again = examine(support_bundle.examined(path), checks())
     assert _told(again, but) == _told(found, but)
@@ -83,7 +83,7 @@ def test_a_broken_node_is_as_broken_in_its_bundle(
 
 
 def test_a_bundle_without_what_a_check_asks_for_fails_nothing(
-    healthy: Callable[[str], Scene], tmp_path: Path
+    healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     node = bundle_contents.recorded(healthy("t4").examined())
     made = bundle_contents.gathered(node, {}, {})  # no doctor has looked

@@ -15,9 +15,9 @@ from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.support_bundle import bundle_contents
 from gpuhook.support_bundle.bundle_reader import CONTENTS
 from tests.doctor.broken import configured, engines, other_engines
+from tests.doctor.case import Broken, FaultCase, is_root
 from tests.doctor.parts.engines import CONFIG, CRI, DROP_IN, IMPORTS, RUNC, TOOLKIT, install
 from tests.doctor.parts.gpuhook import LIBRARY
-from tests.doctor.scene import Broken, Scene, is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,55 +36,55 @@ ENGINES = ("containerd", "crio", "dockerd")
 NVIDIAS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 
 
-def no_toolkit(scene: Scene) -> None:
+def no_toolkit(case: FaultCase) -> None:
     """Leave NVIDIA's toolkit out of the node, and its drop-in."""
     for name in NVIDIAS:
-        scene.remove(f"/usr/bin/{name}")
-    scene.remove(TOOLKIT)
-    scene.write(DROP_IN, f"version = 2\n{RUNC}")
+        case.remove(f"/usr/bin/{name}")
+    case.remove(TOOLKIT)
+    case.write(DROP_IN, f"version = 2\n{RUNC}")
 
 
-def _replaced(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
-    scene.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
+def _replaced(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
+    case.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
 
 
-def _not_imported(scene: Scene) -> None:
-    scene.write(CONFIG, f"version = 2\n{RUNC}")
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
+def _not_imported(case: FaultCase) -> None:
+    case.write(CONFIG, f"version = 2\n{RUNC}")
+    case.write(DROP_IN, f"version = 2\n{RUNC}{OURS}")
 
 
-def _wrong_key(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{OURS.replace(CRI, NEW_CRI)}")
+def _wrong_key(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{OURS.replace(CRI, NEW_CRI)}")
 
 
-def _no_type(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{OURS.replace('runtime_type', '#runtime_type')}")
+def _no_type(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{RUNC}{OURS.replace('runtime_type', '#runtime_type')}")
 
 
-def _default(scene: Scene) -> None:
+def _default(case: FaultCase) -> None:
     table = f'[{CRI}]\nenable_cdi = true\n[{CRI}.containerd]\ndefault_runtime_name = "nvidia"\n'
-    scene.write(CONFIG, f"version = 2\n{IMPORTS}{table}{RUNC}")
-    scene.remove(DROP_IN)
+    case.write(CONFIG, f"version = 2\n{IMPORTS}{table}{RUNC}")
+    case.remove(DROP_IN)
 
 
-def _no_cri(scene: Scene) -> None:
-    engines._no_cri(scene)
-    scene.remove(DROP_IN)
+def _no_cri(case: FaultCase) -> None:
+    engines._no_cri(case)
+    case.remove(DROP_IN)
 
 
-def _docker_default(scene: Scene) -> None:
-    other_engines.docker(scene, runtimes={}, **{"default-runtime": "nvidia"})
+def _docker_default(case: FaultCase) -> None:
+    other_engines.docker(case, runtimes={}, **{"default-runtime": "nvidia"})
 
 
-def _docker_cdi(scene: Scene) -> None:
-    no_toolkit(scene)
-    other_engines.docker(scene, runtimes={}, features={"cdi": False})
+def _docker_cdi(case: FaultCase) -> None:
+    no_toolkit(case)
+    other_engines.docker(case, runtimes={}, features={"cdi": False})
 
 
-def _crio_default(scene: Scene) -> None:
+def _crio_default(case: FaultCase) -> None:
     runc = '[crio.runtime.runtimes.runc]\n  runtime_path = "/usr/bin/runc"\n'
-    other_engines.crio(scene, f'[crio.runtime]\n  default_runtime = "nvidia"\n{runc}')
+    other_engines.crio(case, f'[crio.runtime]\n  default_runtime = "nvidia"\n{runc}')
 
 
 CASES = [
@@ -101,9 +101,9 @@ CASES = [
 ]
 
 
-def state(scene: Scene, check: str) -> dict[str, str]:
+def state(case: FaultCase, check: str) -> dict[str, str]:
     """Return the commands of a check that is not well, by what it says."""
-    found = scene.examine([check]).results
+    found = case.examine([check]).results
     wrong = [one for one in found if one.check.id == check]
     return {
         one.finding.said: one.finding.command
@@ -113,45 +113,45 @@ def state(scene: Scene, check: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("broken", CASES, ids=lambda broken: broken.name)
-def test_the_cure_mends(broken: Broken, fresh: Callable[[str], Scene]) -> None:
+def test_the_cure_mends(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
     """The way back gives the broken node again."""
-    scene = fresh(broken.profile)
-    broken.do(scene)
-    before = state(scene, broken.check)
+    case = fresh(broken.profile)
+    broken.do(case)
+    before = state(case, broken.check)
     [command] = before.values()
     words = shlex.split(command)
     assert words[:2] == ["gpuhook", "configure"], command
     assert words[-1] == "--restart"
-    run(scene, words[2:-1])
-    after = state(scene, broken.check)
+    run(case, words[2:-1])
+    after = state(case, broken.check)
     assert not any("gpuhook configure" in one for one in after.values())
-    run(scene, ["undo", words[2]])
-    assert state(scene, broken.check) == before
+    run(case, ["undo", words[2]])
+    assert state(case, broken.check) == before
 
 
-def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    configured.edited(scene)
-    assert state(scene, "installation.configured") == {}
+def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    configured.edited(case)
+    assert state(case, "installation.configured") == {}
 
 
-def test_what_was_taken_out_comes_back(fresh: Callable[[str], Scene]) -> None:
+def test_what_was_taken_out_comes_back(fresh: Callable[[str], FaultCase]) -> None:
     """The cure says the words by which the engine was configured."""
-    scene = fresh("t4")
-    configured.configured(scene, "--runtime-name", "gpus", "--set-as-default")
-    scene.write(other_engines.DAEMON, "{}")
-    [command] = state(scene, "installation.configured").values()
+    case = fresh("t4")
+    configured.configured(case, "--runtime-name", "gpus", "--set-as-default")
+    case.write(other_engines.DAEMON, "{}")
+    [command] = state(case, "installation.configured").values()
     words = shlex.split(command.partition(" #")[0])[2:-1]
     assert words == ["docker", "--runtime-name", "gpus", "--set-as-default"]
-    run(scene, words)
-    assert state(scene, "installation.configured") == {}
+    run(case, words)
+    assert state(case, "installation.configured") == {}
 
 
-def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], Scene]) -> None:
+def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], FaultCase]) -> None:
     """The files as they were before stay on the node: nobody asked for them."""
-    scene = fresh("t4")
-    configured.configured(scene)
-    made = bundle_contents.gathered(bundle_contents.recorded(scene.examined()), {}, {})
+    case = fresh("t4")
+    configured.configured(case)
+    made = bundle_contents.gathered(bundle_contents.recorded(case.examined()), {}, {})
     kept = "/var/lib/gpuhook/configured/docker"
     record = made.members[f"{CONTENTS}{kept}/record.json"]
     assert json.loads(record)["wanted"]["name"] == "nvidia"
@@ -159,11 +159,11 @@ def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], Scene]) -> 
     assert b"__version__" in made.members[f"{CONTENTS}{LIBRARY}/gpuhook/__init__.py"]
 
 
-def run(scene: Scene, words: list[str]) -> None:
+def run(case: FaultCase, words: list[str]) -> None:
     """Run `gpuhook configure` for the node, whose engines are no real ones that could be asked."""
-    programs = [one for one in ENGINES if scene.path(f"/usr/bin/{one}").exists()]
+    programs = [one for one in ENGINES if case.path(f"/usr/bin/{one}").exists()]
     for name in programs:
-        scene.remove(f"/usr/bin/{name}")
-    done = CliRunner().invoke(configure, [*words, "--host-root", str(scene.root)])
+        case.remove(f"/usr/bin/{name}")
+    done = CliRunner().invoke(configure, [*words, "--host-root", str(case.root)])
     assert done.exit_code == 0, done.output or done.exception
-    install(scene, *programs)
+    install(case, *programs)

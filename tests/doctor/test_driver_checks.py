@@ -21,8 +21,8 @@ from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.vendors.nvidia.inventory import dump
 from tests.doctor.broken.specs import hidden_with_a_lost_hook
+from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts import driver
-from tests.doctor.scene import Scene, is_root
 from tests.simulated.node import make_node
 from tests.simulated.profiles import LIBRARY_DIR
 
@@ -74,7 +74,7 @@ def test_a_machine_without_a_gpu_has_nothing_to_mend(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
 def test_the_files_of_a_healthy_node_are_enough_to_find_no_fault(
-    profile: str, healthy: Callable[[str], Scene]
+    profile: str, healthy: Callable[[str], FaultCase]
 ) -> None:
     examination = looked(bare(healthy(profile).root))
     assert troubles(examination) == []
@@ -110,18 +110,18 @@ def test_a_driver_for_linux_on_wsl_is_warned_of(tmp_path: Path) -> None:
     assert "libcuda.so.580.95.05" in finding.said
 
 
-def test_gpus_of_virtual_machines_need_no_driver(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
+def test_gpus_of_virtual_machines_need_no_driver(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
     for path in ("/sys/module/nvidia/version", "/proc/driver/nvidia/version"):
-        scene.remove(path)
-    driver.bind(scene, "0000:00:1e.0", "vfio-pci")
-    assert found(scene.examined(), "driver.module")[0].status == NOT_APPLICABLE
+        case.remove(path)
+    driver.bind(case, "0000:00:1e.0", "vfio-pci")
+    assert found(case.examined(), "driver.module")[0].status == NOT_APPLICABLE
 
 
 def test_a_driver_in_a_container_of_its_own_is_found(tmp_path: Path) -> None:
     made = make_node(tmp_path, "t4", layout="driver-container")
-    scene = Scene(tmp_path, made)
-    examination = looked(scene.examined(), "driver.libraries", "devices.gpus", "devices.uvm")
+    case = FaultCase(tmp_path, made)
+    examination = looked(case.examined(), "driver.libraries", "devices.gpus", "devices.uvm")
     assert troubles(examination) == []
     said = {result.check.id: result.finding.said for result in examination.results}
     assert "/run/nvidia/driver" in said["driver.libraries"]
@@ -129,55 +129,57 @@ def test_a_driver_in_a_container_of_its_own_is_found(tmp_path: Path) -> None:
 
 
 def test_links_that_lead_to_another_driver_are_mended_by_ldconfig(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("t4")
+    case = fresh("t4")
     for stem in ("libcuda", "libnvidia-ml"):
-        scene.write(f"{LIBRARY_DIR}/{stem}.so.570.86.10", "")
-        link = scene.path(f"{LIBRARY_DIR}/{stem}.so.1")
+        case.write(f"{LIBRARY_DIR}/{stem}.so.570.86.10", "")
+        link = case.path(f"{LIBRARY_DIR}/{stem}.so.1")
         link.unlink()
         link.symlink_to(f"{stem}.so.570.86.10")
-    [finding] = found(scene.examined(), "driver.version")
+    [finding] = found(case.examined(), "driver.version")
     assert finding.status == FAILED
     assert finding.command.startswith("ldconfig")
 
 
-def test_what_no_spec_names_may_be_missing(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
+def test_what_no_spec_names_may_be_missing(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
     for path in (driver.SPEC, "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"):
-        scene.remove(path)
-    node = scene.examined()
+        case.remove(path)
+    node = case.examined()
     assert found(node, "devices.uvm-tools")[0].status == WARNING
     assert found(node, "devices.modeset")[0].status == NOT_APPLICABLE
 
 
-def _dumped(scene: Scene) -> dict[str, Any]:
-    return dump.as_dict(scene.node.node)
+def _dumped(case: FaultCase) -> dict[str, Any]:
+    return dump.as_dict(case.node.node)
 
 
-def test_a_gpu_in_mig_mode_without_instances_is_warned_of(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("a100-mig")
-    scene.readings[node_readings.INVENTORY] = _dumped(scene)
-    del scene.readings[node_readings.INVENTORY]["gpus"][1]["instances"]
-    [finding] = found(scene.examined(), "gpus.mig")
+def test_a_gpu_in_mig_mode_without_instances_is_warned_of(
+    fresh: Callable[[str], FaultCase],
+) -> None:
+    case = fresh("a100-mig")
+    case.readings[node_readings.INVENTORY] = _dumped(case)
+    del case.readings[node_readings.INVENTORY]["gpus"][1]["instances"]
+    [finding] = found(case.examined(), "gpus.mig")
     assert finding.status == WARNING
     assert finding.said.startswith("GPU 1 is in MIG mode")
 
 
-def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("h100x8")
-    scene.readings[node_readings.INVENTORY] = _dumped(scene)
-    del scene.readings[node_readings.INVENTORY]["gpus"][7]
-    [failed] = looked(scene.examined()).of(FAILED)
+def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("h100x8")
+    case.readings[node_readings.INVENTORY] = _dumped(case)
+    del case.readings[node_readings.INVENTORY]["gpus"][7]
+    [failed] = looked(case.examined()).of(FAILED)
     assert failed.check.id == "gpus.seen"
     assert "0000:df:00.0" in failed.finding.said
-    path = scene.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
+    path = case.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
     text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
     path.write_text(text, encoding="utf-8")
-    assert found(scene.examined(), "gpus.seen")[0].status == OK
+    assert found(case.examined(), "gpus.seen")[0].status == OK
 
 
-def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], Scene]) -> None:
+def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], FaultCase]) -> None:
     def refused() -> Any:
         raise fault("GH1205", path="/usr/lib/libnvidia-ml.so.1")
 
@@ -201,14 +203,14 @@ class LiveTree(DirectoryTree):
         return place and (place.removeprefix(self._below) or "/")
 
 
-def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    path = scene.path("/dev/nvidia-uvm")
+def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    path = case.path("/dev/nvidia-uvm")
     path.unlink()
-    [finding] = found(scene.examined(), "devices.uvm")
+    [finding] = found(case.examined(), "devices.uvm")
     assert finding.mend is None
     # Its own names are those of this machine: the node of the tree's /dev is made there.
-    live = Node(LiveTree(scene.root), Readings({}), dev_root=str(scene.root))
+    live = Node(LiveTree(case.root), Readings({}), dev_root=str(case.root))
     [finding] = found(live, "devices.uvm")
     assert finding.mend is not None
     assert finding.mend.says == f"make {path}, the character device 242:0 with mode 0666"
@@ -218,12 +220,12 @@ def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Sce
         assert os.stat(path).st_mode & 0o777 == 0o666
 
 
-def test_a_node_with_other_numbers_is_made_anew(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    path = scene.path("/dev/nvidia-uvm")
+def test_a_node_with_other_numbers_is_made_anew(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    path = case.path("/dev/nvidia-uvm")
     path.unlink()
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    live = Node(LiveTree(scene.root), Readings({}), dev_root=str(scene.root))
+    live = Node(LiveTree(case.root), Readings({}), dev_root=str(case.root))
     wanted = device_facts.control()[device_facts.UVM]
     mend = device_facts.mend(live, wanted, is_there=True)
     assert mend is not None
@@ -241,53 +243,53 @@ def test_a_link_is_made_in_the_place_of_another(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_a_hidden_spec_is_mended_by_removing_it(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("t4")
-    hidden_with_a_lost_hook(scene)
-    warnings = [one for one in found(scene.examined(), "specs.hooks") if one.status == WARNING]
+    case = fresh("t4")
+    hidden_with_a_lost_hook(case)
+    warnings = [one for one in found(case.examined(), "specs.hooks") if one.status == WARNING]
     assert [one.command for one in warnings] == ["rm /etc/cdi/nvidia.json"]
 
 
 def test_a_fabric_manager_that_runs_is_of_the_right_version(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("h100x8")
-    scene.write(
+    case = fresh("h100x8")
+    case.write(
         "/var/lib/dpkg/status",
         "Package: nvidia-fabricmanager-575\nStatus: install ok installed\nVersion: 575.57.08-1\n",
     )
-    assert found(scene.examined(), "gpus.fabric-version")[0].status == OK
-    scene.readings[node_readings.UNITS] = {}
-    scene.readings[node_readings.PROCESSES] = [
+    assert found(case.examined(), "gpus.fabric-version")[0].status == OK
+    case.readings[node_readings.UNITS] = {}
+    case.readings[node_readings.PROCESSES] = [
         {"pid": 7, "name": "nv-fabricmanage", "argv": ["/usr/bin/nv-fabricmanager"], "started": 1}
     ]
-    assert found(scene.examined(), "gpus.fabric")[0].status == OK
-    scene.readings[node_readings.PROCESSES] = []
-    assert found(scene.examined(), "gpus.fabric-version")[0].status == FAILED
+    assert found(case.examined(), "gpus.fabric")[0].status == OK
+    case.readings[node_readings.PROCESSES] = []
+    assert found(case.examined(), "gpus.fabric-version")[0].status == FAILED
 
 
-def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    scene.remove("/dev/char/195:0")
-    scene.remove("/sys/fs/cgroup/cgroup.controllers")
+def test_who_uses_cgroups_by_themselves_needs_no_links(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    case.remove("/dev/char/195:0")
+    case.remove("/sys/fs/cgroup/cgroup.controllers")
     for path in ("/var/lib/kubelet/config.yaml", "/etc/containerd/config.toml"):
-        scene.path(path).unlink(missing_ok=True)
-    scene.path("/etc/docker/daemon.json").unlink(missing_ok=True)
-    assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
-    scene.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
-    assert found(scene.examined(), "devices.links")[0].status == NOT_APPLICABLE
-    scene.readings[node_readings.PROGRAMS]["runc"]["version"] = "1.1.5"
-    [finding] = found(scene.examined(), "devices.links")
+        case.path(path).unlink(missing_ok=True)
+    case.path("/etc/docker/daemon.json").unlink(missing_ok=True)
+    assert found(case.examined(), "devices.links")[0].status == NOT_APPLICABLE
+    case.write("/etc/containerd/config.toml", "SystemdCgroup = true\n")
+    assert found(case.examined(), "devices.links")[0].status == NOT_APPLICABLE
+    case.readings[node_readings.PROGRAMS]["runc"]["version"] = "1.1.5"
+    [finding] = found(case.examined(), "devices.links")
     assert finding.status == WARNING
     assert finding.command == "gpuhook system create-dev-char-symlinks --replace"
 
 
-def test_the_toolkits_own_spec_of_this_driver_is_well(fresh: Callable[[str], Scene]) -> None:
+def test_the_toolkits_own_spec_of_this_driver_is_well(fresh: Callable[[str], FaultCase]) -> None:
     import json
 
-    scene = fresh("h100x8")
-    document = driver.toolkit_spec(scene)
-    scene.remove(driver.SPEC)
-    scene.write("/var/run/cdi/nvidia.json", json.dumps(document))
-    assert troubles(looked(scene.examined())) == []
+    case = fresh("h100x8")
+    document = driver.toolkit_spec(case)
+    case.remove(driver.SPEC)
+    case.write("/var/run/cdi/nvidia.json", json.dumps(document))
+    assert troubles(looked(case.examined())) == []

@@ -8,9 +8,9 @@ import pytest
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.checks.installation.programs import FRONTS
+from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, programs
 from tests.doctor.parts.gpuhook import BIN, filled
-from tests.doctor.scene import Scene, is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
 @pytest.fixture
-def scene(fresh: Callable[[str], Scene]) -> Scene:
+def case(fresh: Callable[[str], FaultCase]) -> FaultCase:
     """Return a node whose packages of NVIDIA's toolkit were replaced, their settings left."""
     made = fresh("t4")
     made.remove(f"{BIN}/nvidia-container-cli")
@@ -31,25 +31,25 @@ def scene(fresh: Callable[[str], Scene]) -> Scene:
     return made
 
 
-def wrong(scene: Scene) -> list[tuple[str, str]]:
-    found = scene.examine()
+def wrong(case: FaultCase) -> list[tuple[str, str]]:
+    found = case.examine()
     return [(r.check.id, r.finding.subject) for r in (*found.of(FAILED), *found.of(WARNING))]
 
 
-def test_all_is_well(scene: Scene) -> None:
-    assert wrong(scene) == []
+def test_all_is_well(case: FaultCase) -> None:
+    assert wrong(case) == []
 
 
-def test_settings_count_where_the_toolkit_is_nvidias(scene: Scene) -> None:
-    scene.write(f"{BIN}/nvidia-container-runtime", "\x7fELF", 0o755)
-    assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in wrong(scene)
+def test_settings_count_where_the_toolkit_is_nvidias(case: FaultCase) -> None:
+    case.write(f"{BIN}/nvidia-container-runtime", "\x7fELF", 0o755)
+    assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in wrong(case)
 
 
-def test_a_front_of_another_version_is_told(scene: Scene) -> None:
+def test_a_front_of_another_version_is_told(case: FaultCase) -> None:
     library = "/usr/lib/gpuhook-old"
     for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
-        scene.write(f"{library}/{name}", "")
-    scene.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
+        case.write(f"{library}/{name}", "")
+    case.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
     name = "nvidia-container-runtime"
-    scene.write(f"{BIN}/{name}", filled(name, LIB=library), 0o755)
-    assert [check for check, _ in wrong(scene)] == ["installation.versions"]
+    case.write(f"{BIN}/{name}", filled(name, LIB=library), 0o755)
+    assert [check for check, _ in wrong(case)] == ["installation.versions"]

@@ -16,15 +16,15 @@ from gpuhook.node import node_readings
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 from tests.doctor.broken import kubernetes as broken
+from tests.doctor.case import is_root
 from tests.doctor.parts import kubernetes as parts
-from tests.doctor.scene import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.doctor.check import Finding
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 CHECKS = [one.id for one in checks() if one.section == KUBERNETES]
@@ -44,71 +44,71 @@ def _kinds(node: Node) -> set[str]:
 
 
 def test_a_machine_of_no_cluster_has_nothing_to_look_at(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("t4")
-    shutil.rmtree(scene.path("/var/lib/kubelet"))
-    broken._without(scene, "kubelet")
-    del parts.units(scene)["kubelet.service"]
-    assert _kinds(scene.examined()) == {NOT_APPLICABLE}
+    case = fresh("t4")
+    shutil.rmtree(case.path("/var/lib/kubelet"))
+    broken._without(case, "kubelet")
+    del parts.units(case)["kubelet.service"]
+    assert _kinds(case.examined()) == {NOT_APPLICABLE}
 
 
-def test_what_a_cluster_has_left_behind_is_no_fault(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    broken._no_plugin(scene)
-    broken._without(scene, "kubelet")
-    del parts.units(scene)["kubelet.service"]
-    scene.remove(f"{parts.PLUGINS}/kubelet.sock")
-    scene.remove(f"{parts.KUBELET}/config.yaml")
-    found = _found(scene.examined())
+def test_what_a_cluster_has_left_behind_is_no_fault(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    broken._no_plugin(case)
+    broken._without(case, "kubelet")
+    del parts.units(case)["kubelet.service"]
+    case.remove(f"{parts.PLUGINS}/kubelet.sock")
+    case.remove(f"{parts.KUBELET}/config.yaml")
+    found = _found(case.examined())
     assert found["kubelet.running"].status == NOT_APPLICABLE
 
 
-def test_files_alone_fail_nothing(healthy: Callable[[str], Scene]) -> None:
-    scene = healthy("t4")
-    node = Node(DirectoryTree(str(scene.root)), Readings({}))
+def test_files_alone_fail_nothing(healthy: Callable[[str], FaultCase]) -> None:
+    case = healthy("t4")
+    node = Node(DirectoryTree(str(case.root)), Readings({}))
     found = _found(node)
     assert FAILED not in {finding.status for finding in found.values()}
     assert found["plugin.registration"].status == OK
 
 
-def test_files_without_sockets_fail_nothing(fresh: Callable[[str], Scene]) -> None:
+def test_files_without_sockets_fail_nothing(fresh: Callable[[str], FaultCase]) -> None:
     """An archive of a node's files has no sockets in it."""
-    scene = fresh("t4")
-    for path in scene.path(f"{parts.PLUGINS}/x").parent.glob("*.sock"):
+    case = fresh("t4")
+    for path in case.path(f"{parts.PLUGINS}/x").parent.glob("*.sock"):
         path.unlink()
-    scene.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
-    assert FAILED not in _kinds(Node(DirectoryTree(str(scene.root)), Readings({})))
+    case.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
+    assert FAILED not in _kinds(Node(DirectoryTree(str(case.root)), Readings({})))
 
 
 def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("t4")
-    broken._no_plugin(scene)
+    case = fresh("t4")
+    broken._no_plugin(case)
 
     def no_driver() -> None:
         raise fault("GH1905", reason="any fault will do")
 
-    documents = scene.readings
+    documents = case.readings
     collectors = {name: (lambda name=name: documents[name]) for name in documents}
     taken = Readings({**collectors, node_readings.INVENTORY: no_driver})
-    found = _found(Node(DirectoryTree(str(scene.root)), taken))
+    found = _found(Node(DirectoryTree(str(case.root)), taken))
     assert found["plugin.running"].status == NOT_APPLICABLE
     assert "GH1905" in found["plugin.running"].said
 
 
-def test_a_driver_of_dynamic_resources_needs_no_plugin(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    broken._no_plugin(scene)
-    scene.path("/var/lib/kubelet/plugins/gpu.nvidia.com/dra.sock")
-    assert _found(scene.examined())["plugin.running"].status == NOT_APPLICABLE
+def test_a_driver_of_dynamic_resources_needs_no_plugin(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    broken._no_plugin(case)
+    case.path("/var/lib/kubelet/plugins/gpu.nvidia.com/dra.sock")
+    assert _found(case.examined())["plugin.running"].status == NOT_APPLICABLE
 
 
-def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    broken._plugin_without_driver(scene)
-    finding = _found(scene.examined())["plugin.running"]
+def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    broken._plugin_without_driver(case)
+    finding = _found(case.examined())["plugin.running"]
     assert "ERROR_LIBRARY_NOT_FOUND" in finding.said
     assert finding.command.startswith(
         "kubectl describe pod -n nvidia-device-plugin nvdp-nvidia-device-plugin-x7k2p && kubectl "
@@ -116,50 +116,50 @@ def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], Scene]) -> N
     )
 
 
-def test_a_class_that_no_pod_needs_is_a_warning(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    broken._no_runtime_class(scene)
-    text = scene.path(parts.CONFIG).read_text(encoding="utf-8")
+def test_a_class_that_no_pod_needs_is_a_warning(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    broken._no_runtime_class(case)
+    text = case.path(parts.CONFIG).read_text(encoding="utf-8")
     plugin = "flags:\n  plugin:\n    deviceListStrategy: [cdi-cri]\n"
-    scene.write(parts.CONFIG, text.replace("flags:\n", plugin))
-    assert _found(scene.examined())["runtime-class.exists"].status == WARNING
+    case.write(parts.CONFIG, text.replace("flags:\n", plugin))
+    assert _found(case.examined())["runtime-class.exists"].status == WARNING
 
 
-def test_k3s_says_its_classes_in_a_file(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    broken._no_runtime_class(scene)
-    del scene.readings[node_readings.API]
-    assert _found(scene.examined())["runtime-class.exists"].status == NOT_APPLICABLE
+def test_k3s_says_its_classes_in_a_file(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    broken._no_runtime_class(case)
+    del case.readings[node_readings.API]
+    assert _found(case.examined())["runtime-class.exists"].status == NOT_APPLICABLE
     manifest = (
         "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: nvidia\n"
         "handler: nvidia\n---\n- odd\n---\nkind: RuntimeClass\nmetadata: odd\n"
     )
-    scene.write(parts.K3S_MANIFEST, manifest)
-    assert _found(scene.examined())["runtime-class.exists"].status == OK
+    case.write(parts.K3S_MANIFEST, manifest)
+    assert _found(case.examined())["runtime-class.exists"].status == OK
 
 
-def test_the_label_of_the_node_chooses_the_configuration(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    scene.write(parts.CONFIG.replace("/default", "/strange"), "version: v9\nflags: {}\n")
-    assert _found(scene.examined())["plugin.config"].status == WARNING
-    scene.readings[node_readings.API]["node"]["labels"]["nvidia.com/device-plugin.config"] = (
+def test_the_label_of_the_node_chooses_the_configuration(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    case.write(parts.CONFIG.replace("/default", "/strange"), "version: v9\nflags: {}\n")
+    assert _found(case.examined())["plugin.config"].status == WARNING
+    case.readings[node_readings.API]["node"]["labels"]["nvidia.com/device-plugin.config"] = (
         "strange"
     )
-    finding = _found(scene.examined())["plugin.config"]
+    finding = _found(case.examined())["plugin.config"]
     assert finding.status == FAILED
     assert "daemonset nvdp-nvidia-device-plugin" in finding.command
 
 
-def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    shutil.rmtree(scene.path("/var/lib/kubelet/pods"))
-    scene.write("/etc/nvidia-plugin.yaml", "version: v9\n")
-    parts.processes(scene)[-1]["argv"] = [
+def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    shutil.rmtree(case.path("/var/lib/kubelet/pods"))
+    case.write("/etc/nvidia-plugin.yaml", "version: v9\n")
+    parts.processes(case)[-1]["argv"] = [
         "/usr/bin/nvidia-device-plugin",
         "--config-file",
         "/etc/nvidia-plugin.yaml",
     ]
-    finding = _found(scene.examined())["plugin.config"]
+    finding = _found(case.examined())["plugin.config"]
     assert finding.status == FAILED
     assert finding.command.endswith("sudoedit /etc/nvidia-plugin.yaml")
 
@@ -167,8 +167,8 @@ def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], Scen
 @pytest.mark.parametrize("name", [node_readings.API, node_readings.PROCESSES, node_readings.UNITS])
 @pytest.mark.parametrize("odd", [[], {}, "text", 7, [1, {}], {"node": [], "runtimeClasses": "x"}])
 def test_readings_of_another_shape_are_no_crash(
-    fresh: Callable[[str], Scene], name: str, odd: object
+    fresh: Callable[[str], FaultCase], name: str, odd: object
 ) -> None:
-    scene = fresh("t4")
-    scene.readings[name] = odd
-    assert _found(scene.examined())
+    case = fresh("t4")
+    case.readings[name] = odd
+    assert _found(case.examined())

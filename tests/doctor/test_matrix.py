@@ -8,20 +8,20 @@ import pytest
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor.check import FAILED, WARNING
 from tests.doctor.broken import all_of_them
-from tests.doctor.scene import is_root
+from tests.doctor.case import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.doctor.scene import Broken, Scene
+    from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 PROFILES = ("t4", "h100x8", "a100-mig")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], Scene]) -> None:
+def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], FaultCase]) -> None:
     examination = healthy(profile).examine()
     told = [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(FAILED)]
     told += [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(WARNING)]
@@ -30,11 +30,11 @@ def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], Sc
 
 @pytest.mark.parametrize("broken", all_of_them(), ids=lambda broken: broken.name)
 def test_the_right_cause_is_named_and_nothing_else(
-    broken: Broken, fresh: Callable[[str], Scene]
+    broken: Broken, fresh: Callable[[str], FaultCase]
 ) -> None:
-    scene = fresh(broken.profile)
-    broken.do(scene)
-    examination = scene.examine()
+    case = fresh(broken.profile)
+    broken.do(case)
+    examination = case.examine()
     failed = examination.of(FAILED)
     if broken.is_warning:
         assert [(r.check.id, r.finding.said) for r in failed] == []

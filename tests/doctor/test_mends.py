@@ -9,14 +9,14 @@ import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor import fix
 from gpuhook.doctor.check import FAILED, WARNING
 from tests.doctor.broken import installation
-from tests.doctor.scene import is_root
+from tests.doctor.case import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.doctor.examination import Examination
-    from tests.doctor.scene import Broken, Scene
+    from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
 MENDED = {"wrapper not executable"}
@@ -33,16 +33,16 @@ def test_all_of_them_are_there() -> None:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
-def test_a_mend_makes_it_right(broken: Broken, fresh: Callable[[str], Scene]) -> None:
-    scene = fresh(broken.profile)
-    broken.do(scene)
-    before = fix.to_mend(scene.examine(OF_OURS))
+def test_a_mend_makes_it_right(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh(broken.profile)
+    broken.do(case)
+    before = fix.to_mend(case.examine(OF_OURS))
     said: list[str] = []
-    found, done = fix.mend(lambda: scene.examine(OF_OURS), said.append)
+    found, done = fix.mend(lambda: case.examine(OF_OURS), said.append)
     assert wrong(found) == []
     assert [(one.is_done, one.after) for one in done] == [(True, "ok")] * len(before)
     assert len(said) == len(before) > 0
     for one in before:
         assert one.finding.mend is not None
         one.finding.mend.apply()
-    assert wrong(scene.examine(OF_OURS)) == []
+    assert wrong(case.examine(OF_OURS)) == []

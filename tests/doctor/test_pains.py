@@ -15,10 +15,10 @@ import pytest
 import tests.doctor.parts
 from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING
 from gpuhook.node import node_readings
-from tests.doctor import scene as scenes
+from tests.doctor import case as scenes
 from tests.doctor.broken import all_of_them
+from tests.doctor.case import FaultCase, copied, is_root
 from tests.doctor.parts import driver, gpuhook
-from tests.doctor.scene import Scene, copied, is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class Pain:
     number: int
     complaint: str
     check: str
-    do: Callable[[Scene], None]
+    do: Callable[[FaultCase], None]
     profile: str = "t4"
 
 
-def _as(name: str) -> Callable[[Scene], None]:
+def _as(name: str) -> Callable[[FaultCase], None]:
     return BROKEN[name].do
 
 
@@ -50,7 +50,7 @@ def _of(number: int, complaint: str, name: str) -> Pain:
     return Pain(number, complaint, broken.check, broken.do, broken.profile)
 
 
-def _lost(scene: Scene) -> None:
+def _lost(case: FaultCase) -> None:
     """Have a container of NVIDIA's legacy hook lose its device rules."""
     denied = {
         "code": "GH1744",
@@ -60,14 +60,14 @@ def _lost(scene: Scene) -> None:
     one = gpuhook.container(
         "trainer", injected_by=["nvidia-legacy"], missing=[denied], repairable=True
     )
-    scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}
+    case.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [one], "trouble": []}
 
 
-def _upgraded_spec(scene: Scene) -> None:
+def _upgraded_spec(case: FaultCase) -> None:
     """Leave the spec that nvidia-ctk wrote for the driver before."""
-    document = json.dumps(driver.toolkit_spec(scene, version="575.57.08"))
-    version = scene.node.node.driver.version or ""
-    scene.write(driver.SPEC, document.replace(f".so.{version}", ".so.575.57.08"))
+    document = json.dumps(driver.toolkit_spec(case, version="575.57.08"))
+    version = case.node.node.driver.version or ""
+    case.write(driver.SPEC, document.replace(f".so.{version}", ".so.575.57.08"))
 
 
 PAINS = [
@@ -97,11 +97,11 @@ PAINS = [
 
 
 @pytest.fixture(scope="module")
-def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], FaultCase]:
     """Give what makes a node with NVIDIA's driver, toolkit, spec and plugin; each profile once."""
-    made: dict[str, Scene] = {}
+    made: dict[str, FaultCase] = {}
 
-    def of(profile: str) -> Scene:
+    def of(profile: str) -> FaultCase:
         if profile not in made:
             place = tmp_path_factory.mktemp(f"nvidia-{profile}")
             made[profile] = scenes.make(place, profile, without=OURS)
@@ -111,23 +111,23 @@ def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sce
     return of
 
 
-def _replace_spec(scene: Scene) -> None:
-    driver.write_toolkit_spec(scene)
-    for path in scene.root.rglob("*gpuhook*"):
+def _replace_spec(case: FaultCase) -> None:
+    driver.write_toolkit_spec(case)
+    for path in case.root.rglob("*gpuhook*"):
         raise AssertionError(f"{path} is ours")
-    scene.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [], "trouble": []}
+    case.readings[node_readings.CONTAINERS] = {"looked_at": 1, "containers": [], "trouble": []}
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
 def test_nothing_is_wrong_with_nvidias_stack_as_it_is(
-    profile: str, nvidia_only: Callable[[str], Scene]
+    profile: str, nvidia_only: Callable[[str], FaultCase]
 ) -> None:
     examination = nvidia_only(profile).examine()
     told = [r for r in examination.results if r.finding.status in (FAILED, WARNING)]
     assert [(r.check.id, r.finding.said) for r in told] == []
 
 
-def test_what_is_gpuhooks_does_not_apply(nvidia_only: Callable[[str], Scene]) -> None:
+def test_what_is_gpuhooks_does_not_apply(nvidia_only: Callable[[str], FaultCase]) -> None:
     results = nvidia_only("t4").examine().results
     own = [r for r in results if r.check.id.startswith(("installation.", "state."))]
     assert own
@@ -136,7 +136,7 @@ def test_what_is_gpuhooks_does_not_apply(nvidia_only: Callable[[str], Scene]) ->
 
 @pytest.mark.parametrize("pain", PAINS, ids=lambda pain: f"{pain.number}")
 def test_the_first_cause_is_named(
-    pain: Pain, nvidia_only: Callable[[str], Scene], tmp_path: Path
+    pain: Pain, nvidia_only: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     broken = copied(nvidia_only(pain.profile), tmp_path)
     pain.do(broken)

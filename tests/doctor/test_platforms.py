@@ -17,7 +17,7 @@ from gpuhook.doctor.facts.spec_facts import GPUHOOK, SpecFile
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from tests.doctor.scene import is_root
+from tests.doctor.case import is_root
 from tests.doctor.test_driver_checks import bare, found, looked, troubles
 from tests.simulated import elf_maker, tegra_node, wsl_node
 

@@ -9,79 +9,79 @@ import pytest
 
 from gpuhook.doctor import package_commands
 from gpuhook.doctor.check import FAILED, OK, WARNING
+from tests.doctor.case import is_root
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
 from tests.doctor.parts.kubernetes import KUBELET, UID
 from tests.doctor.real import clouds, clusters, machines, others, workstations
-from tests.doctor.scene import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuhook.doctor.check import Finding
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 BY_ENV = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 IMAGES = "nvidia-toolkit.images"
 
 
-def wrong(scene: Scene) -> list[tuple[str, str]]:
-    found = scene.examine()
+def wrong(case: FaultCase) -> list[tuple[str, str]]:
+    found = case.examine()
     return [(r.check.id, r.finding.command) for r in found.of(FAILED)]
 
 
-def of(scene: Scene, check: str) -> Finding:
-    [found] = [r.finding for r in scene.examine([check]).results if r.check.id == check]
+def of(case: FaultCase, check: str) -> Finding:
+    [found] = [r.finding for r in case.examine([check]).results if r.check.id == check]
     return found
 
 
-def with_plugin(scene: Scene, configuration: str = "") -> None:
+def with_plugin(case: FaultCase, configuration: str = "") -> None:
     """Have NVIDIA's plugin be a pod of the node, with a configuration."""
     pod = f"{KUBELET}/pods/{UID}"
-    scene.path(f"{pod}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
+    case.path(f"{pod}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
     log = f"/var/log/pods/plugins_nvdp-x7k2p_{UID}/nvidia-device-plugin-ctr/0.log"
-    scene.write(log, "2026-11-01T10:00:00.1Z stderr F registered\n")
+    case.write(log, "2026-11-01T10:00:00.1Z stderr F registered\n")
     if configuration:
-        scene.write(f"{pod}/volumes/kubernetes.io~configmap/configs/default", configuration)
+        case.write(f"{pod}/volumes/kubernetes.io~configmap/configs/default", configuration)
 
 
 def test_docker_without_a_runtime_is_named_beside_its_own_containerd(tmp_path: Path) -> None:
-    scene = workstations.distribution_docker(tmp_path)
-    scene.write(workstations.DAEMON, "{}")
-    scene.readings["programs"]["dockerd"]["version"] = "27.5.1"
+    case = workstations.distribution_docker(tmp_path)
+    case.write(workstations.DAEMON, "{}")
+    case.readings["programs"]["dockerd"]["version"] = "27.5.1"
     command = "nvidia-ctk runtime configure --runtime=docker && systemctl restart docker"
-    assert wrong(scene) == [("docker.runtime", command)]
+    assert wrong(case) == [("docker.runtime", command)]
 
 
 def test_a_daemon_of_another_file_is_read_by_that_file(tmp_path: Path) -> None:
-    scene = workstations.nixos(tmp_path)
-    assert of(scene, "docker.runtime").looked_at == ("/nix/store/9s8d7f6g-daemon.json",)
+    case = workstations.nixos(tmp_path)
+    assert of(case, "docker.runtime").looked_at == ("/nix/store/9s8d7f6g-daemon.json",)
 
 
 def test_the_runc_of_k3s_counts_and_its_absence_too(tmp_path: Path) -> None:
-    scene = clusters.k3s(tmp_path)
-    assert of(scene, "nvidia-toolkit.low-level").status == OK
-    scene.remove("/var/lib/rancher/k3s/data/0a1b2c3d4e/bin/runc")
-    assert of(scene, "nvidia-toolkit.low-level").status == FAILED
+    case = clusters.k3s(tmp_path)
+    assert of(case, "nvidia-toolkit.low-level").status == OK
+    case.remove("/var/lib/rancher/k3s/data/0a1b2c3d4e/bin/runc")
+    assert of(case, "nvidia-toolkit.low-level").status == FAILED
 
 
 def test_an_old_runc_needs_links_and_one_warning_tells_of_all(tmp_path: Path) -> None:
-    scene = workstations.ubuntu_docker(tmp_path)
+    case = workstations.ubuntu_docker(tmp_path)
     for version, status in (("1.1.2", "not-applicable"), ("1.1.5", WARNING), ("1.1.7", None)):
-        scene.readings["programs"]["runc"]["version"] = version
-        assert of(scene, "devices.links").status == (status or "not-applicable")
-    scene.write("/usr/lib/systemd/libsystemd-shared-239.so", "")
-    found = of(scene, "devices.links")
+        case.readings["programs"]["runc"]["version"] = version
+        assert of(case, "devices.links").status == (status or "not-applicable")
+    case.write("/usr/lib/systemd/libsystemd-shared-239.so", "")
+    found = of(case, "devices.links")
     assert found.status == WARNING
     assert "runc 1.1.7 with systemd 239" in found.said
 
 
 def test_the_boolean_that_the_policy_has_is_named(tmp_path: Path) -> None:
-    scene = workstations.fedora_podman(tmp_path)
-    scene.remove("/sys/fs/selinux/booleans/container_use_xserver_devices")
-    found = of(scene, "host.selinux")
+    case = workstations.fedora_podman(tmp_path)
+    case.remove("/sys/fs/selinux/booleans/container_use_xserver_devices")
+    found = of(case, "host.selinux")
     assert found.status == FAILED
     assert found.command.startswith("setsebool -P container_use_devices on")
 
@@ -99,62 +99,62 @@ def test_the_operators_toolkit_is_closed_by_its_policy(tmp_path: Path) -> None:
 
 
 def test_the_plugin_is_told_first_how_to_hand_gpus_over(tmp_path: Path) -> None:
-    scene = clouds.eks(tmp_path)
-    with_plugin(scene)
-    assert of(scene, IMAGES).command == (
+    case = clouds.eks(tmp_path)
+    with_plugin(case)
+    assert of(case, IMAGES).command == (
         "kubectl -n plugins set env daemonset/nvdp DEVICE_LIST_STRATEGY=cdi-cri && nvidia-ctk"
         f" config --config-file {TOOLKIT} --in-place --set {BY_ENV}=false"
     )
 
 
 def test_a_plugin_that_hands_over_by_cdi_is_left_as_it_is(tmp_path: Path) -> None:
-    scene = clouds.eks(tmp_path)
-    with_plugin(scene, "version: v1\nflags:\n  plugin:\n    deviceListStrategy: [cdi-cri]\n")
+    case = clouds.eks(tmp_path)
+    with_plugin(case, "version: v1\nflags:\n  plugin:\n    deviceListStrategy: [cdi-cri]\n")
     command = f"nvidia-ctk config --config-file {TOOLKIT} --in-place --set {BY_ENV}=false"
-    assert of(scene, IMAGES).command == command
+    assert of(case, IMAGES).command == command
 
 
 def test_an_environment_that_does_not_count_is_well(tmp_path: Path) -> None:
-    scene = clouds.aks(tmp_path)
-    text = scene.path(TOOLKIT).read_text("utf-8")
-    scene.write(TOOLKIT, f"{BY_ENV} = false\n{text}")
-    assert of(scene, IMAGES).status == OK
+    case = clouds.aks(tmp_path)
+    text = case.path(TOOLKIT).read_text("utf-8")
+    case.write(TOOLKIT, f"{BY_ENV} = false\n{text}")
+    assert of(case, IMAGES).status == OK
 
 
 def test_the_file_of_another_toolkit_does_not_count(tmp_path: Path) -> None:
     """The operator's runtime reads its own file, whatever that of a package says."""
-    scene = clusters.operator_default(tmp_path)
-    scene.write(TOOLKIT, f"{BY_ENV} = false\n")
-    assert of(scene, IMAGES).status == WARNING
+    case = clusters.operator_default(tmp_path)
+    case.write(TOOLKIT, f"{BY_ENV} = false\n")
+    assert of(case, IMAGES).status == WARNING
 
 
 def test_ids_of_users_may_come_from_a_directory(tmp_path: Path) -> None:
-    scene = workstations.fedora_podman(tmp_path)
-    scene.remove("/etc/subuid")
-    assert of(scene, "host.subordinate-ids").status == FAILED
-    scene.write("/etc/nsswitch.conf", "passwd: files sss\nsubid: sss\n")
-    assert of(scene, "host.subordinate-ids").status == "not-applicable"
+    case = workstations.fedora_podman(tmp_path)
+    case.remove("/etc/subuid")
+    assert of(case, "host.subordinate-ids").status == FAILED
+    case.write("/etc/nsswitch.conf", "passwd: files sss\nsubid: sss\n")
+    assert of(case, "host.subordinate-ids").status == "not-applicable"
 
 
 def test_docker_keeps_its_gpus_flag_by_the_cure(tmp_path: Path) -> None:
     """Mode cdi would mend the loss of GPUs, and break --gpus."""
-    scene = workstations.ubuntu_docker_old(tmp_path)
-    scene.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
-    found = of(scene, "host.daemon-reload")
+    case = workstations.ubuntu_docker_old(tmp_path)
+    case.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    found = of(case, "host.daemon-reload")
     assert found.status == WARNING
     assert "mode=cdi" not in found.command
     assert "--device nvidia.com/gpu=all" in found.command
 
 
 def test_a_gpu_that_is_kept_for_virtual_machines_is_no_fault(tmp_path: Path) -> None:
-    scene = others.vfio(tmp_path)
-    assert of(scene, "driver.bound").status == "not-applicable"
+    case = others.vfio(tmp_path)
+    assert of(case, "driver.bound").status == "not-applicable"
 
 
 def test_a_hook_of_the_operators_comes_from_its_toolkit(tmp_path: Path) -> None:
-    scene = clusters.operator(tmp_path)
-    scene.remove(f"{clusters.OPERATOR}/nvidia-cdi-hook")
-    commands = {command for check, command in wrong(scene) if check == "specs.hooks"}
+    case = clusters.operator(tmp_path)
+    case.remove(f"{clusters.OPERATOR}/nvidia-cdi-hook")
+    commands = {command for check, command in wrong(case) if check == "specs.hooks"}
     assert commands == {
         "kubectl -n gpu-operator rollout restart daemonset/nvidia-container-toolkit-daemonset"
     }
@@ -169,10 +169,10 @@ def test_the_drivers_files_come_from_who_brought_them(tmp_path: Path) -> None:
         ("gke", clouds.gke),
         ("nixos", workstations.nixos),
     ):
-        scene = make(tmp_path / name)
-        for path in scene.root.rglob("libnvidia-ptxjitcompiler.so*"):
+        case = make(tmp_path / name)
+        for path in case.root.rglob("libnvidia-ptxjitcompiler.so*"):
             path.unlink()
-        found = [r.finding for r in scene.examine(["driver.files"]).of(WARNING)]
+        found = [r.finding for r in case.examine(["driver.files"]).of(WARNING)]
         commands[name] = next(one.command for one in found if "ptxjit" in one.said).split(" ")[:2]
     assert commands == {
         "fedora": ["dnf", "reinstall"],
@@ -185,36 +185,36 @@ def test_the_drivers_files_come_from_who_brought_them(tmp_path: Path) -> None:
 
 def test_packages_are_installed_by_what_the_distribution_has(tmp_path: Path) -> None:
     for program, start in (("zypper", "zypper install -y"), ("pacman", "pacman -S")):
-        scene = machines.without_gpu(tmp_path / program)
-        machines.install(scene, program)
-        assert package_commands.install(scene.examined().tree, "runc") == f"{start} runc"
+        case = machines.without_gpu(tmp_path / program)
+        machines.install(case, program)
+        assert package_commands.install(case.examined().tree, "runc") == f"{start} runc"
 
 
 def test_the_docker_of_a_snap_may_have_gpus(tmp_path: Path) -> None:
-    scene = machines.with_gpu(tmp_path)
+    case = machines.with_gpu(tmp_path)
     daemon = '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'
-    scene.write("/var/snap/docker/current/config/daemon.json", daemon)
-    assert wrong(scene) == []
-    assert of(scene, "docker.snap").status == "not-applicable"
-    scene.write("/var/snap/docker/current/config/daemon.json", "{}")
-    assert of(scene, "docker.snap").status == WARNING
+    case.write("/var/snap/docker/current/config/daemon.json", daemon)
+    assert wrong(case) == []
+    assert of(case, "docker.snap").status == "not-applicable"
+    case.write("/var/snap/docker/current/config/daemon.json", "{}")
+    assert of(case, "docker.snap").status == WARNING
 
 
 def test_nouveau_on_a_second_card_is_no_failure(tmp_path: Path) -> None:
-    scene = workstations.ubuntu_docker(tmp_path)
-    add_pci_device(scene, "0000:05:00.0", "0x030000", "nouveau")
-    assert wrong(scene) == []
-    assert of(scene, "driver.nouveau").status == WARNING
+    case = workstations.ubuntu_docker(tmp_path)
+    add_pci_device(case, "0000:05:00.0", "0x030000", "nouveau")
+    assert wrong(case) == []
+    assert of(case, "driver.nouveau").status == WARNING
 
 
 def test_a_driver_of_no_known_branch_is_installed_by_a_name_that_there_is(tmp_path: Path) -> None:
     """Where no module is loaded, nothing says which branch it has to be."""
-    scene = machines.without_gpu(tmp_path)
-    scene.write("/etc/debian_version", "12\n")
-    tree = scene.examined().tree
+    case = machines.without_gpu(tmp_path)
+    case.write("/etc/debian_version", "12\n")
+    tree = case.examined().tree
     assert package_commands.driver(tree, "") == "apt-get install -y nvidia-driver"
     assert package_commands.driver(tree, "570") == (
         "apt-get install -y libnvidia-compute-570 nvidia-utils-570"
     )
-    machines.install(scene, "ubuntu-drivers")
-    assert package_commands.driver(scene.examined().tree, "") == "ubuntu-drivers install"
+    machines.install(case, "ubuntu-drivers")
+    assert package_commands.driver(case.examined().tree, "") == "ubuntu-drivers install"

@@ -10,8 +10,8 @@ from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
+from tests.doctor.case import is_root
 from tests.doctor.real import nodes
-from tests.doctor.scene import is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

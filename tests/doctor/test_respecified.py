@@ -19,8 +19,8 @@ from gpuhook.vendors.nvidia.inventory import dump
 from gpuhook.vendors.nvidia.spec import spec_records
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts import driver
-from tests.doctor.scene import Scene, is_root
 from tests.doctor.test_driver_checks import LiveTree, found
 
 TYPE_CHECKING = False
@@ -33,74 +33,74 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
-def offered(scene: Scene) -> Mend | None:
+def offered(case: FaultCase) -> Mend | None:
     """Return what is offered for the one spec of a node that is taken for this machine."""
-    document = dump.as_dict(scene.node.node)
-    node = Node(LiveTree(scene.root), Readings({node_readings.INVENTORY: lambda: document}))
+    document = dump.as_dict(case.node.node)
+    node = Node(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [one] = spec_facts.of(node)
     return spec_regeneration.mend(node, one)
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
-def test_a_whole_spec_is_written_again(profile: str, fresh: Callable[[str], Scene]) -> None:
+def test_a_whole_spec_is_written_again(profile: str, fresh: Callable[[str], FaultCase]) -> None:
     mend = offered(fresh(profile))
     assert mend is not None
     assert mend.says == f"write {driver.SPEC} again for this node"
 
 
 def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
 ) -> None:
-    scene = fresh("t4")
-    scene.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
-    document = dump.as_dict(scene.node.node)
-    node = Node(LiveTree(scene.root), Readings({node_readings.INVENTORY: lambda: document}))
+    case = fresh("t4")
+    case.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
+    document = dump.as_dict(case.node.node)
+    node = Node(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [failed] = found(node, "specs.fresh")
     assert failed.mend is not None
-    [failed] = found(scene.examined(), "specs.fresh")
+    [failed] = found(case.examined(), "specs.fresh")
     assert failed.mend is None
 
 
-def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("h100x8")
-    made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
-    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
-    assert offered(scene) is None
+def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("h100x8")
+    made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
+    case.write(driver.SPEC, spec_file.document(made, "yaml"))
+    assert offered(case) is None
 
 
-def test_a_spec_for_some_capabilities_is_left_alone(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    made = describe(driver.own(scene), Choices(capabilities=frozenset({"compute"}))).spec
-    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
-    assert offered(scene) is None
+def test_a_spec_for_some_capabilities_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    made = describe(driver.own(case), Choices(capabilities=frozenset({"compute"}))).spec
+    case.write(driver.SPEC, spec_file.document(made, "yaml"))
+    assert offered(case) is None
 
 
-def test_a_spec_of_the_toolkit_is_left_alone(fresh: Callable[[str], Scene]) -> None:
-    scene = fresh("t4")
-    document = driver.toolkit_spec(scene)
-    scene.remove(driver.SPEC)
-    scene.write("/etc/cdi/nvidia.json", json.dumps(document))
-    assert offered(scene) is None
+def test_a_spec_of_the_toolkit_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+    case = fresh("t4")
+    document = driver.toolkit_spec(case)
+    case.remove(driver.SPEC)
+    case.write("/etc/cdi/nvidia.json", json.dumps(document))
+    assert offered(case) is None
 
 
 def test_what_is_written_is_what_generate_cdi_writes(
-    fresh: Callable[[str], Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: Callable[[str], FaultCase], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    scene = fresh("t4")
+    case = fresh("t4")
     path = str(tmp_path / "nvidia.yaml")
-    choices = Choices(strategies=("uuid",), with_all=False, host_root=str(scene.root))
+    choices = Choices(strategies=("uuid",), with_all=False, host_root=str(case.root))
     for _ in range(2):
-        spec_regeneration.write(path, choices, str(scene.root))
+        spec_regeneration.write(path, choices, str(case.root))
         [device] = spec_file.read(path)["devices"]
-        assert device["name"] == scene.node.node.gpus[0].uuid
+        assert device["name"] == case.node.node.gpus[0].uuid
     assert json.loads((tmp_path / "state/node.json").read_bytes())["spec"]["path"] == path
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_spec_whose_options_are_known_is_refreshed(
     fails: bool,
-    fresh: Callable[[str], Scene],
+    fresh: Callable[[str], FaultCase],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,11 +112,11 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     )
     program.chmod(0o755)
     monkeypatch.setattr("sys.argv", [str(program)])
-    scene = fresh("h100x8")
-    made = describe(driver.own(scene), Choices(device_ids=("0", "1"))).spec
-    scene.write(driver.SPEC, spec_file.document(made, "yaml"))
+    case = fresh("h100x8")
+    made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
+    case.write(driver.SPEC, spec_file.document(made, "yaml"))
     spec_records.remember(spec_records.Generated(driver.SPEC, ["--output", driver.SPEC]))
-    mend = offered(scene)
+    mend = offered(case)
     assert mend is not None
     assert mend.says == f"write {driver.SPEC} again, with the options that it was made with"
     if fails:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.device_side import told
+from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart, sleeping, started
-from tests.contract.product import Product, asks
 from tests.gpu.test_real_gpu import real
 
 __all__ = ["real"]
@@ -19,7 +19,7 @@ UUID = re.compile(r"GPU-[0-9a-f-]{36}")
 LIST = ["nvidia-smi", "-L"]
 
 
-def test_by_the_hook(real: Product, tmp_path: Path) -> None:
+def test_by_the_hook(real: Installation, tmp_path: Path) -> None:
     """A plain runc container with the prestart hook sees the one GPU that it asks for."""
     uuid = str(real.gpu(0).uuid)
     made = sleeping(tmp_path, env=asks(uuid), hooks=prestart(real))
@@ -27,7 +27,7 @@ def test_by_the_hook(real: Product, tmp_path: Path) -> None:
         assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
 
 
-def test_a_reload_and_a_repair(real: Product, tmp_path: Path) -> None:
+def test_a_reload_and_a_repair(real: Installation, tmp_path: Path) -> None:
     """Without its device rules nvidia-smi says what users know; after a repair it works."""
     uuid = str(real.gpu(0).uuid)
     made = sleeping(tmp_path, env=asks(uuid))
@@ -40,7 +40,7 @@ def test_a_reload_and_a_repair(real: Product, tmp_path: Path) -> None:
         assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
 
 
-def test_attach_and_detach(real: Product, tmp_path: Path) -> None:
+def test_attach_and_detach(real: Installation, tmp_path: Path) -> None:
     """A container without GPUs gets one while it runs, and hands it back."""
     uuid = str(real.gpu(0).uuid)
     with started(sleeping(tmp_path), real) as live:

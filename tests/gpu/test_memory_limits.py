@@ -23,7 +23,7 @@ from gpuhook.memory_limits.warm.driver_limit import Held
 from gpuhook.memory_limits.warm.nvml_limits import Driver
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Container, lifecycle
 from tests.gpu.memory_call import falls_short, reason_to_skip
 from tests.gpu.test_real_gpu import real
@@ -38,7 +38,7 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def backend(real: Product) -> str:
+def backend(real: Installation) -> str:
     """Return which backend this machine's driver has, where it can hold limits."""
     driver = real.node.node.driver
     why = reason_to_skip(str(driver.nvml))
@@ -49,7 +49,7 @@ def backend(real: Product) -> str:
 
 
 @pytest.fixture
-def limiting(real: Product, backend: str, capsys: pytest.CaptureFixture[str]) -> Product:
+def limiting(real: Installation, backend: str, capsys: pytest.CaptureFixture[str]) -> Installation:
     """Return the node, and say what holds limits there."""
     with capsys.disabled():
         version, kernel = real.node.node.driver.version, os.uname().release
@@ -59,16 +59,16 @@ def limiting(real: Product, backend: str, capsys: pytest.CaptureFixture[str]) ->
 
 @contextmanager
 def allocating(
-    product: Product, place: Path, *words: str, limit: int = LIMIT, request: int = 0
+    installation: Installation, place: Path, *words: str, limit: int = LIMIT, request: int = 0
 ) -> Iterator[Container]:
     """Give a container that runs and allocates, limited by its variables as by `docker run -e`."""
     root = roots.copy("debian", place / "root")
     command = ["gcc", "-O2", "-o", str(root / "memory_probe"), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True)
-    env = [*asks(str(product.gpu(0).uuid)), f"NVIDIA_GPU_MEMORY_LIMIT={limit}"]
+    env = [*asks(str(installation.gpu(0).uuid)), f"NVIDIA_GPU_MEMORY_LIMIT={limit}"]
     env += [f"NVIDIA_GPU_MEMORY_REQUEST={request}"] if request else []
     made = bundle(place / "bundle", root, ["/memory_probe", *words], env)
-    with lifecycle(made, product.secluded, env=product.on("runc")) as container:
+    with lifecycle(made, installation.secluded, env=installation.on("runc")) as container:
         done = container.create()
         assert done.rc == 0, done
         assert container.call("start").rc == 0
@@ -91,16 +91,18 @@ def cgroup(container: Container) -> Path:
     return Path(f"/sys/fs/cgroup{name}")
 
 
-def held(product: Product, container: Container) -> Held | None:
+def held(installation: Installation, container: Container) -> Held | None:
     """Return what the driver itself says of the container's cgroup."""
-    with Driver(str(product.node.node.driver.nvml)) as driver:
-        return driver.get(str(product.gpu(0).uuid), str(cgroup(container)))
+    with Driver(str(installation.node.node.driver.nvml)) as driver:
+        return driver.get(str(installation.gpu(0).uuid), str(cgroup(container)))
 
 
-def require_held(product: Product, container: Container, backend: str, limit: int) -> None:
+def require_held(
+    installation: Installation, container: Container, backend: str, limit: int
+) -> None:
     """Fail with a finding where a limit reads back, and its container could allocate more."""
     _, amount, status = said(container, 1)
-    told = held(product, container)
+    told = held(installation, container)
     assert told is not None
     assert told.hard == limit * MIB
     short = falls_short(backend, limit, int(amount), status)
@@ -108,7 +110,7 @@ def require_held(product: Product, container: Container, backend: str, limit: in
         pytest.fail(short)
 
 
-def test_one_fails_alone(limiting: Product, backend: str, tmp_path: Path) -> None:
+def test_one_fails_alone(limiting: Installation, backend: str, tmp_path: Path) -> None:
     """Who asks for everything fails at its limit; the neighbour allocates what is its own."""
     with allocating(limiting, tmp_path / "keeper", str(KEPT), str(MORE)) as keeper:
         assert said(keeper, 1) == ["held", str(KEPT), "0"]
@@ -124,21 +126,21 @@ def test_one_fails_alone(limiting: Product, backend: str, tmp_path: Path) -> Non
                 assert 0 < told.used <= told.hard
 
 
-def test_a_limit_follows_a_restart(limiting: Product, backend: str, tmp_path: Path) -> None:
+def test_a_limit_follows_a_restart(limiting: Installation, backend: str, tmp_path: Path) -> None:
     """A container that is created again has a limit again, though its cgroup is another."""
     for attempt in ("first", "second"):
         with allocating(limiting, tmp_path / attempt, "all", limit=LIMIT // 2) as container:
             require_held(limiting, container, backend, LIMIT // 2)
 
 
-def test_programs_are_told_the_limit(limiting: Product, tmp_path: Path) -> None:
+def test_programs_are_told_the_limit(limiting: Installation, tmp_path: Path) -> None:
     """CUDA tells the limit as the total, so that hints need no fraction of the card."""
     with allocating(limiting, tmp_path, "info") as container:
         _, total, free = said(container, 1)
     assert int(free) <= int(total) == LIMIT
 
 
-def test_a_guarantee(limiting: Product, backend: str, tmp_path: Path) -> None:
+def test_a_guarantee(limiting: Installation, backend: str, tmp_path: Path) -> None:
     """It is set where it ends with the container, and nothing of it is left above otherwise."""
     with allocating(limiting, tmp_path, str(KEPT), request=KEPT) as container:
         assert said(container, 1) == ["held", str(KEPT), "0"]
@@ -151,7 +153,7 @@ def test_a_guarantee(limiting: Product, backend: str, tmp_path: Path) -> None:
         assert above.read_text("ascii") == before
 
 
-def test_a_second_opinion(limiting: Product, tmp_path: Path) -> None:
+def test_a_second_opinion(limiting: Installation, tmp_path: Path) -> None:
     """NVIDIA's own command says the same of the container's cgroup."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")

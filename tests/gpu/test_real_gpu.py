@@ -14,9 +14,9 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
-from tests.contract.product import Product, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import lifecycle, run
-from tests.demo import scene
+from tests.demo import demo_node
 
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 UUID = re.compile(r"GPU-[0-9a-f-]{36}")
@@ -24,15 +24,15 @@ SOURCE = Path(__file__).with_name("cuda_probe.c")
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Product:
+def real(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Return gpuhook installed on this machine's own node."""
-    product, is_real = scene.product(tmp_path_factory.mktemp("real") / "product")
+    installation, is_real = demo_node.installation(tmp_path_factory.mktemp("real") / "gpuhook")
     if not is_real:
         pytest.skip("this machine has no NVIDIA GPU")
-    return product
+    return installation
 
 
-def computing(product: Product, place: Path, value: str, seconds: int = 0) -> Bundle:
+def computing(installation: Installation, place: Path, value: str, seconds: int = 0) -> Bundle:
     """Return a bundle whose container opens a CUDA context on what it was given."""
     root = roots.copy("debian", place / "root")
     command = ["gcc", "-O2", "-o", str(root / "cuda_probe"), str(SOURCE), "-ldl"]
@@ -40,14 +40,14 @@ def computing(product: Product, place: Path, value: str, seconds: int = 0) -> Bu
     return bundle(place / "bundle", root, ["/cuda_probe", str(seconds)], asks(value))
 
 
-def test_inventory(real: Product) -> None:
+def test_inventory(real: Installation) -> None:
     """The inventory names the GPUs that nvidia-smi names."""
     smi = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     listed = real.gpuhook("inventory", "-o", "json").stdout
     assert set(UUID.findall(smi)) == set(UUID.findall(listed))
 
 
-def test_nvidia_smi_inside(real: Product, tmp_path: Path) -> None:
+def test_nvidia_smi_inside(real: Installation, tmp_path: Path) -> None:
     """Nvidia-smi in a container shows the one GPU that it was given."""
     uuid = str(real.gpu(0).uuid)
     root = roots.copy("debian", tmp_path / "root")
@@ -57,14 +57,14 @@ def test_nvidia_smi_inside(real: Product, tmp_path: Path) -> None:
     assert UUID.findall(result.stdout) == [uuid]
 
 
-def test_cuda_inside(real: Product, tmp_path: Path) -> None:
+def test_cuda_inside(real: Installation, tmp_path: Path) -> None:
     """A CUDA context opens in a container, on one device."""
     result = run(computing(real, tmp_path, "0"), [real.runtime], env=real.on("runc"))
     assert result.rc == 0, result
     assert result.stdout.startswith("cuda 1 ")
 
 
-def test_two_replicas_at_once(real: Product, tmp_path: Path) -> None:
+def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
     """Two containers compute on one GPU at the same time, and ps knows both replicas."""
     uuid = real.gpu(0).uuid
     with ExitStack() as stack:
@@ -82,7 +82,7 @@ def test_two_replicas_at_once(real: Product, tmp_path: Path) -> None:
         assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
 
 
-def test_other_gpus_are_refused(real: Product, tmp_path: Path) -> None:
+def test_other_gpus_are_refused(real: Installation, tmp_path: Path) -> None:
     """A node of a GPU that the container was not given cannot be opened."""
     if len(real.node.node.gpus) < 2 or shutil.which("runc") is None:
         pytest.skip("needs a second GPU")

@@ -13,14 +13,14 @@ from gpuhook.vendors.nvidia.driver import driver_programs
 from gpuhook.vendors.nvidia.gpu import compute_mode, compute_policy
 from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
 from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES
-from tests.contract.product import Product
+from tests.contract.installation import Installation
 from tests.gpu.test_real_gpu import real
 
 __all__ = ["real"]
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 
 
-def test_time_slice_is_read(real: Product) -> None:
+def test_time_slice_is_read(real: Installation) -> None:
     """The table of --list is as this driver prints it, for one GPU and for all."""
     node = real.node.node
     program = driver_programs.path(node, compute_policy.PROGRAM)
@@ -35,6 +35,6 @@ def test_time_slice_is_read(real: Product) -> None:
     assert compute_policy.time_slices(smi)[0] == told
 
 
-def test_compute_mode_is_read(real: Product) -> None:
+def test_compute_mode_is_read(real: Installation) -> None:
     library = (str(real.node.node.driver.nvml), real.node.node.driver.module_version)
     assert compute_mode.compute_mode(library, str(real.gpu(0).uuid)) in COMPUTE_MODES.values()

@@ -30,7 +30,7 @@ class Kept:
     soft: int
 
 
-def kept(node: SimulatedNode) -> list[Kept]:
+def recorded(node: SimulatedNode) -> list[Kept]:
     """Return all limits that were set and not cleared, by path and UUID.
 
     Those of cgroups that are gone are none. What is reserved above a cgroup is a limit there, too.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closed door of docs/sharing.md: its two files and the DaemonSet as it ships go together."""
+"""The closed configuration of docs/sharing.md: its files and the DaemonSet agree."""
 
 from __future__ import annotations
 

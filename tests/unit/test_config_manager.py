@@ -252,7 +252,7 @@ def test_following(
     api.otherwise = watched
     found = following(tmp_path, api, name)
 
-    async def scene() -> None:
+    async def steps() -> None:
         task = asyncio.create_task(found.run())
         await until(lambda: signals(log) == 1)
         assert lead(tmp_path) == "default"
@@ -267,7 +267,7 @@ def test_following(
         found._stop.set()
         await task
 
-    asyncio.run(scene())
+    asyncio.run(steps())
 
 
 def test_an_edition_that_came_with_a_label_of_nothing_is_told_with_the_next(

@@ -156,14 +156,14 @@ def test_a_limit_may_be_cleared_and_ends_with_its_cgroup(
 ) -> None:
     limit(driver, one, 1000, 1000)
     assert driver.ran(gpu(driver), "all", cgroup=other) == f"got {TOTAL - 1000} MiB\n"
-    assert [kept.path for kept in stub_limits.kept(driver.node)] == [str(one)]
+    assert [kept.path for kept in stub_limits.recorded(driver.node)] == [str(one)]
     limit(driver, one, 0)
     assert driver.ran(gpu(driver), "all", cgroup=one) == f"got {TOTAL} MiB\n"
     below = one / "below"
     below.mkdir()
     limit(driver, below, 1000, 1000)
     below.rmdir()
-    assert stub_limits.kept(driver.node) == []
+    assert stub_limits.recorded(driver.node) == []
     assert driver.ran(gpu(driver), "all", cgroup=other) == f"got {TOTAL} MiB\n"
 
 
@@ -177,7 +177,7 @@ def test_the_cgroup_counts_and_not_its_mount(driver: DriverMemory, one: Path) ->
     words.append(f"/mnt/{one.relative_to(cgroups.mounted())}")
     python = [sys.executable, "-ISB", "-c", program]
     subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", *python, *words], check=True)
-    assert [kept.hard for kept in stub_limits.kept(driver.node)] == [300 * MIB]
+    assert [kept.hard for kept in stub_limits.recorded(driver.node)] == [300 * MIB]
     assert driver.ran(gpu(driver), "all", cgroup=one) == "got 300 MiB\n"
 
 

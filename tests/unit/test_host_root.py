@@ -51,7 +51,7 @@ SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
     {"name": "all", "containerEdits": {"env": ["A=B"]}}]}  # fmt: skip
 
 
-class Scene:
+class HostCalls:
     """A host that can be made again at the same path, and the calls of commands on it."""
 
     def __init__(self, place: Path) -> None:
@@ -106,10 +106,10 @@ def _plain(text: object) -> object:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def host_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostCalls:
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
     monkeypatch.delenv(state.HOST_ROOT_ENV, raising=False)
-    return Scene(tmp_path)
+    return HostCalls(tmp_path)
 
 
 def commands(command: click.Command, *path: str) -> Iterator[str]:
@@ -129,36 +129,38 @@ def test_each_command_is_called() -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_option_is_the_variable(call: str, scene: Scene) -> None:
+def test_the_option_is_the_variable(call: str, host_calls: HostCalls) -> None:
     """Also where the variable names another directory: the option wins."""
     words = [*call.split(), *CALLS[call]]
-    by_variable = scene.call(words, {state.HOST_ROOT_ENV: str(scene.host)})
-    option = [*words, f"--host-root={scene.host}"]
-    by_option = scene.call(option, {})
+    by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})
+    option = [*words, f"--host-root={host_calls.host}"]
+    by_option = host_calls.call(option, {})
     for _ in range(5):  # containers of other tests come and go
         if by_option == by_variable:
             break
-        by_variable = scene.call(words, {state.HOST_ROOT_ENV: str(scene.host)})
-        by_option = scene.call(option, {})
+        by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})
+        by_option = host_calls.call(option, {})
     assert by_option == by_variable
     assert by_option[0] in (0, 1), by_option[2]
     assert state.HOST_ROOT_ENV not in os.environ
     other = {state.HOST_ROOT_ENV: "/nowhere"}
-    assert any(scene.call(option, other) in (by_option, scene.call(option, {})) for _ in range(5))
+    assert any(
+        host_calls.call(option, other) in (by_option, host_calls.call(option, {})) for _ in range(5)
+    )
 
 
-def test_a_call_that_is_refused(scene: Scene) -> None:
+def test_a_call_that_is_refused(host_calls: HostCalls) -> None:
     """The variable is as it was before, whatever ends the command."""
     for words in (["inventory", "-o", "wrong"], ["configure", "show", "wrong"]):
-        assert scene.call([*words, f"--host-root={scene.host}"], {})[0] == 2
+        assert host_calls.call([*words, f"--host-root={host_calls.host}"], {})[0] == 2
         assert state.HOST_ROOT_ENV not in os.environ
 
 
 @pytest.mark.parametrize("call", sorted({call.strip() for call in CALLS} - {"device-plugin"}))
-def test_a_directory_that_does_not_exist(call: str, scene: Scene) -> None:
+def test_a_directory_that_does_not_exist(call: str, host_calls: HostCalls) -> None:
     """It is refused, and not read as a host without a driver: a typo must not look like that."""
     words = [*call.split(), *CALLS[call], "--host-root=/nowhere"]
-    code, _, stderr, _ = scene.call(words, {})
+    code, _, stderr, _ = host_calls.call(words, {})
     assert code == 2
     assert "'--host-root'" in str(stderr)
     assert "'/nowhere' does not exist" in str(stderr)

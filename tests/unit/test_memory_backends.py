@@ -109,7 +109,7 @@ def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None
             assert f"dmem is missing in cgroup.subtree_control of {top}/pod" in caught.value.message
             assert "RmMemacctMode=1" in caught.value.hint
             assert "+dmem" in caught.value.hint
-    assert stub_limits.kept(node) == []
+    assert stub_limits.recorded(node) == []
 
 
 def test_an_unsupported_gpu_is_no_missing_controller(node: SimulatedNode, top: Path) -> None:

@@ -51,7 +51,7 @@ def use_dmem(node: SimulatedNode, enabled: list[str]) -> None:
 
 
 def held(node: SimulatedNode) -> dict[str, tuple[int, int]]:
-    return {one.path: (one.hard, one.soft) for one in stub_limits.kept(node)}
+    return {one.path: (one.hard, one.soft) for one in stub_limits.recorded(node)}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the driver takes limits of root alone")
@@ -141,7 +141,7 @@ class TestApply:
         great = MemoryLimit(gpu(node), 999_999 * MIB, 5 * MIB)
         (record,) = cgroup_limits.apply([great], node.nvml_library, own)
         assert (record["by"], record["hard"], record["soft"]) == ("driver", whole, 5 * MIB)
-        assert [one.hard for one in stub_limits.kept(node)] == [whole]
+        assert [one.hard for one in stub_limits.recorded(node)] == [whole]
         told: list[GpuhookError] = []
         for hard in (NO_LIMIT, 999_999 * MIB):
             guaranteed = MemoryLimit(gpu(node), hard, 999_999 * MIB)

@@ -65,7 +65,7 @@ def test_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
         held = driver.get(gpu(node), cgroup)
     assert held == Held(2 * GIB, 2 * GIB, 0)
     assert held.is_limited
-    (kept,) = stub_limits.kept(node)
+    (kept,) = stub_limits.recorded(node)
     assert (kept.path, kept.hard, kept.soft) == (cgroup, 2 * GIB, 2 * GIB)
 
 
@@ -139,7 +139,7 @@ def test_values_that_make_no_sense(node: SimulatedNode, cgroup: str, hard: int, 
     assert error.code == "GH1251"
     assert "above what the card has" in error.message
     assert "nvidia-smi" in error.hint
-    assert stub_limits.kept(node) == []
+    assert stub_limits.recorded(node) == []
 
 
 def test_no_cgroup(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_refusals_say_why(node: SimulatedNode, cgroup: str, error: int, words: s
     for fact in (gpu(node), cgroup, words):
         assert fact in fault.message
     assert fault.hint
-    assert stub_limits.kept(node) == []
+    assert stub_limits.recorded(node) == []
     stub_limits.mend(node, gpu(node))
     if error in (3, 6):
         return  # reading: nothing is known

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.kept import CHECKOUT
+from tests.contract.build_cache import CHECKOUT
 
 PACKAGING = CHECKOUT / "packaging"
 UNITS = sorted(PACKAGING.glob("systemd/gpuhook-*"))

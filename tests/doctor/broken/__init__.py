@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 
 from tests.doctor import broken
-from tests.doctor.scene import Broken
+from tests.doctor.case import Broken
 
 
 def all_of_them() -> list[Broken]:

@@ -13,40 +13,40 @@ from gpuhook.cli.configure import configure
 from gpuhook.node import node_readings
 from tests.doctor.broken import specs
 from tests.doctor.broken.other_engines import DAEMON, docker
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts.driver import unit
-from tests.doctor.scene import Broken, Scene
 
 UNIT = "/etc/systemd/system/docker.service.d/gpu.conf"
 REFRESH = "/usr/lib/systemd/system/gpuhook-refresh.service"
 
 
-def configured(scene: Scene, *words: str) -> None:
+def configured(case: FaultCase, *words: str) -> None:
     """Have Docker be configured by gpuhook, by a program of its own that cannot be asked here."""
-    docker(scene, runtimes={})
-    scene.remove("/usr/bin/dockerd")
-    done = CliRunner().invoke(configure, ["docker", *words, "--host-root", str(scene.root)])
+    docker(case, runtimes={})
+    case.remove("/usr/bin/dockerd")
+    done = CliRunner().invoke(configure, ["docker", *words, "--host-root", str(case.root)])
     assert done.exit_code == 0, done.output
-    scene.write("/usr/bin/dockerd", "#!/bin/sh\n", 0o755)
+    case.write("/usr/bin/dockerd", "#!/bin/sh\n", 0o755)
 
 
-def _file_gone(scene: Scene) -> None:
-    configured(scene)
-    scene.remove(DAEMON)
+def _file_gone(case: FaultCase) -> None:
+    configured(case)
+    case.remove(DAEMON)
 
 
-def _taken_out(scene: Scene) -> None:
-    configured(scene)
-    scene.write(DAEMON, '{"log-level": "warn"}\n')
+def _taken_out(case: FaultCase) -> None:
+    configured(case)
+    case.write(DAEMON, '{"log-level": "warn"}\n')
 
 
-def _record_cut_short(scene: Scene) -> None:
-    configured(scene)
-    scene.write("/var/lib/gpuhook/configured/docker/record.json", '{"schema": ')
+def _record_cut_short(case: FaultCase) -> None:
+    configured(case)
+    case.write("/var/lib/gpuhook/configured/docker/record.json", '{"schema": ')
 
 
-def kept(scene: Scene, *, running: bool) -> None:
+def kept(case: FaultCase, *, running: bool) -> None:
     """Have Docker keep a container whose runtime was removed with gpuhook."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.STORED, [])
+    found: list[dict[str, Any]] = case.readings.setdefault(node_readings.STORED, [])
     found.append(
         {
             "engine": "docker",
@@ -59,17 +59,17 @@ def kept(scene: Scene, *, running: bool) -> None:
     )
 
 
-def _flag(scene: Scene) -> None:
-    docker(scene)
+def _flag(case: FaultCase) -> None:
+    docker(case)
     command = "ExecStart=\nExecStart=/usr/bin/dockerd --add-runtime nvidia=/usr/bin/nvidia-runtime"
-    scene.write(UNIT, f"[Service]\n{command}\n")
-    scene.write("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/usr/bin/dockerd\n")
+    case.write(UNIT, f"[Service]\n{command}\n")
+    case.write("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/usr/bin/dockerd\n")
 
 
-def _units(scene: Scene, **state: str) -> None:
-    scene.write(REFRESH, "[Service]\nExecStart=/usr/bin/gpuhook refresh\n")
+def _units(case: FaultCase, **state: str) -> None:
+    case.write(REFRESH, "[Service]\nExecStart=/usr/bin/gpuhook refresh\n")
     for name in ("gpuhook-refresh.service", "gpuhook-refresh.path"):
-        scene.readings[node_readings.UNITS][name] = unit(**state)
+        case.readings[node_readings.UNITS][name] = unit(**state)
 
 
 def _no_environment(document: Any) -> None:
@@ -78,11 +78,11 @@ def _no_environment(document: Any) -> None:
         hook.pop("env", None)
 
 
-def edited(scene: Scene) -> None:
+def edited(case: FaultCase) -> None:
     """Let somebody write another key into a file that gpuhook has configured: that is no fault."""
-    configured(scene)
-    document = json.loads(scene.path(DAEMON).read_text("utf-8"))
-    scene.write(DAEMON, json.dumps({**document, "log-level": "warn"}))
+    configured(case)
+    document = json.loads(case.path(DAEMON).read_text("utf-8"))
+    case.write(DAEMON, json.dumps({**document, "log-level": "warn"}))
 
 
 BROKEN = [

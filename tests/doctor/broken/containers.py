@@ -8,13 +8,13 @@ from typing import Any
 
 from gpuhook.errors import fault
 from gpuhook.node import node_readings
+from tests.doctor.case import Broken
 from tests.doctor.parts.gpuhook import container
-from tests.doctor.scene import Broken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 
 def told(error: GpuhookError) -> dict[str, str]:
@@ -22,40 +22,40 @@ def told(error: GpuhookError) -> dict[str, str]:
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
-def running(scene: Scene, **facts: Any) -> None:
+def running(case: FaultCase, **facts: Any) -> None:
     """Have one more container run."""
-    scene.readings[node_readings.CONTAINERS]["containers"].append(container("broken", **facts))
+    case.readings[node_readings.CONTAINERS]["containers"].append(container("broken", **facts))
 
 
-def denied(scene: Scene, **facts: Any) -> None:
+def denied(case: FaultCase, **facts: Any) -> None:
     lost = fault("GH1744", container="broken", nodes="/dev/nvidiactl, /dev/nvidia0")
-    running(scene, missing=[told(lost)], **facts)
+    running(case, missing=[told(lost)], **facts)
 
 
-def lost_pieces(scene: Scene) -> None:
+def lost_pieces(case: FaultCase) -> None:
     lost = fault("GH1740", container="broken", what="device node /dev/nvidia0")
-    running(scene, missing=[told(lost)], repairable=True)
+    running(case, missing=[told(lost)], repairable=True)
 
 
-def other_driver(scene: Scene) -> None:
+def other_driver(case: FaultCase) -> None:
     wrong = fault("GH1741", container="broken", mounted="535.104.05", now="580.95.05")
-    running(scene, findings=[told(wrong)], engine="docker")
+    running(case, findings=[told(wrong)], engine="docker")
 
 
-def removed(scene: Scene) -> None:
+def removed(case: FaultCase) -> None:
     wrong = fault("GH1742", container="broken", path="/usr/lib64/libcuda.so.535", count=12)
-    running(scene, findings=[told(wrong)])
+    running(case, findings=[told(wrong)])
 
 
-def unheard(scene: Scene) -> None:
+def unheard(case: FaultCase) -> None:
     wrong = fault("GH1745", container="broken", request="NVIDIA_VISIBLE_DEVICES=all")
     pod = {"pod": "train-0", "namespace": "ml", "container": "main"}
-    running(scene, findings=[told(wrong)], injected_by=[], **pod)
+    running(case, findings=[told(wrong)], injected_by=[], **pod)
 
 
-def unreadable(scene: Scene) -> None:
+def unreadable(case: FaultCase) -> None:
     late = fault("GH1760", container="broken", seconds=5, left="")
-    scene.readings[node_readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
+    case.readings[node_readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
 
 
 NVIDIA: dict[str, Any] = {"injected_by": ["nvidia-legacy"], "recorded": False, "engine": "docker"}

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from gpuhook.node import node_readings
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import driver
-from tests.doctor.scene import Broken, Scene
 from tests.simulated.profiles import LIBRARY_DIR
 
 _VERSIONS = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
@@ -18,144 +18,144 @@ _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e
 _OTHER = "575.57.08"
 
 
-def _unload(scene: Scene) -> None:
+def _unload(case: FaultCase) -> None:
     for path in _VERSIONS:
-        scene.remove(path)
+        case.remove(path)
 
 
-def _no_module_for_kernel(scene: Scene) -> None:
-    _unload(scene)
-    scene.write(f"/lib/modules/{driver.RELEASE}/modules.dep", "kernel/drivers/net/tun.ko.zst:\n")
+def _no_module_for_kernel(case: FaultCase) -> None:
+    _unload(case)
+    case.write(f"/lib/modules/{driver.RELEASE}/modules.dep", "kernel/drivers/net/tun.ko.zst:\n")
 
 
-def _secure_boot(scene: Scene) -> None:
-    _unload(scene)
-    scene.path(_SECURE_BOOT).write_bytes(b"\6\0\0\0\1")
+def _secure_boot(case: FaultCase) -> None:
+    _unload(case)
+    case.path(_SECURE_BOOT).write_bytes(b"\6\0\0\0\1")
 
 
-def _nouveau(scene: Scene) -> None:
-    _unload(scene)
-    scene.write("/sys/module/nouveau/refcnt", "1\n")
-    driver.bind(scene, "0000:00:1e.0", "nouveau")
+def _nouveau(case: FaultCase) -> None:
+    _unload(case)
+    case.write("/sys/module/nouveau/refcnt", "1\n")
+    driver.bind(case, "0000:00:1e.0", "nouveau")
 
 
-def _unbound(scene: Scene) -> None:
-    driver.add_pci_device(scene, "0000:00:1f.0", "0x030200", "nvidiafb")
+def _unbound(case: FaultCase) -> None:
+    driver.add_pci_device(case, "0000:00:1f.0", "0x030200", "nvidiafb")
 
 
-def _no_link(scene: Scene) -> None:
-    scene.remove("/dev/char/195:0")
-    scene.readings[node_readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
+def _no_link(case: FaultCase) -> None:
+    case.remove("/dev/char/195:0")
+    case.readings[node_readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
 
 
-def _nobody_holds_gpus(scene: Scene) -> None:
-    _stop(scene, name="nvidia-persistenced.service")
-    listed = scene.readings.get(node_readings.PROCESSES) or []
+def _nobody_holds_gpus(case: FaultCase) -> None:
+    _stop(case, name="nvidia-persistenced.service")
+    listed = case.readings.get(node_readings.PROCESSES) or []
     listed[:] = [one for one in listed if "device-plugin" not in one["argv"][0]]
 
 
-def _upgraded(scene: Scene) -> None:
-    replace(scene, _VERSIONS[0], "580.95.05", _OTHER)
-    replace(scene, _VERSIONS[1], "580.95.05", _OTHER)
+def _upgraded(case: FaultCase) -> None:
+    replace(case, _VERSIONS[0], "580.95.05", _OTHER)
+    replace(case, _VERSIONS[1], "580.95.05", _OTHER)
 
 
-def replace(scene: Scene, path: str, old: str, new: str) -> None:
+def replace(case: FaultCase, path: str, old: str, new: str) -> None:
     """Replace a text in a file of the node."""
-    place = scene.path(path)
+    place = case.path(path)
     text = place.read_text(encoding="utf-8")
     assert old in text
     place.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def _libraries(scene: Scene, *stems: str) -> list[Path]:
-    directory = scene.root / LIBRARY_DIR.lstrip("/")
+def _libraries(case: FaultCase, *stems: str) -> list[Path]:
+    directory = case.root / LIBRARY_DIR.lstrip("/")
     return [path for stem in stems for path in directory.glob(f"{stem}.so*")]
 
 
-def _no_libraries(scene: Scene) -> None:
-    for path in _libraries(scene, "libcuda", "libnvidia-ml"):
+def _no_libraries(case: FaultCase) -> None:
+    for path in _libraries(case, "libcuda", "libnvidia-ml"):
         path.unlink()
 
 
-def _no_nvml(scene: Scene) -> None:
-    for path in _libraries(scene, "libnvidia-ml"):
+def _no_nvml(case: FaultCase) -> None:
+    for path in _libraries(case, "libnvidia-ml"):
         path.unlink()
 
 
-def _unlinked(scene: Scene) -> None:
-    scene.remove(f"{LIBRARY_DIR}/libcuda.so.1")
+def _unlinked(case: FaultCase) -> None:
+    case.remove(f"{LIBRARY_DIR}/libcuda.so.1")
 
 
-def _two_drivers(scene: Scene) -> None:
-    scene.write(f"{LIBRARY_DIR}/libcuda.so.{_OTHER}", "")
+def _two_drivers(case: FaultCase) -> None:
+    case.write(f"{LIBRARY_DIR}/libcuda.so.{_OTHER}", "")
 
 
-def _no_firmware(scene: Scene) -> None:
-    for path in (scene.root / "lib/firmware/nvidia").glob("*/gsp*"):
+def _no_firmware(case: FaultCase) -> None:
+    for path in (case.root / "lib/firmware/nvidia").glob("*/gsp*"):
         path.unlink()
     version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
-    scene.write("/proc/driver/nvidia/version", version)
+    case.write("/proc/driver/nvidia/version", version)
 
 
-def _nvml_fails(scene: Scene) -> None:
-    with Path(scene.node.nvml_profile).open("a", encoding="utf-8") as profile:
+def _nvml_fails(case: FaultCase) -> None:
+    with Path(case.node.nvml_profile).open("a", encoding="utf-8") as profile:
         profile.write("init 999\n")
 
 
-def _renumber(scene: Scene, path: str, major: int, minor: int) -> None:
-    place = scene.path(path)
+def _renumber(case: FaultCase, path: str, major: int, minor: int) -> None:
+    place = case.path(path)
     place.unlink(missing_ok=True)
     os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(major, minor))
     place.chmod(0o666)
 
 
-def _uvm_unloaded(scene: Scene) -> None:
-    replace(scene, "/proc/devices", "242 nvidia-uvm\n", "")
+def _uvm_unloaded(case: FaultCase) -> None:
+    replace(case, "/proc/devices", "242 nvidia-uvm\n", "")
 
 
-def _uvm_renumbered(scene: Scene) -> None:
-    _renumber(scene, "/dev/nvidia-uvm", 235, 0)
+def _uvm_renumbered(case: FaultCase) -> None:
+    _renumber(case, "/dev/nvidia-uvm", 235, 0)
 
 
-def _directory(scene: Scene) -> None:
-    scene.remove("/dev/nvidia0")
-    scene.path("/dev/nvidia0").mkdir()
+def _directory(case: FaultCase) -> None:
+    case.remove("/dev/nvidia0")
+    case.path("/dev/nvidia0").mkdir()
 
 
-def _closed(scene: Scene) -> None:
-    scene.path("/dev/nvidia0").chmod(0o600)
+def _closed(case: FaultCase) -> None:
+    case.path("/dev/nvidia0").chmod(0o600)
 
 
-def _no_capability(scene: Scene) -> None:
-    nodes = sorted((scene.root / "dev/nvidia-caps").iterdir())
+def _no_capability(case: FaultCase) -> None:
+    nodes = sorted((case.root / "dev/nvidia-caps").iterdir())
     nodes[0].unlink()
 
 
-def _imex(scene: Scene) -> None:
-    replace(scene, "/proc/devices", "\nBlock", "234 nvidia-caps-imex-channels\n\nBlock")
-    scene.write("/etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n")
-    scene.path("/dev/nvidia-caps-imex-channels").mkdir()
-    _renumber(scene, "/dev/nvidia-caps-imex-channels/channel0", 234, 0)
+def _imex(case: FaultCase) -> None:
+    replace(case, "/proc/devices", "\nBlock", "234 nvidia-caps-imex-channels\n\nBlock")
+    case.write("/etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n")
+    case.path("/dev/nvidia-caps-imex-channels").mkdir()
+    _renumber(case, "/dev/nvidia-caps-imex-channels/channel0", 234, 0)
 
 
-def _stop(scene: Scene, name: str) -> None:
-    scene.readings[node_readings.UNITS][name] = driver.unit("inactive")
+def _stop(case: FaultCase, name: str) -> None:
+    case.readings[node_readings.UNITS][name] = driver.unit("inactive")
 
 
-def _old_fabric_manager(scene: Scene) -> None:
+def _old_fabric_manager(case: FaultCase) -> None:
     """Have the package of another driver: its daemon stops at once."""
-    scene.write(
+    case.write(
         "/var/lib/dpkg/status",
         "Package: nvidia-driver-580\nStatus: install ok installed\nVersion: 580.95.05-1\n\n"
         "Package: nvidia-fabricmanager-575\nStatus: install ok installed\n"
         "Version: 575.57.08-1\n",
     )
-    _stop(scene, "nvidia-fabricmanager.service")
+    _stop(case, "nvidia-fabricmanager.service")
 
 
-def _mode(scene: Scene, number: int) -> None:
+def _mode(case: FaultCase, number: int) -> None:
     """Have the driver answer with another compute mode."""
-    with Path(scene.node.nvml_profile).open("a", encoding="utf-8") as profile:
+    with Path(case.node.nvml_profile).open("a", encoding="utf-8") as profile:
         profile.write(f"compute_mode {number}\n")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts.engines import (
     CONFIG,
     CRI,
@@ -15,7 +16,6 @@ from tests.doctor.parts.engines import (
     programs,
     run,
 )
-from tests.doctor.scene import Broken, Scene
 
 NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
 KUBELET = "/var/lib/kubelet/config.yaml"
@@ -23,186 +23,186 @@ K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 MICROK8S = "/var/snap/microk8s/current/args"
 
 
-def _no_toml(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}[plugins\n")
+def _no_toml(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}[plugins\n")
 
 
-def _import_of_nothing(scene: Scene) -> None:
+def _import_of_nothing(case: FaultCase) -> None:
     imports = IMPORTS.replace('"]', '", "/etc/containerd/certs.toml"]')
-    scene.write(CONFIG, f"version = 2\n{imports}{RUNC}")
+    case.write(CONFIG, f"version = 2\n{imports}{RUNC}")
 
 
-def _version_in_quotes(scene: Scene) -> None:
-    scene.write(CONFIG, f'version = "2"\n{IMPORTS}{RUNC}')
+def _version_in_quotes(case: FaultCase) -> None:
+    case.write(CONFIG, f'version = "2"\n{IMPORTS}{RUNC}')
 
 
-def _later_drop_in(scene: Scene) -> None:
+def _later_drop_in(case: FaultCase) -> None:
     """A drop-in of the version of the engine, where the file is still of an older one."""
-    programs(scene)["containerd"]["version"] = "2.3.1"
+    programs(case)["containerd"]["version"] = "2.3.1"
     new = f"{RUNC}{NVIDIA}".replace(CRI, NEW_CRI)
-    scene.write(DROP_IN, f"version = 4\n{new}")
+    case.write(DROP_IN, f"version = 4\n{new}")
 
 
-def _no_cri(scene: Scene) -> None:
-    scene.write(CONFIG, f'version = 2\ndisabled_plugins = ["cri"]\n{IMPORTS}{RUNC}')
-    if not scene.path(KUBELET).exists():
-        scene.write(KUBELET, "kind: KubeletConfiguration\n")
+def _no_cri(case: FaultCase) -> None:
+    case.write(CONFIG, f'version = 2\ndisabled_plugins = ["cri"]\n{IMPORTS}{RUNC}')
+    if not case.path(KUBELET).exists():
+        case.write(KUBELET, "kind: KubeletConfiguration\n")
 
 
-def _new_key(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{NVIDIA.replace(CRI, NEW_CRI)}")
+def _new_key(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{NVIDIA.replace(CRI, NEW_CRI)}")
 
 
-def _old_key(scene: Scene) -> None:
-    programs(scene)["containerd"]["version"] = "2.1.3"
-    scene.write(CONFIG, f"version = 3\n{IMPORTS}{RUNC.replace(CRI, NEW_CRI)}")
-    scene.write(DROP_IN, f"version = 3\n{NVIDIA}")
+def _old_key(case: FaultCase) -> None:
+    programs(case)["containerd"]["version"] = "2.1.3"
+    case.write(CONFIG, f"version = 3\n{IMPORTS}{RUNC.replace(CRI, NEW_CRI)}")
+    case.write(DROP_IN, f"version = 3\n{NVIDIA}")
 
 
-def _replaced(scene: Scene) -> None:
-    scene.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
+def _replaced(case: FaultCase) -> None:
+    case.write("/etc/containerd/conf.d/99-z-mirrors.toml", f"version = 2\n{RUNC}")
 
 
-def _not_imported(scene: Scene) -> None:
-    scene.write(CONFIG, f"version = 2\n{RUNC}")
+def _not_imported(case: FaultCase) -> None:
+    case.write(CONFIG, f"version = 2\n{RUNC}")
 
 
-def _reads_another(scene: Scene) -> None:
-    scene.write(K3S, f"version = 2\n{RUNC}")
-    run(scene, "containerd", "-c", K3S)
+def _reads_another(case: FaultCase) -> None:
+    case.write(K3S, f"version = 2\n{RUNC}")
+    run(case, "containerd", "-c", K3S)
 
 
-def _template(scene: Scene) -> None:
-    scene.write(f"{MICROK8S}/containerd.toml", f"version = 2\n{RUNC}")
-    scene.write(f"{MICROK8S}/containerd-template.toml", f"version = 2\n{RUNC}{NVIDIA}")
+def _template(case: FaultCase) -> None:
+    case.write(f"{MICROK8S}/containerd.toml", f"version = 2\n{RUNC}")
+    case.write(f"{MICROK8S}/containerd-template.toml", f"version = 2\n{RUNC}{NVIDIA}")
 
 
-def _not_registered(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{RUNC}")
+def _not_registered(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{RUNC}")
 
 
-def _no_type(scene: Scene) -> None:
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('runtime_type', '#runtime_type')}")
+def _no_type(case: FaultCase) -> None:
+    case.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('runtime_type', '#runtime_type')}")
 
 
-def _no_binary(scene: Scene) -> None:
-    scene.remove("/usr/bin/nvidia-container-runtime")
+def _no_binary(case: FaultCase) -> None:
+    case.remove("/usr/bin/nvidia-container-runtime")
 
 
-def _binary_mode(scene: Scene) -> None:
-    scene.path("/usr/bin/nvidia-container-runtime").chmod(0o644)
+def _binary_mode(case: FaultCase) -> None:
+    case.path("/usr/bin/nvidia-container-runtime").chmod(0o644)
 
 
-def _default(scene: Scene) -> None:
+def _default(case: FaultCase) -> None:
     table = f'[{CRI}.containerd]\n  default_runtime_name = "nvidia-cdi"\n'
-    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+    case.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
 
 
-def _no_runc(scene: Scene) -> None:
+def _no_runc(case: FaultCase) -> None:
     """containerd 1.x forgets its own runc where another runtime is registered."""
-    scene.write(CONFIG, f"version = 2\n{IMPORTS}")
-    scene.write(DROP_IN, f"version = 2\n{NVIDIA}")
+    case.write(CONFIG, f"version = 2\n{IMPORTS}")
+    case.write(DROP_IN, f"version = 2\n{NVIDIA}")
 
 
-def _no_shim(scene: Scene) -> None:
-    scene.remove("/usr/bin/containerd-shim-runc-v2")
+def _no_shim(case: FaultCase) -> None:
+    case.remove("/usr/bin/containerd-shim-runc-v2")
 
 
-def _pod_annotations(scene: Scene) -> None:
+def _pod_annotations(case: FaultCase) -> None:
     open_to_pods = 'runtime_type = "io.containerd.runc.v2"\n  pod_annotations = ["cdi.k8s.io/*"]'
     handler = NVIDIA.replace('runtime_type = "io.containerd.runc.v2"', open_to_pods)
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{handler}")
+    case.write(DROP_IN, f"version = 2\n{RUNC}{handler}")
 
 
-def spec(scene: Scene) -> None:
+def spec(case: FaultCase) -> None:
     """See that there is a CDI spec of GPUs."""
-    if not any(scene.path("/etc/cdi/x").parent.iterdir()):
+    if not any(case.path("/etc/cdi/x").parent.iterdir()):
         text = "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: []\n"
-        scene.write("/etc/cdi/nvidia.yaml", text)
+        case.write("/etc/cdi/nvidia.yaml", text)
 
 
-def _cdi_dirs(scene: Scene) -> None:
-    spec(scene)
+def _cdi_dirs(case: FaultCase) -> None:
+    spec(case)
     table = f'[{CRI}]\n  enable_cdi = true\n  cdi_spec_dirs = ["/opt/cdi"]\n'
-    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+    case.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
 
 
-def _cdi_of_old(scene: Scene) -> None:
-    programs(scene)["containerd"]["version"] = "1.6.20~ds1"
-    scene.write(DROP_IN, f"version = 2\n[{CRI}]\n  enable_cdi = true\n{RUNC}{NVIDIA}")
+def _cdi_of_old(case: FaultCase) -> None:
+    programs(case)["containerd"]["version"] = "1.6.20~ds1"
+    case.write(DROP_IN, f"version = 2\n[{CRI}]\n  enable_cdi = true\n{RUNC}{NVIDIA}")
 
 
-def _not_restarted(scene: Scene) -> None:
-    run(scene, "containerd", started=1.0e9)
+def _not_restarted(case: FaultCase) -> None:
+    run(case, "containerd", started=1.0e9)
 
 
-def _driver_systemd(scene: Scene) -> None:
-    scene.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: cgroupfs\n")
+def _driver_systemd(case: FaultCase) -> None:
+    case.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: cgroupfs\n")
 
 
-def _driver_cgroupfs(scene: Scene) -> None:
-    scene.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: systemd\n")
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('SystemdCgroup', '#SystemdCgroup')}")
+def _driver_cgroupfs(case: FaultCase) -> None:
+    case.write(KUBELET, "kind: KubeletConfiguration\ncgroupDriver: systemd\n")
+    case.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA.replace('SystemdCgroup', '#SystemdCgroup')}")
 
 
-def _settings(scene: Scene, old: str, new: str) -> None:
+def _settings(case: FaultCase, old: str, new: str) -> None:
     assert old in DEFAULTS
-    scene.write(TOOLKIT, DEFAULTS.replace(old, new))
+    case.write(TOOLKIT, DEFAULTS.replace(old, new))
 
 
-def _no_settings(scene: Scene) -> None:
-    scene.write(TOOLKIT, f"{DEFAULTS}[nvidia-container-cli\n")
+def _no_settings(case: FaultCase) -> None:
+    case.write(TOOLKIT, f"{DEFAULTS}[nvidia-container-cli\n")
 
 
-def _mode(scene: Scene) -> None:
-    _settings(scene, 'mode = "auto"', 'mode = "jit"')
+def _mode(case: FaultCase) -> None:
+    _settings(case, 'mode = "auto"', 'mode = "jit"')
 
 
-def _type(scene: Scene) -> None:
-    _settings(scene, "load-kmods = true", 'load-kmods = "true"')
+def _type(case: FaultCase) -> None:
+    _settings(case, "load-kmods = true", 'load-kmods = "true"')
 
 
-def _ldconfig(scene: Scene) -> None:
-    _settings(scene, '"@/sbin/ldconfig"', '"/sbin/ldconfig"')
+def _ldconfig(case: FaultCase) -> None:
+    _settings(case, '"@/sbin/ldconfig"', '"/sbin/ldconfig"')
 
 
-def _typo(scene: Scene) -> None:
-    _settings(scene, "load-kmods = true", "load-kmods = true\nno-cgroup = true")
+def _typo(case: FaultCase) -> None:
+    _settings(case, "load-kmods = true", "load-kmods = true\nno-cgroup = true")
 
 
-def _no_low_level(scene: Scene) -> None:
-    _settings(scene, '["runc", "crun"]', '["docker-runc", "/usr/local/sbin/runc"]')
+def _no_low_level(case: FaultCase) -> None:
+    _settings(case, '["runc", "crun"]', '["docker-runc", "/usr/local/sbin/runc"]')
 
 
-def _no_hook(scene: Scene) -> None:
+def _no_hook(case: FaultCase) -> None:
     path = "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook"
-    _settings(scene, '"nvidia-container-runtime-hook"', f'"{path}"')
+    _settings(case, '"nvidia-container-runtime-hook"', f'"{path}"')
 
 
-def _no_root(scene: Scene) -> None:
-    _settings(scene, "environment = []", 'root = "/run/nvidia/driver"')
+def _no_root(case: FaultCase) -> None:
+    _settings(case, "environment = []", 'root = "/run/nvidia/driver"')
 
 
-def _no_cgroups(scene: Scene) -> None:
+def _no_cgroups(case: FaultCase) -> None:
     text = DEFAULTS.replace('mode = "auto"', 'mode = "legacy"')
-    scene.write(TOOLKIT, text.replace("load-kmods = true", "no-cgroups = true"))
+    case.write(TOOLKIT, text.replace("load-kmods = true", "no-cgroups = true"))
 
 
-def _runtimes_in_a_row(scene: Scene) -> None:
+def _runtimes_in_a_row(case: FaultCase) -> None:
     path = "/srv/gpuhook-runtime"
-    scene.write(path, "#!/bin/sh\n", 0o755)
-    _settings(scene, '["runc", "crun"]', f'["{path}"]')
+    case.write(path, "#!/bin/sh\n", 0o755)
+    _settings(case, '["runc", "crun"]', f'["{path}"]')
 
 
-def _default_of_all(scene: Scene) -> None:
-    if not scene.path(KUBELET).exists():
-        scene.write(KUBELET, "kind: KubeletConfiguration\n")
+def _default_of_all(case: FaultCase) -> None:
+    if not case.path(KUBELET).exists():
+        case.write(KUBELET, "kind: KubeletConfiguration\n")
     table = f'[{CRI}.containerd]\n  default_runtime_name = "nvidia"\n'
-    scene.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
+    case.write(DROP_IN, f"version = 2\n{table}{RUNC}{NVIDIA}")
 
 
-def _legacy(scene: Scene) -> None:
-    programs(scene)["nvidia-ctk"]["version"] = "1.17.8"
+def _legacy(case: FaultCase) -> None:
+    programs(case)["nvidia-ctk"]["version"] = "1.17.8"
 
 
 BROKEN = [

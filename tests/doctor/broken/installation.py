@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 
+from tests.doctor.case import Broken
 from tests.doctor.parts.gpuhook import (
     BIN,
     LIBRARY,
@@ -13,53 +14,52 @@ from tests.doctor.parts.gpuhook import (
     SETTINGS,
     filled,
 )
-from tests.doctor.scene import Broken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 
-def without(scene: Scene, path: str) -> None:
+def without(case: FaultCase, path: str) -> None:
     """Remove a file of the node."""
-    scene.remove(path)
+    case.remove(path)
 
 
-def mode(scene: Scene, path: str, bits: int) -> None:
+def mode(case: FaultCase, path: str, bits: int) -> None:
     """Change the mode of a file."""
-    scene.path(path).chmod(bits)
+    case.path(path).chmod(bits)
 
 
-def other_python(scene: Scene, name: str) -> None:
+def other_python(case: FaultCase, name: str) -> None:
     """Let the interpreter be of another version."""
-    scene.write(f"/usr/bin/{name}", "an interpreter\n", 0o755)
-    scene.remove(PYTHON)
-    scene.path(PYTHON).symlink_to(name)
+    case.write(f"/usr/bin/{name}", "an interpreter\n", 0o755)
+    case.remove(PYTHON)
+    case.path(PYTHON).symlink_to(name)
 
 
-def no_package(scene: Scene) -> None:
-    shutil.rmtree(scene.path(LIBRARY))
+def no_package(case: FaultCase) -> None:
+    shutil.rmtree(case.path(LIBRARY))
 
 
-def no_command(scene: Scene) -> None:
+def no_command(case: FaultCase) -> None:
     """Take the command line away, that has to compile the settings."""
-    scene.remove(f"{BIN}/gpuhook")
+    case.remove(f"{BIN}/gpuhook")
 
 
-def two_versions(scene: Scene) -> None:
+def two_versions(case: FaultCase) -> None:
     """Install an older one in another place."""
     library = "/usr/local/lib/gpuhook"
-    scene.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
-    scene.write(f"{library}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")
+    case.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
+    case.write(f"{library}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")
     for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
-        scene.write(f"{library}/{name}", "")
+        case.write(f"{library}/{name}", "")
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"):
         text = filled(name, LIB=library, BIN="/usr/local/bin")
-        scene.write(f"/usr/local/bin/{name}", text, 0o755)
+        case.write(f"/usr/local/bin/{name}", text, 0o755)
 
 
-def settings(scene: Scene, text: str) -> None:
-    scene.write(SETTINGS, text)
+def settings(case: FaultCase, text: str) -> None:
+    case.write(SETTINGS, text)
 
 
 BROKEN = [

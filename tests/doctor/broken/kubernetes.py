@@ -7,9 +7,9 @@ import shutil
 from typing import Any
 
 from gpuhook.node import node_readings
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import kubernetes
 from tests.doctor.parts.kubernetes import CONFIG, PLUGINS, process, processes, units
-from tests.doctor.scene import Broken, Scene
 
 CONTAINERD = "/etc/containerd/config.toml"
 HANDLER = """
@@ -18,160 +18,160 @@ HANDLER = """
 """
 
 
-def _api(scene: Scene) -> dict[str, Any]:
-    found: dict[str, Any] = scene.readings[node_readings.API]
+def _api(case: FaultCase) -> dict[str, Any]:
+    found: dict[str, Any] = case.readings[node_readings.API]
     return found
 
 
-def _without(scene: Scene, name: str) -> None:
-    listed = processes(scene)
+def _without(case: FaultCase, name: str) -> None:
+    listed = processes(case)
     listed[:] = [one for one in listed if one["name"] != name]
 
 
-def _no_kubelet(scene: Scene) -> None:
-    _without(scene, "kubelet")
-    units(scene)["kubelet.service"]["active"] = "failed"
+def _no_kubelet(case: FaultCase) -> None:
+    _without(case, "kubelet")
+    units(case)["kubelet.service"]["active"] = "failed"
 
 
-def _no_kubelet_socket(scene: Scene) -> None:
-    scene.remove(f"{PLUGINS}/kubelet.sock")
+def _no_kubelet_socket(case: FaultCase) -> None:
+    case.remove(f"{PLUGINS}/kubelet.sock")
 
 
-def _no_pod_resources(scene: Scene) -> None:
-    scene.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
+def _no_pod_resources(case: FaultCase) -> None:
+    case.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
 
 
-def _no_sockets(scene: Scene) -> None:
-    for path in scene.path(f"{PLUGINS}/x").parent.glob("nvidia-*.sock"):
+def _no_sockets(case: FaultCase) -> None:
+    for path in case.path(f"{PLUGINS}/x").parent.glob("nvidia-*.sock"):
         path.unlink()
 
 
-def _no_plugin(scene: Scene) -> None:
-    _no_sockets(scene)
-    _without(scene, "nvidia-device-p")
-    shutil.rmtree(scene.path("/var/lib/kubelet/pods"))
+def _no_plugin(case: FaultCase) -> None:
+    _no_sockets(case)
+    _without(case, "nvidia-device-p")
+    shutil.rmtree(case.path("/var/lib/kubelet/pods"))
 
 
-def _plugin_without_driver(scene: Scene) -> None:
-    _no_sockets(scene)
-    _without(scene, "nvidia-device-p")
+def _plugin_without_driver(case: FaultCase) -> None:
+    _no_sockets(case)
+    _without(case, "nvidia-device-p")
     said = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"
-    scene.write(kubernetes.LOG, f"2026-11-01T10:00:00.1Z stderr F E1101 {said}\n")
+    case.write(kubernetes.LOG, f"2026-11-01T10:00:00.1Z stderr F E1101 {said}\n")
 
 
-def _unregistered(scene: Scene) -> None:
-    kubernetes.write_checkpoint(scene, {})
+def _unregistered(case: FaultCase) -> None:
+    kubernetes.write_checkpoint(case, {})
 
 
-def _all_unhealthy(scene: Scene) -> None:
-    kubernetes.write_checkpoint(scene, {"nvidia.com/gpu": []})
+def _all_unhealthy(case: FaultCase) -> None:
+    kubernetes.write_checkpoint(case, {"nvidia.com/gpu": []})
 
 
-def _another_gpu(scene: Scene) -> None:
-    kubernetes.write_checkpoint(scene, {"nvidia.com/gpu": ["GPU-gone::0"]})
+def _another_gpu(case: FaultCase) -> None:
+    kubernetes.write_checkpoint(case, {"nvidia.com/gpu": ["GPU-gone::0"]})
 
 
-def _broken_checkpoint(scene: Scene) -> None:
-    scene.write(kubernetes.CHECKPOINT, '{"Data": ')
+def _broken_checkpoint(case: FaultCase) -> None:
+    case.write(kubernetes.CHECKPOINT, '{"Data": ')
 
 
-def _two_plugins(scene: Scene) -> None:
+def _two_plugins(case: FaultCase) -> None:
     argv = ("/usr/bin/python3", "/usr/local/bin/gpuhook", "device-plugin")
-    processes(scene).append(process(1901, "gpuhook", *argv))
+    processes(case).append(process(1901, "gpuhook", *argv))
 
 
-def _old_plugin_stays(scene: Scene) -> None:
-    processes(scene).append(process(1902, "nvidia-device-p", "/usr/bin/nvidia-device-plugin"))
+def _old_plugin_stays(case: FaultCase) -> None:
+    processes(case).append(process(1902, "nvidia-device-p", "/usr/bin/nvidia-device-plugin"))
 
 
-def _handler(scene: Scene) -> None:
-    place = scene.path(CONTAINERD)
+def _handler(case: FaultCase) -> None:
+    place = case.path(CONTAINERD)
     if not place.exists() or ".runtimes.nvidia]" not in place.read_text(encoding="utf-8"):
         with place.open("a", encoding="utf-8") as file:
             file.write(HANDLER)
 
 
-def _no_runtime_class(scene: Scene) -> None:
-    _handler(scene)
-    _api(scene)["runtimeClasses"] = []
+def _no_runtime_class(case: FaultCase) -> None:
+    _handler(case)
+    _api(case)["runtimeClasses"] = []
 
 
-def _chart_of_a_git_clone(scene: Scene) -> None:
-    _no_runtime_class(scene)
-    _no_plugin(scene)
-    kubernetes.write_checkpoint(scene, {})
-    _api(scene)["daemonSets"] = []
+def _chart_of_a_git_clone(case: FaultCase) -> None:
+    _no_runtime_class(case)
+    _no_plugin(case)
+    kubernetes.write_checkpoint(case, {})
+    _api(case)["daemonSets"] = []
 
 
-def _wrong_handler(scene: Scene) -> None:
-    _handler(scene)
-    _api(scene)["runtimeClasses"] = [{"name": "nvidia", "handler": "nvidia-container-runtime"}]
+def _wrong_handler(case: FaultCase) -> None:
+    _handler(case)
+    _api(case)["runtimeClasses"] = [{"name": "nvidia", "handler": "nvidia-container-runtime"}]
 
 
-def _spare_class(scene: Scene) -> None:
-    _handler(scene)
-    _api(scene)["runtimeClasses"].append({"name": "nvidia-old", "handler": "nvidia-old"})
+def _spare_class(case: FaultCase) -> None:
+    _handler(case)
+    _api(case)["runtimeClasses"].append({"name": "nvidia-old", "handler": "nvidia-old"})
 
 
-def _config(scene: Scene, old: str, new: str) -> None:
-    text = scene.path(CONFIG).read_text(encoding="utf-8")
+def _config(case: FaultCase, old: str, new: str) -> None:
+    text = case.path(CONFIG).read_text(encoding="utf-8")
     assert old in text
-    scene.write(CONFIG, text.replace(old, new))
+    case.write(CONFIG, text.replace(old, new))
 
 
-def _unfit_replicas(scene: Scene) -> None:
-    _config(scene, "replicas: 4", 'replicas: "four"')
+def _unfit_replicas(case: FaultCase) -> None:
+    _config(case, "replicas: 4", 'replicas: "four"')
 
 
-def _unknown_key(scene: Scene) -> None:
-    _config(scene, "flags:", "flags:\n  renameByDefault: true")
+def _unknown_key(case: FaultCase) -> None:
+    _config(case, "flags:", "flags:\n  renameByDefault: true")
 
 
-def _other_config_wrong(scene: Scene) -> None:
-    scene.write(CONFIG.replace("/default", "/mig-mixed"), "version: v2\nflags: {}\n")
+def _other_config_wrong(case: FaultCase) -> None:
+    case.write(CONFIG.replace("/default", "/mig-mixed"), "version: v2\nflags: {}\n")
 
 
-def _too_many_replicas(scene: Scene) -> None:
-    _config(scene, "replicas: 4", "replicas: 40")
+def _too_many_replicas(case: FaultCase) -> None:
+    _config(case, "replicas: 4", "replicas: 40")
 
 
-def _exclusive(scene: Scene) -> None:
-    document = scene.examined().readings.document(node_readings.INVENTORY)
+def _exclusive(case: FaultCase) -> None:
+    document = case.examined().readings.document(node_readings.INVENTORY)
     document["gpus"][0]["compute_mode"] = "exclusive-process"
-    scene.readings[node_readings.INVENTORY] = document
+    case.readings[node_readings.INVENTORY] = document
 
 
-def _limits_too_large(scene: Scene) -> None:
-    _config(scene, "replicas: 4", "replicas: 4\n      memory: 15Gi")
+def _limits_too_large(case: FaultCase) -> None:
+    _config(case, "replicas: 4", "replicas: 4\n      memory: 15Gi")
 
 
-def _mig_not_offered(scene: Scene) -> None:
-    _config(scene, "migStrategy: mixed", "migStrategy: none")
+def _mig_not_offered(case: FaultCase) -> None:
+    _config(case, "migStrategy: mixed", "migStrategy: none")
 
 
-def _nothing_allocatable(scene: Scene) -> None:
-    node = _api(scene)["node"]
+def _nothing_allocatable(case: FaultCase) -> None:
+    node = _api(case)["node"]
     node["allocatable"] = {"cpu": "8", "nvidia.com/gpu": "0"}
 
 
-def _some_unhealthy(scene: Scene) -> None:
-    _api(scene)["node"]["allocatable"]["nvidia.com/gpu"] = "28"
+def _some_unhealthy(case: FaultCase) -> None:
+    _api(case)["node"]["allocatable"]["nvidia.com/gpu"] = "28"
 
 
-def _not_ready(scene: Scene) -> None:
-    _api(scene)["node"]["conditions"][0] |= {
+def _not_ready(case: FaultCase) -> None:
+    _api(case)["node"]["conditions"][0] |= {
         "status": "False",
         "reason": "KubeletNotReady",
         "message": "container runtime network not ready",
     }
 
 
-def _cordoned(scene: Scene) -> None:
-    _api(scene)["node"]["unschedulable"] = True
+def _cordoned(case: FaultCase) -> None:
+    _api(case)["node"]["unschedulable"] = True
 
 
-def _old_labels(scene: Scene) -> None:
-    _api(scene)["node"]["labels"]["nvidia.com/cuda.driver-version.full"] = "470.57.02"
+def _old_labels(case: FaultCase) -> None:
+    _api(case)["node"]["labels"]["nvidia.com/cuda.driver-version.full"] = "470.57.02"
 
 
 BROKEN = [

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 
 from tests.doctor.broken.engines import spec
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, install, programs, run
-from tests.doctor.scene import Broken, Scene
 
 DAEMON = "/etc/docker/daemon.json"
 CRIO = "/etc/crio/crio.conf.d/99-nvidia.conf"
@@ -24,27 +24,27 @@ CRIO_RUNTIMES = """
 """
 
 
-def docker(scene: Scene, **members: object) -> None:
+def docker(case: FaultCase, **members: object) -> None:
     """Add Docker, with its daemon.json."""
-    install(scene, "dockerd", "docker")
-    programs(scene)["dockerd"] = {"path": "/usr/bin/dockerd", "version": "27.5.1"}
-    run(scene, "dockerd")
-    scene.write(DAEMON, json.dumps({"runtimes": RUNTIMES, **members}, indent=2))
+    install(case, "dockerd", "docker")
+    programs(case)["dockerd"] = {"path": "/usr/bin/dockerd", "version": "27.5.1"}
+    run(case, "dockerd")
+    case.write(DAEMON, json.dumps({"runtimes": RUNTIMES, **members}, indent=2))
 
 
-def crio(scene: Scene, text: str = CRIO_RUNTIMES) -> None:
+def crio(case: FaultCase, text: str = CRIO_RUNTIMES) -> None:
     """Add CRI-O."""
-    install(scene, "crio")
-    scene.write(CRIO, text)
+    install(case, "crio")
+    case.write(CRIO, text)
 
 
-def podman(scene: Scene) -> None:
+def podman(case: FaultCase) -> None:
     """Add podman."""
-    install(scene, "podman", "crun")
-    spec(scene)
+    install(case, "podman", "crun")
+    spec(case)
 
 
-def hook(scene: Scene, name: str, path: str) -> None:
+def hook(case: FaultCase, name: str, path: str) -> None:
     """Have podman run a hook."""
     document = {
         "version": "1.0.0",
@@ -52,142 +52,142 @@ def hook(scene: Scene, name: str, path: str) -> None:
         "when": {"always": True, "commands": [".*"]},
         "stages": ["prestart"],
     }
-    scene.write(f"{HOOKS}/{name}.json", json.dumps(document))
+    case.write(f"{HOOKS}/{name}.json", json.dumps(document))
 
 
-def _no_json(scene: Scene) -> None:
-    docker(scene)
-    scene.write(DAEMON, '{\n  "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},\n}\n')
+def _no_json(case: FaultCase) -> None:
+    docker(case)
+    case.write(DAEMON, '{\n  "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},\n}\n')
 
 
-def _runtimes_list(scene: Scene) -> None:
-    docker(scene, runtimes=[])
+def _runtimes_list(case: FaultCase) -> None:
+    docker(case, runtimes=[])
 
 
-def _default(scene: Scene) -> None:
-    docker(scene, runtimes={}, **{"default-runtime": "nvidia"})
+def _default(case: FaultCase) -> None:
+    docker(case, runtimes={}, **{"default-runtime": "nvidia"})
 
 
-def _no_binary(scene: Scene) -> None:
+def _no_binary(case: FaultCase) -> None:
     path = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
-    docker(scene, runtimes={"nvidia": {"path": path}})
+    docker(case, runtimes={"nvidia": {"path": path}})
 
 
-def _no_hook(scene: Scene) -> None:
-    docker(scene)
-    scene.remove("/usr/bin/nvidia-container-runtime-hook")
+def _no_hook(case: FaultCase) -> None:
+    docker(case)
+    case.remove("/usr/bin/nvidia-container-runtime-hook")
 
 
-def _mode_cdi(scene: Scene) -> None:
-    docker(scene)
-    scene.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "cdi"'))
+def _mode_cdi(case: FaultCase) -> None:
+    docker(case)
+    case.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "cdi"'))
 
 
-def _not_restarted(scene: Scene) -> None:
-    docker(scene)
-    run(scene, "dockerd", started=1.0e9)
+def _not_restarted(case: FaultCase) -> None:
+    docker(case)
+    run(case, "dockerd", started=1.0e9)
 
 
-def _snap(scene: Scene) -> None:
-    scene.write("/var/snap/docker/current/config/daemon.json", '{"log-level": "error"}\n')
-    scene.write(DAEMON, json.dumps({"runtimes": RUNTIMES}))
+def _snap(case: FaultCase) -> None:
+    case.write("/var/snap/docker/current/config/daemon.json", '{"log-level": "error"}\n')
+    case.write(DAEMON, json.dumps({"runtimes": RUNTIMES}))
 
 
-def _crio_no_toml(scene: Scene) -> None:
-    crio(scene, f"{CRIO_RUNTIMES}[crio.runtime.runtimes\n")
+def _crio_no_toml(case: FaultCase) -> None:
+    crio(case, f"{CRIO_RUNTIMES}[crio.runtime.runtimes\n")
 
 
-def _crio_no_binary(scene: Scene) -> None:
-    crio(scene, CRIO_RUNTIMES.replace("/usr/bin/nvidia", "/opt/bin/nvidia"))
+def _crio_no_binary(case: FaultCase) -> None:
+    crio(case, CRIO_RUNTIMES.replace("/usr/bin/nvidia", "/opt/bin/nvidia"))
 
 
-def _crio_default(scene: Scene) -> None:
-    crio(scene)
+def _crio_default(case: FaultCase) -> None:
+    crio(case)
     name = "/etc/crio/crio.conf.d/99-z.conf"
-    scene.write(name, '[crio.runtime]\ndefault_runtime = "nvidia-legacy"\n')
+    case.write(name, '[crio.runtime]\ndefault_runtime = "nvidia-legacy"\n')
 
 
-def _crio_cdi_dirs(scene: Scene) -> None:
-    spec(scene)
-    crio(scene, f"{CRIO_RUNTIMES}[crio]\n[crio.runtime.workloads]\n")
+def _crio_cdi_dirs(case: FaultCase) -> None:
+    spec(case)
+    crio(case, f"{CRIO_RUNTIMES}[crio]\n[crio.runtime.workloads]\n")
     name = "/etc/crio/crio.conf.d/10-cdi.conf"
-    scene.write(name, '[crio.runtime]\ncdi_spec_dirs = ["/opt/cdi"]\n')
+    case.write(name, '[crio.runtime]\ncdi_spec_dirs = ["/opt/cdi"]\n')
 
 
-def _podman_no_toml(scene: Scene) -> None:
-    podman(scene)
-    scene.write("/etc/containers/containers.conf", "[engine]\nruntime = crun\n")
+def _podman_no_toml(case: FaultCase) -> None:
+    podman(case)
+    case.write("/etc/containers/containers.conf", "[engine]\nruntime = crun\n")
 
 
-def _podman_cdi_dirs(scene: Scene) -> None:
-    podman(scene)
+def _podman_cdi_dirs(case: FaultCase) -> None:
+    podman(case)
     text = '[engine]\ncdi_spec_dirs = ["/usr/share/cdi"]\n'
-    scene.write("/etc/containers/containers.conf.d/10-cdi.conf", text)
+    case.write("/etc/containers/containers.conf.d/10-cdi.conf", text)
 
 
-def _podman_no_runtime(scene: Scene) -> None:
-    podman(scene)
+def _podman_no_runtime(case: FaultCase) -> None:
+    podman(case)
     text = '[engine]\nruntime = "nvidia"\n[engine.runtimes]\nnvidia = ["/opt/nvidia-runtime"]\n'
-    scene.write("/etc/containers/containers.conf", text)
+    case.write("/etc/containers/containers.conf", text)
 
 
-def _hook_of_nothing(scene: Scene) -> None:
-    podman(scene)
-    hook(scene, "oci-nvidia-hook", "/usr/bin/nvidia-container-toolkit")
+def _hook_of_nothing(case: FaultCase) -> None:
+    podman(case)
+    hook(case, "oci-nvidia-hook", "/usr/bin/nvidia-container-toolkit")
 
 
-def _two_hooks(scene: Scene) -> None:
-    podman(scene)
-    hook(scene, "oci-nvidia-hook", "/usr/bin/nvidia-container-runtime-hook")
-    scene.write("/usr/local/bin/gpuhook-prestart", "#!/bin/sh\n", 0o755)
-    hook(scene, "gpuhook-prestart", "/usr/local/bin/gpuhook-prestart")
+def _two_hooks(case: FaultCase) -> None:
+    podman(case)
+    hook(case, "oci-nvidia-hook", "/usr/bin/nvidia-container-runtime-hook")
+    case.write("/usr/local/bin/gpuhook-prestart", "#!/bin/sh\n", 0o755)
+    hook(case, "gpuhook-prestart", "/usr/local/bin/gpuhook-prestart")
 
 
-def _selinux(scene: Scene) -> None:
-    podman(scene)
-    scene.write("/sys/fs/selinux/enforce", "1")
+def _selinux(case: FaultCase) -> None:
+    podman(case)
+    case.write("/sys/fs/selinux/enforce", "1")
     for name in ("container_use_devices", "container_use_xserver_devices"):
-        scene.write(f"/sys/fs/selinux/booleans/{name}", "0 0")
+        case.write(f"/sys/fs/selinux/booleans/{name}", "0 0")
 
 
-def _user(scene: Scene) -> None:
-    podman(scene)
-    scene.write("/home/ada/.local/share/containers/storage/db.sql", "")
+def _user(case: FaultCase) -> None:
+    podman(case)
+    case.write("/home/ada/.local/share/containers/storage/db.sql", "")
 
 
-def _no_subids(scene: Scene) -> None:
-    _user(scene)
-    install(scene, "newuidmap", "newgidmap")
-    scene.write("/etc/subuid", "bob:100000:65536\n")
-    scene.write("/etc/subgid", "ada:100000:65536\n")
+def _no_subids(case: FaultCase) -> None:
+    _user(case)
+    install(case, "newuidmap", "newgidmap")
+    case.write("/etc/subuid", "bob:100000:65536\n")
+    case.write("/etc/subgid", "ada:100000:65536\n")
 
 
-def _no_delegation(scene: Scene) -> None:
-    _user(scene)
-    install(scene, "newuidmap", "newgidmap")
-    scene.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
+def _no_delegation(case: FaultCase) -> None:
+    _user(case)
+    install(case, "newuidmap", "newgidmap")
+    case.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
     for path in ("/etc/subuid", "/etc/subgid"):
-        scene.write(path, "ada:100000:65536\n")
-    scene.write(MANAGER, "pids\n")
+        case.write(path, "ada:100000:65536\n")
+    case.write(MANAGER, "pids\n")
 
 
-def _apparmor(scene: Scene) -> None:
-    _user(scene)
-    install(scene, "newuidmap", "newgidmap")
+def _apparmor(case: FaultCase) -> None:
+    _user(case)
+    install(case, "newuidmap", "newgidmap")
     for path in ("/etc/subuid", "/etc/subgid"):
-        scene.write(path, "ada:100000:65536\n")
-    scene.write("/sys/module/apparmor/parameters/enabled", "Y\n")
-    scene.write("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+        case.write(path, "ada:100000:65536\n")
+    case.write("/sys/module/apparmor/parameters/enabled", "Y\n")
+    case.write("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
 
 
-def _rootless_docker(scene: Scene) -> None:
+def _rootless_docker(case: FaultCase) -> None:
     """A user's Docker below a toolkit that sets device rules, which users may not."""
-    docker(scene)
-    install(scene, "newuidmap", "newgidmap")
+    docker(case)
+    install(case, "newuidmap", "newgidmap")
     for path in ("/etc/subuid", "/etc/subgid"):
-        scene.write(path, "ada:100000:65536\n")
-    scene.write("/home/ada/.config/docker/daemon.json", json.dumps({"runtimes": RUNTIMES}))
-    scene.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "legacy"'))
+        case.write(path, "ada:100000:65536\n")
+    case.write("/home/ada/.config/docker/daemon.json", json.dumps({"runtimes": RUNTIMES}))
+    case.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "legacy"'))
 
 
 BROKEN = [

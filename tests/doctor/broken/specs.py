@@ -12,10 +12,10 @@ from typing import Any
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from tests.doctor.broken.driver import replace
+from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import driver
 from tests.doctor.parts.driver import SPEC
 from tests.doctor.parts.engines import TOOLKIT
-from tests.doctor.scene import Broken, Scene
 from tests.simulated.profiles import LIBRARY_DIR
 
 TYPE_CHECKING = False
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _TOOLKIT = "/var/run/cdi/nvidia.json"
 
 
-def _toolkit(change: Callable[[Any], None], **options: str) -> Callable[[Scene], None]:
+def _toolkit(change: Callable[[Any], None], **options: str) -> Callable[[FaultCase], None]:
     """Return what puts a changed spec of NVIDIA's toolkit in the place of ours."""
 
-    def do(scene: Scene) -> None:
-        document = driver.toolkit_spec(scene, **options)
+    def do(case: FaultCase) -> None:
+        document = driver.toolkit_spec(case, **options)
         change(document)
-        scene.remove(SPEC)
-        scene.write(_TOOLKIT, json.dumps(document))
+        case.remove(SPEC)
+        case.write(_TOOLKIT, json.dumps(document))
 
     return do
 
@@ -80,89 +80,89 @@ def _groups(document: Any) -> None:
     document["containerEdits"]["additionalGids"] = [44]
 
 
-def _for_old_podman(scene: Scene) -> None:
-    _toolkit(_groups)(scene)
-    programs = scene.readings.setdefault(node_readings.PROGRAMS, {})
+def _for_old_podman(case: FaultCase) -> None:
+    _toolkit(_groups)(case)
+    programs = case.readings.setdefault(node_readings.PROGRAMS, {})
     programs["podman"] = {"path": "/usr/bin/podman", "version": "4.9.3"}
 
 
-def _broken_yaml(scene: Scene) -> None:
-    scene.write(SPEC, "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [\n")
+def _broken_yaml(case: FaultCase) -> None:
+    case.write(SPEC, "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [\n")
 
 
-def _unknown_field(scene: Scene) -> None:
-    replace(scene, SPEC, "kind: nvidia.com/gpu", "kind: nvidia.com/gpu\nnotes: by hand")
+def _unknown_field(case: FaultCase) -> None:
+    replace(case, SPEC, "kind: nvidia.com/gpu", "kind: nvidia.com/gpu\nnotes: by hand")
 
 
-def _newer(scene: Scene) -> None:
-    replace(scene, SPEC, "cdiVersion: '0.5.0'", "cdiVersion: '9.9.0'")
+def _newer(case: FaultCase) -> None:
+    replace(case, SPEC, "cdiVersion: '0.5.0'", "cdiVersion: '9.9.0'")
 
 
-def _twice(scene: Scene) -> None:
-    shutil.copy(scene.path(SPEC), scene.path("/etc/cdi/nvidia-old.yaml"))
+def _twice(case: FaultCase) -> None:
+    shutil.copy(case.path(SPEC), case.path("/etc/cdi/nvidia-old.yaml"))
 
 
-def _stale_and_hidden(scene: Scene) -> None:
-    document = driver.toolkit_spec(scene, version="535.54.03")
-    scene.path("/var/run/cdi/x").parent.mkdir(exist_ok=True)
-    shutil.move(scene.path(SPEC), scene.path("/var/run/cdi/nvidia.yaml"))
-    scene.write("/etc/cdi/nvidia.json", json.dumps(document))
+def _stale_and_hidden(case: FaultCase) -> None:
+    document = driver.toolkit_spec(case, version="535.54.03")
+    case.path("/var/run/cdi/x").parent.mkdir(exist_ok=True)
+    shutil.move(case.path(SPEC), case.path("/var/run/cdi/nvidia.yaml"))
+    case.write("/etc/cdi/nvidia.json", json.dumps(document))
 
 
-def hidden_with_a_lost_hook(scene: Scene) -> None:
+def hidden_with_a_lost_hook(case: FaultCase) -> None:
     """Have a spec whose hook is gone below one that counts instead."""
-    document = driver.toolkit_spec(scene)
+    document = driver.toolkit_spec(case)
     document["containerEdits"]["hooks"][0]["path"] = "/usr/bin/nvidia-ctk-of-old"
-    scene.write("/var/run/cdi/nvidia.yaml", scene.path(SPEC).read_text(encoding="utf-8"))
-    scene.remove(SPEC)
-    scene.write("/etc/cdi/nvidia.json", json.dumps(document))
+    case.write("/var/run/cdi/nvidia.yaml", case.path(SPEC).read_text(encoding="utf-8"))
+    case.remove(SPEC)
+    case.write("/etc/cdi/nvidia.json", json.dumps(document))
 
 
-def _misnamed(scene: Scene) -> None:
-    scene.path(SPEC).rename(scene.path("/etc/cdi/nvidia.yml"))
+def _misnamed(case: FaultCase) -> None:
+    case.path(SPEC).rename(case.path("/etc/cdi/nvidia.yml"))
 
 
-def _anybodys(scene: Scene) -> None:
-    scene.path(SPEC).chmod(0o666)
+def _anybodys(case: FaultCase) -> None:
+    case.path(SPEC).chmod(0o666)
 
 
-def _foreign(scene: Scene) -> None:
-    os.chown(scene.path(SPEC).parent, 1000, 1000)
+def _foreign(case: FaultCase) -> None:
+    os.chown(case.path(SPEC).parent, 1000, 1000)
 
 
-def _rebooted(scene: Scene) -> None:
-    scene.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
+def _rebooted(case: FaultCase) -> None:
+    case.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
 
 
-def _replaced(scene: Scene) -> None:
-    library = next((scene.root / LIBRARY_DIR.lstrip("/")).glob("libcuda.so.5*"))
+def _replaced(case: FaultCase) -> None:
+    library = next((case.root / LIBRARY_DIR.lstrip("/")).glob("libcuda.so.5*"))
     with library.open("ab") as stream:
         stream.write(bytes(4096))
 
 
-def _remade(scene: Scene) -> None:
+def _remade(case: FaultCase) -> None:
     """Destroy a MIG device: the driver says so, and its node may stay."""
-    capabilities = scene.root / "proc/driver/nvidia/capabilities/gpu0/mig"
+    capabilities = case.root / "proc/driver/nvidia/capabilities/gpu0/mig"
     shutil.rmtree(capabilities / "gi13")
-    profile = Path(scene.node.nvml_profile)
+    profile = Path(case.node.nvml_profile)
     head, mark, rest = profile.read_text(encoding="utf-8").partition("instance 6\n")
     assert mark
     profile.write_text(head + rest[rest.index("gpu\n") :], encoding="utf-8")
 
 
-def _no_spec(scene: Scene) -> None:
-    scene.remove(SPEC)
-    replace(scene, TOOLKIT, 'mode = "auto"', 'mode = "cdi"')
+def _no_spec(case: FaultCase) -> None:
+    case.remove(SPEC)
+    replace(case, TOOLKIT, 'mode = "auto"', 'mode = "cdi"')
 
 
-def _no_persistenced(scene: Scene) -> None:
-    scene.remove("/run/nvidia-persistenced/socket")
+def _no_persistenced(case: FaultCase) -> None:
+    case.remove("/run/nvidia-persistenced/socket")
 
 
-def _no_refresh(scene: Scene) -> None:
+def _no_refresh(case: FaultCase) -> None:
     for suffix in ("service", "path"):
-        scene.write(f"/usr/lib/systemd/system/nvidia-cdi-refresh.{suffix}", "[Unit]\n")
-    units = scene.readings[node_readings.UNITS]
+        case.write(f"/usr/lib/systemd/system/nvidia-cdi-refresh.{suffix}", "[Unit]\n")
+    units = case.readings[node_readings.UNITS]
     units["nvidia-cdi-refresh.path"] = driver.unit()
     units["nvidia-cdi-refresh.service"] = driver.unit("failed", result="exit-code")
 

@@ -12,7 +12,7 @@ from gpuhook.cdi import spec_file
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
-from tests.doctor.scene import Scene, part
+from tests.doctor.case import FaultCase, part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,60 +31,60 @@ _PLATFORMS = "/usr/share/egl/egl_external_platform.d"
 
 
 @part
-def add_pci(scene: Scene) -> None:
+def add_pci(case: FaultCase) -> None:
     """Put the GPUs on the PCI bus, and NVSwitches beside eight of them."""
-    for gpu in scene.node.node.gpus:
-        add_pci_device(scene, (gpu.pci_bus_id or "")[4:].lower(), "0x030200", "nvidia")
-    if has_switches(scene):
-        add_pci_device(scene, "0000:05:00.0", "0x068000", "nvidia-nvswitch")
-        scene.write("/proc/driver/nvidia-nvswitch/devices/0000:05:00.0/information", "NVSwitch\n")
+    for gpu in case.node.node.gpus:
+        add_pci_device(case, (gpu.pci_bus_id or "")[4:].lower(), "0x030200", "nvidia")
+    if has_switches(case):
+        add_pci_device(case, "0000:05:00.0", "0x068000", "nvidia-nvswitch")
+        case.write("/proc/driver/nvidia-nvswitch/devices/0000:05:00.0/information", "NVSwitch\n")
 
 
-def add_pci_device(scene: Scene, bus_id: str, device_class: str, driver: str) -> None:
+def add_pci_device(case: FaultCase, bus_id: str, device_class: str, driver: str) -> None:
     """Put a device of NVIDIA's on the PCI bus, bound to a driver."""
     directory = f"/sys/bus/pci/devices/{bus_id}"
-    scene.write(f"{directory}/vendor", "0x10de\n")
-    scene.write(f"{directory}/class", f"{device_class}\n")
-    bind(scene, bus_id, driver)
+    case.write(f"{directory}/vendor", "0x10de\n")
+    case.write(f"{directory}/class", f"{device_class}\n")
+    bind(case, bus_id, driver)
 
 
-def bind(scene: Scene, bus_id: str, driver: str) -> None:
+def bind(case: FaultCase, bus_id: str, driver: str) -> None:
     """Bind a device of the PCI bus to a driver."""
-    scene.path(f"/sys/bus/pci/drivers/{driver}/{bus_id}").touch()
-    link = scene.path(f"/sys/bus/pci/devices/{bus_id}/driver")
+    case.path(f"/sys/bus/pci/drivers/{driver}/{bus_id}").touch()
+    link = case.path(f"/sys/bus/pci/devices/{bus_id}/driver")
     link.unlink(missing_ok=True)
     link.symlink_to(f"../../../../bus/pci/drivers/{driver}")
 
 
-def has_switches(scene: Scene) -> bool:
+def has_switches(case: FaultCase) -> bool:
     """Return whether the machine has NVSwitches."""
-    return len(scene.node.node.gpus) == 8
+    return len(case.node.node.gpus) == 8
 
 
 @part
-def add_kernel(scene: Scene) -> None:
+def add_kernel(case: FaultCase) -> None:
     """Add the kernel's release, the module among its modules, and a distribution."""
-    scene.write("/etc/debian_version", "12.5\n")
-    scene.write("/proc/sys/kernel/osrelease", f"{RELEASE}\n")
-    scene.write(f"/lib/modules/{RELEASE}/modules.dep", "updates/dkms/nvidia.ko.zst:\n")
-    scene.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)
+    case.write("/etc/debian_version", "12.5\n")
+    case.write("/proc/sys/kernel/osrelease", f"{RELEASE}\n")
+    case.write(f"/lib/modules/{RELEASE}/modules.dep", "updates/dkms/nvidia.ko.zst:\n")
+    case.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)
 
 
 @part
-def add_links(scene: Scene) -> None:
+def add_links(case: FaultCase) -> None:
     """Add the links by which systemd finds device nodes."""
-    scene.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
-    for device in scene.node.node.device_nodes:
-        link = scene.path(f"/dev/char/{device.major}:{device.minor}")
+    case.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
+    for device in case.node.node.device_nodes:
+        link = case.path(f"/dev/char/{device.major}:{device.minor}")
         link.symlink_to(os.path.relpath(device.path, "/dev/char"))
 
 
 @part
-def add_daemons(scene: Scene) -> None:
+def add_daemons(case: FaultCase) -> None:
     """Have the driver's daemons run."""
-    units = scene.readings.setdefault(node_readings.UNITS, {})
+    units = case.readings.setdefault(node_readings.UNITS, {})
     units["nvidia-persistenced.service"] = unit()
-    if has_switches(scene):
+    if has_switches(case):
         units["nvidia-fabricmanager.service"] = unit()
 
 
@@ -94,34 +94,34 @@ def unit(active: str = "active", enabled: str = "enabled", result: str = "succes
 
 
 @part
-def add_manifests(scene: Scene) -> None:
+def add_manifests(case: FaultCase) -> None:
     """Write the manifests of Vulkan and EGL, where the driver has them."""
     manifests: dict[str, Any] = dict(_ICDS)
-    for name in scene.path(f"{_PLATFORMS}/x").parent.iterdir():
+    for name in case.path(f"{_PLATFORMS}/x").parent.iterdir():
         platform = name.name.removesuffix(".json").rpartition("_")[2]
         library = f"libnvidia-egl-{platform}.so.1"
         manifests[f"{_PLATFORMS}/{name.name}"] = {"ICD": {"library_path": library}}
     for path, manifest in manifests.items():
-        scene.write(path, json.dumps({"file_format_version": "1.0.0", **manifest}))
+        case.write(path, json.dumps({"file_format_version": "1.0.0", **manifest}))
 
 
 @part
-def add_spec(scene: Scene) -> None:
+def add_spec(case: FaultCase) -> None:
     """Describe the GPUs by a CDI spec of gpuhook's, and put its hook where the spec says."""
-    if not scene.path(DEFAULT_HOOK_PATH).exists():
-        scene.write(DEFAULT_HOOK_PATH, "#!/bin/sh\nexit 0\n", mode=0o755)
-    write_spec(scene)
+    if not case.path(DEFAULT_HOOK_PATH).exists():
+        case.write(DEFAULT_HOOK_PATH, "#!/bin/sh\nexit 0\n", mode=0o755)
+    write_spec(case)
 
 
-def write_spec(scene: Scene, path: str = SPEC) -> None:
+def write_spec(case: FaultCase, path: str = SPEC) -> None:
     """Write the spec that generate-cdi writes on this node."""
-    document = describe(own(scene), Choices()).spec
-    scene.write(path, spec_file.document(document, "json" if path.endswith(".json") else "yaml"))
+    document = describe(own(case), Choices()).spec
+    case.write(path, spec_file.document(document, "json" if path.endswith(".json") else "yaml"))
 
 
-def own(scene: Scene) -> Node:
+def own(case: FaultCase) -> Node:
     """Return the facts of the node with its own paths, not those of this machine."""
-    facts = scene.node.node
+    facts = case.node.node
     return replace(
         facts,
         files=tuple(replace(file, host_path=file.container_path) for file in facts.files),
@@ -131,12 +131,12 @@ def own(scene: Scene) -> Node:
     )
 
 
-def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
+def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, Any]:
     """Return the spec that nvidia-ctk writes, in what checks look at.
 
     Device nodes have their numbers, and hooks are NVIDIA's.
     """
-    facts = own(scene)
+    facts = own(case)
     made = describe(facts, Choices(hooks="none")).spec
     numbers = {device.path: device for device in facts.device_nodes}
     document: dict[str, Any] = json.loads(json.dumps(made))
@@ -145,7 +145,7 @@ def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
             number = numbers[node["path"]]
             node |= {"major": number.major, "minor": number.minor}
     hook = "/usr/bin/nvidia-cdi-hook"
-    scene.write(hook, "#!/bin/sh\nexit 0\n", mode=0o755)
+    case.write(hook, "#!/bin/sh\nexit 0\n", mode=0o755)
     asked = [
         ["update-ldcache", "--folder", "/usr/lib/x86_64-linux-gnu"],
         ["enable-cuda-compat", f"--host-driver-version={version or facts.driver.version}"],
@@ -163,7 +163,7 @@ def toolkit_spec(scene: Scene, *, version: str | None = None) -> dict[str, Any]:
     return document
 
 
-def write_toolkit_spec(scene: Scene) -> None:
+def write_toolkit_spec(case: FaultCase) -> None:
     """Put nvidia-ctk's spec in the place of ours, whose hook goes."""
-    scene.write(SPEC, json.dumps(toolkit_spec(scene)))
-    scene.remove(DEFAULT_HOOK_PATH)
+    case.write(SPEC, json.dumps(toolkit_spec(case)))
+    case.remove(DEFAULT_HOOK_PATH)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from gpuhook.node import node_readings
-from tests.doctor.scene import Scene, part
+from tests.doctor.case import FaultCase, part
 
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -69,34 +69,34 @@ path = "nvidia-ctk"
 """
 
 
-def programs(scene: Scene) -> dict[str, Any]:
+def programs(case: FaultCase) -> dict[str, Any]:
     """Return what programs say of themselves, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(node_readings.PROGRAMS, {})
+    found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
-def run(scene: Scene, name: str, *argv: str, started: float | None = None) -> None:
+def run(case: FaultCase, name: str, *argv: str, started: float | None = None) -> None:
     """Have a process run; since later than every file was written, unless it is said."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
+    found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     since = time.time() + 86400 if started is None else started
     found[:] = [one for one in found if one["name"] != name]
     exe = f"/usr/bin/{name}"
     found.append({"pid": 700, "name": name, "argv": [exe, *argv], "started": since, "exe": exe})
 
 
-def install(scene: Scene, *names: str) -> None:
+def install(case: FaultCase, *names: str) -> None:
     """Add programs."""
     for name in names:
-        scene.write(f"/usr/bin/{name}", "#!/bin/sh\nexit 0\n", 0o755)
+        case.write(f"/usr/bin/{name}", "#!/bin/sh\nexit 0\n", 0o755)
 
 
 @part
-def engine(scene: Scene) -> None:
+def engine(case: FaultCase) -> None:
     """Add containerd and NVIDIA's toolkit, as they are packaged."""
-    install(scene, *PROGRAMS)
-    scene.write(CONFIG, f"version = 2\n{IMPORTS}{RUNC}")
-    scene.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}")
-    scene.write(TOOLKIT, DEFAULTS)
+    install(case, *PROGRAMS)
+    case.write(CONFIG, f"version = 2\n{IMPORTS}{RUNC}")
+    case.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}")
+    case.write(TOOLKIT, DEFAULTS)
     for name, version in (("containerd", "1.7.25"), ("nvidia-ctk", "1.20.0"), ("runc", "1.2.5")):
-        programs(scene)[name] = {"path": f"/usr/bin/{name}", "version": version}
-    run(scene, "containerd")
+        programs(case)[name] = {"path": f"/usr/bin/{name}", "version": version}
+    run(case, "containerd")

@@ -14,13 +14,13 @@ from pathlib import Path
 import gpuhook
 from gpuhook.containers.hot import ledger
 from gpuhook.node import node_readings
-from tests.doctor.scene import part
+from tests.doctor.case import part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 PACKAGING = Path(gpuhook.__file__).parents[1] / "packaging"
 BIN, LIBRARY, PYTHON = "/usr/bin", "/usr/lib/gpuhook", "/usr/bin/python3"
@@ -62,38 +62,38 @@ def filled(name: str, **values: str) -> str:
 
 
 @part
-def installation(scene: Scene) -> None:
+def installation(case: FaultCase) -> None:
     """Put launchers, package and interpreter in their places."""
     for name in LAUNCHERS:
-        scene.write(f"{BIN}/{name}", filled(name), 0o755)
-    scene.write("/usr/bin/python3.11", "an interpreter\n", 0o755)
-    if not os.path.lexists(scene.path(PYTHON)):
-        scene.path(PYTHON).symlink_to("python3.11")
+        case.write(f"{BIN}/{name}", filled(name), 0o755)
+    case.write("/usr/bin/python3.11", "an interpreter\n", 0o755)
+    if not os.path.lexists(case.path(PYTHON)):
+        case.path(PYTHON).symlink_to("python3.11")
     version = f'__version__ = "{gpuhook.__version__}"\n'
-    scene.write(f"{LIBRARY}/gpuhook/__init__.py", version)
-    scene.write(f"{LIBRARY}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")
+    case.write(f"{LIBRARY}/gpuhook/__init__.py", version)
+    case.write(f"{LIBRARY}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")
     for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
-        scene.write(f"{LIBRARY}/{name}", "")
-    scene.write(SETTINGS, "request:\n  onMissingDriver: start\n")
+        case.write(f"{LIBRARY}/{name}", "")
+    case.write(SETTINGS, "request:\n  onMissingDriver: start\n")
 
 
 @part
-def state(scene: Scene) -> None:
+def state(case: FaultCase) -> None:
     """Have a container run that gpuhook gave its GPU, and that the ledger knows."""
     entry = {"schema": ledger.SCHEMA, "id": "holder", "root": "/run/runc", "since": 1.0}
-    scene.write(ENTRY, json.dumps(entry))
-    scene.write("/run/runc/holder/state.json", "{}")
+    case.write(ENTRY, json.dumps(entry))
+    case.write("/run/runc/holder/state.json", "{}")
 
 
 @part
-def asked(scene: Scene) -> None:
+def asked(case: FaultCase) -> None:
     """Answer for what is asked of a node that runs."""
-    scene.readings[node_readings.CONTAINERS] = {
+    case.readings[node_readings.CONTAINERS] = {
         "looked_at": 2,
         "containers": [container()],
         "trouble": [],
     }
-    scene.readings[node_readings.SELF] = {
+    case.readings[node_readings.SELF] = {
         "version": gpuhook.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": PYTHON,

@@ -9,7 +9,7 @@ import stat
 from typing import Any
 
 from gpuhook.node import node_readings
-from tests.doctor.scene import Scene, part
+from tests.doctor.case import FaultCase, part
 
 KUBELET = "/var/lib/kubelet"
 PLUGINS = f"{KUBELET}/device-plugins"
@@ -34,20 +34,20 @@ sharing:
 K3S_MANIFEST = "/var/lib/rancher/k3s/server/manifests/runtimes.yaml"
 
 
-def add_socket(scene: Scene, path: str) -> None:
+def add_socket(case: FaultCase, path: str) -> None:
     """Make a socket that nobody listens on: to look at, one is as good as another."""
-    os.mknod(scene.path(path), stat.S_IFSOCK | 0o755)
+    os.mknod(case.path(path), stat.S_IFSOCK | 0o755)
 
 
-def processes(scene: Scene) -> list[dict[str, Any]]:
+def processes(case: FaultCase) -> list[dict[str, Any]]:
     """Return the processes of the node, to be changed."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
+    found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
-def units(scene: Scene) -> dict[str, Any]:
+def units(case: FaultCase) -> dict[str, Any]:
     """Return the units of the node, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(node_readings.UNITS, {})
+    found: dict[str, Any] = case.readings.setdefault(node_readings.UNITS, {})
     return found
 
 
@@ -56,16 +56,16 @@ def process(pid: int, name: str, *argv: str) -> dict[str, Any]:
     return {"pid": pid, "name": name, "argv": [*argv], "started": 1.0e9, "exe": argv[0]}
 
 
-def write_checkpoint(scene: Scene, registered: dict[str, list[str]]) -> None:
+def write_checkpoint(case: FaultCase, registered: dict[str, list[str]]) -> None:
     """Write what the kubelet keeps of devices."""
     data = {"PodDeviceEntries": None, "RegisteredDevices": registered}
-    scene.write(CHECKPOINT, json.dumps({"Data": data, "Checksum": 1}), 0o600)
+    case.write(CHECKPOINT, json.dumps({"Data": data, "Checksum": 1}), 0o600)
 
 
-def offered(scene: Scene) -> dict[str, list[str]]:
+def offered(case: FaultCase) -> dict[str, list[str]]:
     """Return what NVIDIA's plugin registers on the node."""
     found: dict[str, list[str]] = {}
-    for gpu in scene.node.node.gpus:
+    for gpu in case.node.node.gpus:
         if gpu.mig_mode != "enabled":
             ids = [f"{gpu.uuid}::{replica}" for replica in range(4)]
             found.setdefault("nvidia.com/gpu", []).extend(ids)
@@ -76,41 +76,41 @@ def offered(scene: Scene) -> dict[str, list[str]]:
 
 
 @part
-def a_node_of_a_cluster(scene: Scene) -> None:
+def a_node_of_a_cluster(case: FaultCase) -> None:
     """Add the kubelet and the device plugin, and what the cluster knows."""
-    add_socket(scene, f"{PLUGINS}/kubelet.sock")
-    add_socket(scene, f"{KUBELET}/pod-resources/kubelet.sock")
-    scene.write(f"{KUBELET}/config.yaml", "kind: KubeletConfiguration\n")
-    resources = offered(scene)
+    add_socket(case, f"{PLUGINS}/kubelet.sock")
+    add_socket(case, f"{KUBELET}/pod-resources/kubelet.sock")
+    case.write(f"{KUBELET}/config.yaml", "kind: KubeletConfiguration\n")
+    resources = offered(case)
     for name in resources:
-        add_socket(scene, f"{PLUGINS}/nvidia-{name.partition('/')[2]}.sock")
-    write_checkpoint(scene, resources)
-    has_mig = any(gpu.mig_mode == "enabled" for gpu in scene.node.node.gpus)
+        add_socket(case, f"{PLUGINS}/nvidia-{name.partition('/')[2]}.sock")
+    write_checkpoint(case, resources)
+    has_mig = any(gpu.mig_mode == "enabled" for gpu in case.node.node.gpus)
     has_whole = "nvidia.com/gpu" in resources
     text = CONFIGURATION.format(mig="mixed" if has_mig else "none")
-    scene.write(CONFIG, text if has_whole else text.partition("sharing:")[0])
-    scene.path(f"{KUBELET}/pods/{UID}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
-    scene.write(LOG, "2026-11-01T10:00:00.1Z stderr F I1101 Registered device plugin\n")
-    processes(scene).extend(
+    case.write(CONFIG, text if has_whole else text.partition("sharing:")[0])
+    case.path(f"{KUBELET}/pods/{UID}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
+    case.write(LOG, "2026-11-01T10:00:00.1Z stderr F I1101 Registered device plugin\n")
+    processes(case).extend(
         [
             process(900, "kubelet", "/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"),
             process(1900, "nvidia-device-p", "nvidia-device-plugin"),
         ]
     )
-    units(scene)["kubelet.service"] = {
+    units(case)["kubelet.service"] = {
         "load": "loaded",
         "active": "active",
         "result": "success",
         "enabled": "enabled",
     }
     counts = {name: str(len(ids)) for name, ids in resources.items()}
-    scene.readings[node_readings.API] = {
+    case.readings[node_readings.API] = {
         "source": "kubectl",
         "node": {
             "name": NODE,
             "labels": {
-                "nvidia.com/gpu.count": str(len(scene.node.node.gpus)),
-                "nvidia.com/cuda.driver-version.full": scene.node.node.driver.version,
+                "nvidia.com/gpu.count": str(len(case.node.node.gpus)),
+                "nvidia.com/cuda.driver-version.full": case.node.node.driver.version,
             },
             "capacity": {"cpu": "8", **counts},
             "allocatable": {"cpu": "8", **counts},

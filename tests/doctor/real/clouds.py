@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 _RUNTIME = '"io.containerd.runc.v2"'
 
@@ -36,48 +36,48 @@ SystemdCgroup = true
 """
 
 
-def eks(directory: Path) -> Scene:
+def eks(directory: Path) -> FaultCase:
     """EKS: nodeadm makes NVIDIA's runtime the only one; NVIDIA's plugin, no RuntimeClass."""
-    scene = machines.with_gpu(directory, layout="lib64", is_open=True)
-    scene.write("/etc/amazon-linux-release", "Amazon Linux release 2023\n")
-    install(scene, "dnf")
+    case = machines.with_gpu(directory, layout="lib64", is_open=True)
+    case.write("/etc/amazon-linux-release", "Amazon Linux release 2023\n")
+    install(case, "dnf")
     table = "plugins.'io.containerd.cri.v1.runtime'"
-    containerd(scene, _default("nvidia", table, 3), "2.1.4")
-    scene.write("/etc/containerd/base-runtime-spec.json", '{"ociVersion": "1.1.0"}')
-    toolkit(scene, "1.18.0")
-    agent(scene)
-    process(scene, "nvidia-device-plugin", "nvidia-device-plugin")
-    cluster(scene, machines.registered(scene))
-    return scene
+    containerd(case, _default("nvidia", table, 3), "2.1.4")
+    case.write("/etc/containerd/base-runtime-spec.json", '{"ociVersion": "1.1.0"}')
+    toolkit(case, "1.18.0")
+    agent(case)
+    process(case, "nvidia-device-plugin", "nvidia-device-plugin")
+    cluster(case, machines.registered(case))
+    return case
 
 
-def aks(directory: Path) -> Scene:
+def aks(directory: Path) -> FaultCase:
     """AKS: the same with containerd 1.7, under another name, toolkit 1.17."""
-    scene = machines.with_gpu(directory, version="550.144.03")
-    machines.debian(scene)
-    containerd(scene, _default("nvidia-container-runtime", CRI, 2))
-    toolkit(scene, "1.17.8")
-    agent(scene)
-    process(scene, "nvidia-device-plugin", "nvidia-device-plugin")
-    cluster(scene, machines.registered(scene))
-    return scene
+    case = machines.with_gpu(directory, version="550.144.03")
+    machines.debian(case)
+    containerd(case, _default("nvidia-container-runtime", CRI, 2))
+    toolkit(case, "1.17.8")
+    agent(case)
+    process(case, "nvidia-device-plugin", "nvidia-device-plugin")
+    cluster(case, machines.registered(case))
+    return case
 
 
-def gke(directory: Path) -> Scene:
+def gke(directory: Path) -> FaultCase:
     """GKE on COS: its own plugin gives nodes and mounts the driver; no runtime, no CDI."""
-    scene = machines.with_gpu(directory, layout="gke", version="535.230.02", persistenced=False)
-    scene.write("/etc/os-release", "ID=cos\nNAME=Container-Optimized OS\n")
+    case = machines.with_gpu(directory, layout="gke", version="535.230.02", persistenced=False)
+    case.write("/etc/os-release", "ID=cos\nNAME=Container-Optimized OS\n")
     text = f'version = 2\n[{CRI}.containerd]\ndefault_runtime_name = "runc"\n'
     text += f"[{CRI}.containerd.runtimes.runc]\nruntime_type = {_RUNTIME}\n"
     text += f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
-    containerd(scene, text)
-    agent(scene)
+    containerd(case, text)
+    agent(case)
     root = "/var/lib/kubelet/device-plugins"
-    resources = machines.registered(scene, ["nvidia0"])
-    scene.remove(f"{root}/nvidia-gpu.sock")
-    machines.socket(scene, f"{root}/nvidiaGPU-1762900000.sock")
-    cluster(scene, resources, "gvisor")
-    return scene
+    resources = machines.registered(case, ["nvidia0"])
+    case.remove(f"{root}/nvidia-gpu.sock")
+    machines.socket(case, f"{root}/nvidiaGPU-1762900000.sock")
+    cluster(case, resources, "gvisor")
+    return case
 
 
 NODES = [

@@ -13,8 +13,8 @@ from typing import Any
 import gpuhook
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.inventory import dump_file
+from tests.doctor.case import FaultCase
 from tests.doctor.parts import driver, kubernetes
-from tests.doctor.scene import Scene
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -33,17 +33,17 @@ class RealNode:
     """A healthy node: `make` makes it in a directory; `warned` are checks that warn, rightly."""
 
     name: str
-    make: Callable[[Path], Scene]
+    make: Callable[[Path], FaultCase]
     warned: tuple[str, ...] = ()
 
 
-def without_gpu(directory: Path) -> Scene:
+def without_gpu(directory: Path) -> FaultCase:
     """Make a host with systemd, cgroups of version 2, and nothing of NVIDIA's."""
     facts = replace(dump_file.load("t4"), gpus=(), files=(), links=(), device_nodes=())
     root = str(directory)
-    scene = Scene(directory, SimulatedNode(root, root, root, facts, "", ""))
-    _host(scene)
-    return scene
+    case = FaultCase(directory, SimulatedNode(root, root, root, facts, "", ""))
+    _host(case)
+    return case
 
 
 def with_gpu(
@@ -54,28 +54,28 @@ def with_gpu(
     version: str = VERSION,
     is_open: bool = False,
     persistenced: bool = True,
-) -> Scene:
+) -> FaultCase:
     """Make a host with a driver of that version, its GPUs on the bus, and no /dev/char links."""
     path = os.path.join(dump_file.PROFILES, f"{profile}.yaml")
     with open(path, "rb") as stream:
         content = stream.read().replace(VERSION.encode(), version.encode())
     made = make_node(directory, dump_file.parse(content, path), layout=layout)
-    scene = Scene(directory, made)
+    case = FaultCase(directory, made)
     kind = "UNIX Open Kernel Module for x86_64" if is_open else "UNIX x86_64 Kernel Module"
-    scene.write(
+    case.write(
         "/proc/driver/nvidia/version",
         f"NVRM version: NVIDIA {kind}  {version}  Release Build  (dvs-builder@U22)\n",
     )
-    driver.add_pci(scene)
+    driver.add_pci(case)
     for file in made.node.files:
         if file.host_path.endswith(".json"):
             _write_manifest(file.host_path)
-    if driver.has_switches(scene):
-        process(scene, "nv-fabricmanager", "/usr/bin/nv-fabricmanager")
+    if driver.has_switches(case):
+        process(case, "nv-fabricmanager", "/usr/bin/nv-fabricmanager")
     if persistenced:
-        process(scene, "nvidia-persistenced", "/usr/bin/nvidia-persistenced", "--persistence-mode")
-    _host(scene)
-    return scene
+        process(case, "nvidia-persistenced", "/usr/bin/nvidia-persistenced", "--persistence-mode")
+    _host(case)
+    return case
 
 
 def _write_manifest(path: str) -> None:
@@ -89,15 +89,15 @@ def _write_manifest(path: str) -> None:
         json.dump({"ICD": {"library_path": library}}, stream)
 
 
-def _host(scene: Scene) -> None:
-    scene.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
-    scene.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)
-    scene.write("/proc/sys/kernel/osrelease", f"{driver.RELEASE}\n")
-    units(scene)
-    processes(scene)
-    programs(scene)
-    scene.readings[node_readings.CONTAINERS] = {"looked_at": 2, "containers": [], "trouble": []}
-    scene.readings[node_readings.SELF] = {
+def _host(case: FaultCase) -> None:
+    case.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
+    case.path("/run/systemd/system/x").parent.mkdir(exist_ok=True)
+    case.write("/proc/sys/kernel/osrelease", f"{driver.RELEASE}\n")
+    units(case)
+    processes(case)
+    programs(case)
+    case.readings[node_readings.CONTAINERS] = {"looked_at": 2, "containers": [], "trouble": []}
+    case.readings[node_readings.SELF] = {
         "version": gpuhook.__version__,
         "python": "3.12.3",
         "executable": "/opt/venv/bin/python",
@@ -105,27 +105,27 @@ def _host(scene: Scene) -> None:
     }
 
 
-def units(scene: Scene) -> dict[str, Any]:
+def units(case: FaultCase) -> dict[str, Any]:
     """Return the units, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(node_readings.UNITS, {})
+    found: dict[str, Any] = case.readings.setdefault(node_readings.UNITS, {})
     return found
 
 
-def processes(scene: Scene) -> list[dict[str, Any]]:
+def processes(case: FaultCase) -> list[dict[str, Any]]:
     """Return the processes, to be changed."""
-    found: list[dict[str, Any]] = scene.readings.setdefault(node_readings.PROCESSES, [])
+    found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
-def programs(scene: Scene) -> dict[str, Any]:
+def programs(case: FaultCase) -> dict[str, Any]:
     """Return what programs tell of themselves, to be changed."""
-    found: dict[str, Any] = scene.readings.setdefault(node_readings.PROGRAMS, {})
+    found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
-def process(scene: Scene, name: str, *argv: str) -> None:
+def process(case: FaultCase, name: str, *argv: str) -> None:
     """Have a daemon run, since a moment before now, as one that has just read what it reads."""
-    listed = processes(scene)
+    listed = processes(case)
     words = argv or (f"/usr/bin/{name}",)
     listed.append({
         "pid": 700 + len(listed),
@@ -136,65 +136,65 @@ def process(scene: Scene, name: str, *argv: str) -> None:
     })  # fmt: skip
 
 
-def install(scene: Scene, *names: str, into: str = "/usr/bin", **versions: str) -> None:
+def install(case: FaultCase, *names: str, into: str = "/usr/bin", **versions: str) -> None:
     """Put programs into a directory; `versions` are what they say of themselves."""
     for name in names:
-        scene.write(f"{into}/{name}", "#!/bin/sh\nexit 0\n", 0o755)
+        case.write(f"{into}/{name}", "#!/bin/sh\nexit 0\n", 0o755)
     for name, version in versions.items():
         name = name.replace("_", "-")
         if name not in names:
-            scene.write(f"{into}/{name}", "#!/bin/sh\nexit 0\n", 0o755)
-        programs(scene)[name] = {"path": f"{into}/{name}", "version": version}
+            case.write(f"{into}/{name}", "#!/bin/sh\nexit 0\n", 0o755)
+        programs(case)[name] = {"path": f"{into}/{name}", "version": version}
 
 
-def unit(scene: Scene, *names: str) -> None:
+def unit(case: FaultCase, *names: str) -> None:
     """Have systemd know units that run."""
-    units(scene).update({name: driver.unit() for name in names})
+    units(case).update({name: driver.unit() for name in names})
 
 
-def move(scene: Scene, old: str, new: str) -> None:
+def move(case: FaultCase, old: str, new: str) -> None:
     """Move a directory of the node."""
-    scene.path(old).rename(scene.path(new))
+    case.path(old).rename(case.path(new))
 
 
-def debian(scene: Scene) -> None:
+def debian(case: FaultCase) -> None:
     """Have the packages be Debian's or Ubuntu's."""
-    scene.write("/etc/debian_version", "trixie/sid\n")
-    install(scene, "apt-get", "dpkg")
+    case.write("/etc/debian_version", "trixie/sid\n")
+    install(case, "apt-get", "dpkg")
 
 
-def kubelet(scene: Scene, root: str = kubernetes.KUBELET, *, has_config: bool = True) -> None:
+def kubelet(case: FaultCase, root: str = kubernetes.KUBELET, *, has_config: bool = True) -> None:
     """Add a kubelet's directory and its sockets."""
-    socket(scene, f"{root}/device-plugins/kubelet.sock")
-    socket(scene, f"{root}/pod-resources/kubelet.sock")
-    scene.path(f"{root}/pods/x").parent.mkdir(exist_ok=True)
+    socket(case, f"{root}/device-plugins/kubelet.sock")
+    socket(case, f"{root}/pod-resources/kubelet.sock")
+    case.path(f"{root}/pods/x").parent.mkdir(exist_ok=True)
     if has_config:
         text = "kind: KubeletConfiguration\ncgroupDriver: systemd\n"
-        scene.write(f"{root}/config.yaml", text)
+        case.write(f"{root}/config.yaml", text)
 
 
-def socket(scene: Scene, path: str) -> None:
+def socket(case: FaultCase, path: str) -> None:
     """Make a socket that nobody listens on."""
-    os.mknod(scene.path(path), stat.S_IFSOCK | 0o755)
+    os.mknod(case.path(path), stat.S_IFSOCK | 0o755)
 
 
 def registered(
-    scene: Scene, ids: list[str] | None = None, root: str = kubernetes.KUBELET
+    case: FaultCase, ids: list[str] | None = None, root: str = kubernetes.KUBELET
 ) -> dict[str, list[str]]:
     """Have a plugin's socket there and its GPUs registered; by UUID if no ids are given."""
-    known = [gpu.uuid or "" for gpu in scene.node.node.gpus] if ids is None else ids
+    known = [gpu.uuid or "" for gpu in case.node.node.gpus] if ids is None else ids
     resources = {"nvidia.com/gpu": known}
-    socket(scene, f"{root}/device-plugins/nvidia-gpu.sock")
+    socket(case, f"{root}/device-plugins/nvidia-gpu.sock")
     text = '{"Data": {"PodDeviceEntries": null, "RegisteredDevices": %s}, "Checksum": 1}'
     listed = str(resources).replace("'", '"')
-    scene.write(f"{root}/device-plugins/kubelet_internal_checkpoint", text % listed, 0o600)
+    case.write(f"{root}/device-plugins/kubelet_internal_checkpoint", text % listed, 0o600)
     return resources
 
 
-def cluster(scene: Scene, resources: dict[str, list[str]], *classes: str, **labels: str) -> None:
+def cluster(case: FaultCase, resources: dict[str, list[str]], *classes: str, **labels: str) -> None:
     """Have the API server tell of the node, of what it offers, and of RuntimeClasses."""
     counts = {name: str(len(ids)) for name, ids in resources.items()}
-    scene.readings[node_readings.API] = {
+    case.readings[node_readings.API] = {
         "source": "kubectl",
         "node": {
             "name": "node-1",
@@ -211,14 +211,14 @@ def cluster(scene: Scene, resources: dict[str, list[str]], *classes: str, **labe
 
 
 def spec(
-    scene: Scene, path: str, *, hook: str = "/usr/bin/nvidia-cdi-hook", prefix: str = ""
+    case: FaultCase, path: str, *, hook: str = "/usr/bin/nvidia-cdi-hook", prefix: str = ""
 ) -> None:
     """Write the spec of nvidia-ctk 1.18; with `prefix`, as from a driver that lies below it."""
-    document = driver.toolkit_spec(scene)
+    document = driver.toolkit_spec(case)
     text = json.dumps(document).replace("/usr/bin/nvidia-cdi-hook", hook)
     if hook != "/usr/bin/nvidia-cdi-hook":
-        scene.remove("/usr/bin/nvidia-cdi-hook")
-        scene.write(hook, "#!/bin/sh\nexit 0\n", 0o755)
+        case.remove("/usr/bin/nvidia-cdi-hook")
+        case.write(hook, "#!/bin/sh\nexit 0\n", 0o755)
     if prefix:
         text = text.replace('"hostPath": "/', f'"hostPath": "{prefix}/')
-    scene.write(path, text)
+    case.write(path, text)

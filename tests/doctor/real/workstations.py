@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.doctor.scene import Scene
+    from tests.doctor.case import FaultCase
 
 DAEMON = "/etc/docker/daemon.json"
 TOOLS = (
@@ -28,113 +28,113 @@ NVIDIA = {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}
 DISABLED = '#   Copyright 2018-2022 Docker Inc.\ndisabled_plugins = ["cri"]\n'
 
 
-def docker(scene: Scene, version: str = "28.5.1", **members: object) -> None:
+def docker(case: FaultCase, version: str = "28.5.1", **members: object) -> None:
     """Install Docker's own packages, with the members in daemon.json."""
-    install(scene, "docker", "containerd-shim-runc-v2", containerd="1.7.28", runc="1.3.0")
-    install(scene, dockerd=version)
-    scene.write("/etc/containerd/config.toml", DISABLED)
+    install(case, "docker", "containerd-shim-runc-v2", containerd="1.7.28", runc="1.3.0")
+    install(case, dockerd=version)
+    case.write("/etc/containerd/config.toml", DISABLED)
     if members:
-        scene.write(DAEMON, json.dumps(members, indent=4))
-    process(scene, "containerd", "/usr/bin/containerd")
-    process(scene, "dockerd", "/usr/bin/dockerd", "-H", "fd://")
-    unit(scene, "docker.service", "containerd.service")
+        case.write(DAEMON, json.dumps(members, indent=4))
+    process(case, "containerd", "/usr/bin/containerd")
+    process(case, "dockerd", "/usr/bin/dockerd", "-H", "fd://")
+    unit(case, "docker.service", "containerd.service")
 
 
-def toolkit(scene: Scene, version: str = "1.18.0", text: str = DEFAULTS) -> None:
+def toolkit(case: FaultCase, version: str = "1.18.0", text: str = DEFAULTS) -> None:
     """Install NVIDIA's packages."""
-    install(scene, *TOOLS, nvidia_ctk=version, nvidia_container_cli=version)
-    scene.write(TOOLKIT, text.replace("@/sbin/ldconfig", "@/sbin/ldconfig.real"))
+    install(case, *TOOLS, nvidia_ctk=version, nvidia_container_cli=version)
+    case.write(TOOLKIT, text.replace("@/sbin/ldconfig", "@/sbin/ldconfig.real"))
 
 
-def refresh(scene: Scene) -> None:
+def refresh(case: FaultCase) -> None:
     """Have the unit of toolkit 1.18 keep a spec in /run."""
-    scene.write("/usr/lib/systemd/system/nvidia-cdi-refresh.service", "[Service]\n")
-    unit(scene, "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
-    spec(scene, "/var/run/cdi/nvidia.yaml")
+    case.write("/usr/lib/systemd/system/nvidia-cdi-refresh.service", "[Service]\n")
+    unit(case, "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    spec(case, "/var/run/cdi/nvidia.yaml")
 
 
-def ubuntu_docker(directory: Path) -> Scene:
+def ubuntu_docker(directory: Path) -> FaultCase:
     """Ubuntu 24.04, Docker CE 28 with NVIDIA's runtime, toolkit 1.18 from deb packages."""
-    scene = machines.with_gpu(directory, is_open=True)
-    machines.debian(scene)
-    docker(scene, runtimes=NVIDIA)
-    toolkit(scene)
-    refresh(scene)
-    return scene
+    case = machines.with_gpu(directory, is_open=True)
+    machines.debian(case)
+    docker(case, runtimes=NVIDIA)
+    toolkit(case)
+    refresh(case)
+    return case
 
 
-def ubuntu_docker_old(directory: Path) -> Scene:
+def ubuntu_docker_old(directory: Path) -> FaultCase:
     """Ubuntu 20.04: driver 470, Docker 20.10, toolkit 1.13, cgroups of version 1, no spec."""
-    scene = machines.with_gpu(directory, version="470.256.02", persistenced=False)
-    machines.debian(scene)
-    docker(scene, "20.10.24", runtimes=NVIDIA, **{"default-runtime": "nvidia"})
-    toolkit(scene, "1.13.5")
-    install(scene, runc="1.1.4", containerd="1.6.20")
-    shutil.rmtree(scene.path("/sys/fs/cgroup/x").parent)
-    scene.write("/sys/fs/cgroup/devices/devices.list", "a *:* rwm\n")
-    return scene
+    case = machines.with_gpu(directory, version="470.256.02", persistenced=False)
+    machines.debian(case)
+    docker(case, "20.10.24", runtimes=NVIDIA, **{"default-runtime": "nvidia"})
+    toolkit(case, "1.13.5")
+    install(case, runc="1.1.4", containerd="1.6.20")
+    shutil.rmtree(case.path("/sys/fs/cgroup/x").parent)
+    case.write("/sys/fs/cgroup/devices/devices.list", "a *:* rwm\n")
+    return case
 
 
-def distribution_docker(directory: Path) -> Scene:
+def distribution_docker(directory: Path) -> FaultCase:
     """Debian's own docker.io and containerd, with no configuration of containerd's."""
-    scene = machines.with_gpu(directory, layout="debian", version="535.247.01")
-    machines.debian(scene)
-    docker(scene, "26.1.5", runtimes=NVIDIA)
-    scene.remove("/etc/containerd/config.toml")
-    toolkit(scene)
-    spec(scene, "/etc/cdi/nvidia.yaml")
-    return scene
+    case = machines.with_gpu(directory, layout="debian", version="535.247.01")
+    machines.debian(case)
+    docker(case, "26.1.5", runtimes=NVIDIA)
+    case.remove("/etc/containerd/config.toml")
+    toolkit(case)
+    spec(case, "/etc/cdi/nvidia.yaml")
+    return case
 
 
-def docker_29(directory: Path) -> Scene:
+def docker_29(directory: Path) -> FaultCase:
     """Docker 29, whose --gpus goes by CDI: no runtime of NVIDIA's, and mode cdi."""
-    scene = machines.with_gpu(directory)
-    machines.debian(scene)
-    docker(scene, "29.1.0")
-    toolkit(scene, "1.18.1", DEFAULTS.replace('mode = "auto"', 'mode = "cdi"'))
-    refresh(scene)
-    return scene
+    case = machines.with_gpu(directory)
+    machines.debian(case)
+    docker(case, "29.1.0")
+    toolkit(case, "1.18.1", DEFAULTS.replace('mode = "auto"', 'mode = "cdi"'))
+    refresh(case)
+    return case
 
 
-def without_systemd(directory: Path) -> Scene:
+def without_systemd(directory: Path) -> FaultCase:
     """A host of OpenRC with Docker, started by hand."""
-    scene = machines.with_gpu(directory, persistenced=False)
-    docker(scene, runtimes=NVIDIA)
-    toolkit(scene)
-    spec(scene, "/etc/cdi/nvidia.yaml")
-    scene.path("/run/systemd/system/x").parent.rmdir()
-    del scene.readings["units"]
-    return scene
+    case = machines.with_gpu(directory, persistenced=False)
+    docker(case, runtimes=NVIDIA)
+    toolkit(case)
+    spec(case, "/etc/cdi/nvidia.yaml")
+    case.path("/run/systemd/system/x").parent.rmdir()
+    del case.readings["units"]
+    return case
 
 
-def fedora_podman(directory: Path) -> Scene:
+def fedora_podman(directory: Path) -> FaultCase:
     """Fedora with podman and crun, SELinux enforcing, GPUs by CDI."""
-    scene = machines.with_gpu(directory, layout="lib64", is_open=True)
-    scene.write("/etc/fedora-release", "Fedora release 42 (Adams)\n")
-    install(scene, "dnf", "conmon", podman="5.5.2", crun="1.21")
-    install(scene, "newuidmap", "newgidmap", "nvidia-cdi-hook", nvidia_ctk="1.18.0")
-    scene.write(TOOLKIT, DEFAULTS)
-    scene.write("/usr/share/containers/containers.conf", '[engine]\n#runtime = "crun"\n')
-    scene.write("/sys/fs/selinux/enforce", "1")
-    scene.write("/sys/fs/selinux/booleans/container_use_devices", "0 0")
-    scene.write("/sys/fs/selinux/booleans/container_use_xserver_devices", "1 1")
-    scene.write("/etc/passwd", "anna:x:1000:1000::/home/anna:/bin/bash\n")
-    scene.write("/home/anna/.local/share/containers/cache/x", "")
+    case = machines.with_gpu(directory, layout="lib64", is_open=True)
+    case.write("/etc/fedora-release", "Fedora release 42 (Adams)\n")
+    install(case, "dnf", "conmon", podman="5.5.2", crun="1.21")
+    install(case, "newuidmap", "newgidmap", "nvidia-cdi-hook", nvidia_ctk="1.18.0")
+    case.write(TOOLKIT, DEFAULTS)
+    case.write("/usr/share/containers/containers.conf", '[engine]\n#runtime = "crun"\n')
+    case.write("/sys/fs/selinux/enforce", "1")
+    case.write("/sys/fs/selinux/booleans/container_use_devices", "0 0")
+    case.write("/sys/fs/selinux/booleans/container_use_xserver_devices", "1 1")
+    case.write("/etc/passwd", "anna:x:1000:1000::/home/anna:/bin/bash\n")
+    case.write("/home/anna/.local/share/containers/cache/x", "")
     for path in ("/etc/subuid", "/etc/subgid"):
-        scene.write(path, "anna:524288:65536\n")
-    spec(scene, "/etc/cdi/nvidia.yaml")
-    return scene
+        case.write(path, "anna:524288:65536\n")
+    spec(case, "/etc/cdi/nvidia.yaml")
+    return case
 
 
-def wsl(directory: Path) -> Scene:
+def wsl(directory: Path) -> FaultCase:
     """Ubuntu on WSL2 with Docker: Windows has the driver, and the libraries are its own."""
-    scene = machines.without_gpu(directory)
-    machines.debian(scene)
-    scene.write("/dev/dxg", "")
+    case = machines.without_gpu(directory)
+    machines.debian(case)
+    case.write("/dev/dxg", "")
     windows = "/usr/lib/wsl/drivers/nv_dispi.inf_amd64_0a1b2c3d4e5f6071"
     names = ("libcuda.so.1.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
     for name in names:
-        scene.write(f"{windows}/{name}", "")
+        case.write(f"{windows}/{name}", "")
     for name in (
         "libcuda.so",
         "libcuda.so.1",
@@ -142,11 +142,11 @@ def wsl(directory: Path) -> Scene:
         "libdxcore.so",
         "libnvidia-ml.so.1",
     ):
-        scene.write(f"/usr/lib/wsl/lib/{name}", "")
-        scene.path(f"/usr/lib/x86_64-linux-gnu/{name}").symlink_to(f"/usr/lib/wsl/lib/{name}")
-    scene.write("/usr/lib/wsl/lib/nvidia-smi", "#!/bin/sh\n", 0o755)
-    docker(scene, runtimes=NVIDIA)
-    toolkit(scene)
+        case.write(f"/usr/lib/wsl/lib/{name}", "")
+        case.path(f"/usr/lib/x86_64-linux-gnu/{name}").symlink_to(f"/usr/lib/wsl/lib/{name}")
+    case.write("/usr/lib/wsl/lib/nvidia-smi", "#!/bin/sh\n", 0o755)
+    docker(case, runtimes=NVIDIA)
+    toolkit(case)
     document = {
         "cdiVersion": "0.3.0",
         "kind": "nvidia.com/gpu",
@@ -164,29 +164,29 @@ def wsl(directory: Path) -> Scene:
             }],
         },
     }  # fmt: skip
-    scene.write("/var/run/cdi/nvidia.yaml", json.dumps(document))
-    return scene
+    case.write("/var/run/cdi/nvidia.yaml", json.dumps(document))
+    return case
 
 
-def nixos(directory: Path) -> Scene:
+def nixos(directory: Path) -> FaultCase:
     """NixOS: nothing of the driver, of Docker and of the toolkit is where others have it."""
-    scene = machines.with_gpu(directory, is_open=True, persistenced=False)
+    case = machines.with_gpu(directory, is_open=True, persistenced=False)
     store = f"/nix/store/0c4pk5xm-nvidia-x11-{machines.VERSION}/lib"
-    machines.move(scene, "/usr/lib/x86_64-linux-gnu", store)
-    machines.move(scene, "/usr/bin", "/run/current-system/sw/bin")
-    machines.move(scene, "/lib/firmware", "/run/current-system/firmware")
-    scene.write("/sys/module/firmware_class/parameters/path", "/run/current-system/firmware\n")
-    shutil.rmtree(scene.path("/usr/x").parent)
-    shutil.rmtree(scene.path("/lib/x").parent)
-    scene.path("/run/opengl-driver/lib").symlink_to(store)
-    shutil.rmtree(scene.path("/etc/x").parent)
-    scene.write("/etc/NIXOS", "")
+    machines.move(case, "/usr/lib/x86_64-linux-gnu", store)
+    machines.move(case, "/usr/bin", "/run/current-system/sw/bin")
+    machines.move(case, "/lib/firmware", "/run/current-system/firmware")
+    case.write("/sys/module/firmware_class/parameters/path", "/run/current-system/firmware\n")
+    shutil.rmtree(case.path("/usr/x").parent)
+    shutil.rmtree(case.path("/lib/x").parent)
+    case.path("/run/opengl-driver/lib").symlink_to(store)
+    shutil.rmtree(case.path("/etc/x").parent)
+    case.write("/etc/NIXOS", "")
     tools = "/run/current-system/sw/bin"
-    install(scene, "docker", "containerd-shim-runc-v2", into=tools, dockerd="28.5.1", runc="1.3.0")
-    install(scene, into=tools, containerd="1.7.28")
+    install(case, "docker", "containerd-shim-runc-v2", into=tools, dockerd="28.5.1", runc="1.3.0")
+    install(case, into=tools, containerd="1.7.28")
     daemon = "/nix/store/9s8d7f6g-daemon.json"
-    scene.write(daemon, json.dumps({"features": {"cdi": True}, "live-restore": True}))
-    process(scene, "dockerd", f"{tools}/dockerd", f"--config-file={daemon}")
+    case.write(daemon, json.dumps({"features": {"cdi": True}, "live-restore": True}))
+    process(case, "dockerd", f"{tools}/dockerd", f"--config-file={daemon}")
     hook = "/nix/store/1a2b3c4d-nvidia-container-toolkit-1.18.0-tools/bin/nvidia-cdi-hook"
     document = {
         "cdiVersion": "0.5.0",
@@ -212,9 +212,9 @@ def nixos(directory: Path) -> Scene:
             ],
         },
     }
-    scene.write(hook, "#!/bin/sh\n", 0o755)
-    scene.write("/var/run/cdi/nvidia-container-toolkit.json", json.dumps(document))
-    return scene
+    case.write(hook, "#!/bin/sh\n", 0o755)
+    case.write("/var/run/cdi/nvidia-container-toolkit.json", json.dumps(document))
+    return case
 
 
 NODES = [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Scene:
+class FaultCase:
     """The node: `root` is its tree; `readings` are documents by name, which a test may change.
 
     The inventory is read of the tree by its own NVML (the stub), unless `readings` has one.
@@ -64,7 +64,7 @@ class Scene:
         """Return the node as checks get it."""
         documents = copy.deepcopy(self.readings)
         for program in (documents.get(node_readings.PROGRAMS) or {}).values():
-            program.setdefault("trouble", "")  # a scene says it only where there is one
+            program.setdefault("trouble", "")  # a case says it only if there is one
         collectors: dict[str, Callable[[], Any]] = {
             name: partial(documents.get, name) for name in documents
         }
@@ -75,37 +75,37 @@ class Scene:
         return asking.asked(asking.Place(str(self.root), None, str(self.root)))
 
 
-PARTS: list[Callable[[Scene], None]] = []
+PARTS: list[Callable[[FaultCase], None]] = []
 
 
-def part(function: Callable[[Scene], None]) -> Callable[[Scene], None]:
-    """Have every healthy node made with what `function(scene)` puts there."""
+def part(function: Callable[[FaultCase], None]) -> Callable[[FaultCase], None]:
+    """Have every healthy node made with what `function(case)` puts there."""
     PARTS.append(function)
     return function
 
 
-def make(directory: Path, profile: str = "t4", *, without: str = "") -> Scene:
+def make(directory: Path, profile: str = "t4", *, without: str = "") -> FaultCase:
     """Make a healthy node of a profile, without the parts of the module `without`."""
-    scene = Scene(directory, make_node(directory, profile))
+    case = FaultCase(directory, make_node(directory, profile))
     for add in PARTS:
         if add.__module__ != without:
-            add(scene)
-    return scene
+            add(case)
+    return case
 
 
-def copied(scene: Scene, directory: Path) -> Scene:
-    """Return a copy of a scene that a test may break."""
-    subprocess.run(["cp", "-a", f"{scene.root}/.", str(directory)], check=True)
-    old, new = str(scene.root), str(directory)
+def copied(case: FaultCase, directory: Path) -> FaultCase:
+    """Return a copy of a case that a test may break."""
+    subprocess.run(["cp", "-a", f"{case.root}/.", str(directory)], check=True)
+    old, new = str(case.root), str(directory)
     moved = {
-        name: getattr(scene.node, name).replace(old, new)
+        name: getattr(case.node, name).replace(old, new)
         for name in ("driver_root", "dev_root", "host_root", "nvml_library", "nvml_profile")
     }
-    facts = scene.node.node
+    facts = case.node.node
     nvml = (facts.driver.nvml or "").replace(old, new)
     facts = replace(facts, driver=replace(facts.driver, nvml=nvml))
-    node = replace(scene.node, **moved, node=facts)
-    return Scene(directory, node, copy.deepcopy(scene.readings))
+    node = replace(case.node, **moved, node=facts)
+    return FaultCase(directory, node, copy.deepcopy(case.readings))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Broken:
 
     name: str
     check: str
-    do: Callable[[Scene], None]
+    do: Callable[[FaultCase], None]
     profile: str = "t4"
     is_warning: bool = False
 

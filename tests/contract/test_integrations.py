@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container has of its GPUs, seen from inside, through every door."""
+"""What a container has of its GPUs, seen from inside, through every integration."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import doors, roots
+from tests.contract import integrations, roots
 from tests.contract.bundles import Bundle
-from tests.contract.doors import Doors
-from tests.contract.product import (
+from tests.contract.installation import (
     ALL_CONTROL,
     CONTROL,
     DRIVER_LIBRARIES,
     LIBRARIES,
     MAJOR,
-    Product,
+    Installation,
     asks,
 )
+from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
 from tests.contract.views import Ran, View, questions
 
-DOORS = pytest.mark.parametrize("door", doors.ALL)
+DOORS = pytest.mark.parametrize("integration", integrations.ALL)
 LINKS = tuple(f"{LIBRARIES}/{name}" for name in (*DRIVER_LIBRARIES, "libcuda.so"))
 LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 CACHE = ["/ldconfig", "-p"]
@@ -55,14 +55,14 @@ def assert_cached(ran: Ran) -> None:
         assert first[-1] in (f"{LIBRARIES}/{name}", f"{LIBRARIES}/{name}".removeprefix("/usr"))
 
 
-def assert_nodes(view: View, product: Product, control: set[str], *indexes: int) -> None:
+def assert_nodes(view: View, installation: Installation, control: set[str], *indexes: int) -> None:
     """Assert that the container has exactly these nodes and may open exactly these GPUs."""
-    gpus = {product.device(index) for index in indexes}
+    gpus = {installation.device(index) for index in indexes}
     assert set(view.gpus()) == control | gpus
     assert all(node.allowed for node in view.gpus().values()), view.gpus()
-    for index in range(len(product.node.node.gpus)):
-        if product.number(index) in view.tries:
-            allowed = view.tries[product.number(index)] != "EPERM"
+    for index in range(len(installation.node.node.gpus)):
+        if installation.number(index) in view.tries:
+            allowed = view.tries[installation.number(index)] != "EPERM"
             assert allowed == (index in indexes), view.tries
 
 
@@ -76,15 +76,15 @@ def assert_mounts(view: View) -> None:
         assert not mount.optional, mount
 
 
-def assert_given(view: View, product: Product, index: int) -> None:
+def assert_given(view: View, installation: Installation, index: int) -> None:
     """Assert that a container with a glibc has one GPU, as a new one gets it, asked all about it.
 
     The questions are those for LINKS, and the runs LOOKED_UP and CACHE.
     """
-    assert_nodes(view, product, CONTROL, index)
-    node = view.gpus()[product.device(index)]
-    assert (node.major, node.minor, node.mode) == (MAJOR, product.gpu(index).minor, 0o666)
-    assert_found(view.runs[0], str(product.node.node.driver.version))
+    assert_nodes(view, installation, CONTROL, index)
+    node = view.gpus()[installation.device(index)]
+    assert (node.major, node.minor, node.mode) == (MAJOR, installation.gpu(index).minor, 0o666)
+    assert_found(view.runs[0], str(installation.node.node.driver.version))
     assert_cached(view.runs[1])
     assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
     assert_mounts(view)
@@ -93,19 +93,23 @@ def assert_given(view: View, product: Product, index: int) -> None:
 @DOORS
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_one_view(
-    door: str, kind: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    integration: str,
+    kind: str,
+    node8: Installation,
+    enter: Integrations,
+    root_of: Callable[[str], Path],
 ) -> None:
-    """Through each door, in each kind of image: the GPU asked for, the driver, and nothing else."""
+    """Through each integration, in each kind of image: the GPU, the driver, and nothing else."""
     root = with_ldconfig(root_of(kind))
     every = [node8.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
-    control = ALL_CONTROL if door == "podman-cdi" else CONTROL
-    view = enter.through(door, root, asked, "2", env=["KEPT=a=b"]).view
+    control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
+    view = enter.through(integration, root, asked, "2", env=["KEPT=a=b"]).view
 
     assert_nodes(view, node8, control, 2)
     node = view.gpus()[node8.device(2)]
     assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
-    assert view.values("NVIDIA_VISIBLE_DEVICES") == [doors.told(door, "2")]
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == [integrations.told(integration, "2")]
     assert view.values("KEPT") == ["a=b"]
     looked_up, cached = view.runs
     assert_found(looked_up, str(node8.node.node.driver.version))
@@ -115,10 +119,12 @@ def test_one_view(
 
 
 @DOORS
-def test_mounts(door: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]) -> None:
+def test_mounts(
+    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+) -> None:
     """Every file of the driver is mounted read-only, without set-uid bits and devices."""
     version = node8.node.node.driver.version
-    view = enter.through(door, root_of("debian"), ["/probe"]).view
+    view = enter.through(integration, root_of("debian"), ["/probe"]).view
     tree = str(Path(node8.node.driver_root).name)
     ours = [m for m in view.mounts.values() if f"/{tree}/" in m.root and "nvidia" in m.target]
     assert f"{LIBRARIES}/libcuda.so.{version}" in view.mounts
@@ -133,7 +139,7 @@ def test_mounts(door: str, node8: Product, enter: Doors, root_of: Callable[[str]
 @pytest.mark.parametrize("form", ["index", "uuid", "pci", "short pci", "cdi", "replica"])
 def test_forms_of_a_name(
     form: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -161,7 +167,7 @@ def test_forms_of_a_name(
 def test_several(
     value: str,
     indexes: tuple[int, ...],
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -171,7 +177,7 @@ def test_several(
 
 
 def test_none(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """`none` gives the driver's files and its control nodes, and no GPU."""
     asked = ["/probe", *questions(tries=[node8.number(0)], runs=[LOOKED_UP])]
@@ -185,7 +191,7 @@ def test_none(
 @pytest.mark.parametrize("value", ["void", ""])
 def test_nothing(
     value: str,
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -218,7 +224,7 @@ def test_capabilities(
     capabilities: str,
     control: set[str],
     libraries: set[str],
-    node8: Product,
+    node8: Installation,
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
@@ -232,7 +238,7 @@ def test_capabilities(
 
 
 def test_annotations_win(
-    node8: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """CDI names in annotations come before the variable, which then says `void`."""
     names = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1,nvidia.com/gpu=3"}
@@ -242,21 +248,25 @@ def test_annotations_win(
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
-@pytest.mark.parametrize("door", ["runc", "podman-cdi"])
+@pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
 def test_a_later_ldconfig(
-    door: str, kind: str, node8: Product, enter: Doors, root_of: Callable[[str], Path]
+    integration: str,
+    kind: str,
+    node8: Installation,
+    enter: Integrations,
+    root_of: Callable[[str], Path],
 ) -> None:
     """An ldconfig that is run in the container keeps the driver in the loader's cache."""
     asked = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
-    ran = enter.through(door, with_ldconfig(root_of(kind)), asked).view.runs
+    ran = enter.through(integration, with_ldconfig(root_of(kind)), asked).view.runs
     assert ran[0].rc == 0, ran[0]
     assert_found(ran[1], str(node8.node.node.driver.version))
     assert_cached(ran[2])
 
 
 def test_masked_parameters(
-    apart: Product, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """Where the host's driver may make device nodes, its parameters say otherwise inside."""
     path = "/proc/driver/nvidia/params"

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.kept import CHECKOUT
 from tests.contract.runtimes import SECONDS, Result
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
@@ -40,7 +40,7 @@ def install(place: Path, python: str | Path = PYTHON, *options: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Product:
+class Installation:
     """An installation on a node; `settings` are those of its settings file."""
 
     place: Path
@@ -152,7 +152,7 @@ class Product:
         directory = self.state / "containers"
         return sorted(os.listdir(directory)) if directory.is_dir() else []
 
-    def apart(self, place: Path, **settings: Any) -> Product:
+    def apart(self, place: Path, **settings: Any) -> Installation:
         """Return the same installation and node with settings, specs and state of its own."""
         made = replace(self, place=place, settings=settings)
         made.specs.mkdir(parents=True)
@@ -199,10 +199,10 @@ class Product:
         return Result(done.returncode, done.stdout, done.stderr, text)
 
 
-def product(place: Path, profile: str = "h100x8", bindir: Path | None = None) -> Product:
+def installation(place: Path, profile: str = "h100x8", bindir: Path | None = None) -> Installation:
     """Make a node below `place`, install gpuhook there (or take `bindir`), write its CDI spec."""
     node = make_node(place / "node", profile)
-    made = Product(place, bindir or install(place / "prefix"), node)
+    made = Installation(place, bindir or install(place / "prefix"), node)
     made.specs.mkdir()
     made.configure()
     made.generate()

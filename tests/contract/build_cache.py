@@ -25,7 +25,7 @@ def cache() -> Path:
     return place.resolve()
 
 
-def kept(name: str, recipe: str, build: Callable[[Path], None]) -> Path:
+def built(name: str, recipe: str, build: Callable[[Path], None]) -> Path:
     """Return the directory `name` made by `build(empty_directory)` for this `recipe`, built once.
 
     Two test runs at once build it once: a lock file beside it is held meanwhile. A build that

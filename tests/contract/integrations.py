@@ -14,7 +14,7 @@ from uuid import uuid4
 from tests.contract import engines, runtimes
 from tests.contract.bundles import CGROUP, PATH, bundle, overlaid
 from tests.contract.engines import Containerd
-from tests.contract.product import KIND, Product, asks
+from tests.contract.installation import KIND, Installation, asks
 from tests.contract.runtimes import Result, launcher
 
 RUNTIMES = {
@@ -32,54 +32,63 @@ MKNOD = ("--cap-add", "MKNOD")
 
 
 @dataclass(frozen=True)
-class Doors:
-    """The doors of one installation; `place` is for what containers and engines need."""
+class Integrations:
+    """The integrations of one installation; `place` is for what containers and engines need."""
 
-    product: Product
+    installation: Installation
     place: Path
     containerd: Callable[[], Containerd]
 
     def through(
-        self, door: str, root: Path, args: Sequence[str], value: str = "0", env: Sequence[str] = ()
+        self,
+        integration: str,
+        root: Path,
+        args: Sequence[str],
+        value: str = "0",
+        env: Sequence[str] = (),
     ) -> Result:
-        """Run a container that asks for `value` through `door` and return how it ended."""
-        if door in PRESTART:
-            return self.by_hook(door, root, args, [*asks(value), *env])
-        if door in RUNTIMES:
-            return self.by_runtime(door, root, args, [*asks(value), *env])
-        if door == "ctr":
+        """Run a container that asks for `value` through `integration` and return how it ended."""
+        if integration in PRESTART:
+            return self.by_hook(integration, root, args, [*asks(value), *env])
+        if integration in RUNTIMES:
+            return self.by_runtime(integration, root, args, [*asks(value), *env])
+        if integration == "ctr":
             return self.by_containerd(root, args, [*asks(value), *env])
-        if door == "podman-runtime":
+        if integration == "podman-runtime":
             return self.by_podman(root, args, _options([*asks(value), *env]))
         devices = [word for name in value.split(",") for word in ("--device", f"{KIND}={name}")]
         return self.by_podman(root, args, [*devices, *_options(env)], runtime="runc")
 
-    def by_runtime(self, door: str, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
+    def by_runtime(
+        self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
+    ) -> Result:
         """Call gpuhook-runtime with a bundle."""
-        engine, cgroup = RUNTIMES[door]
+        engine, cgroup = RUNTIMES[integration]
         made = bundle(self.place / "bundle", root, args, env)
-        own = self.product.on(engine)
-        return runtimes.run(made, [self.product.runtime], engine, cgroup, env=own)
+        own = self.installation.on(engine)
+        return runtimes.run(made, [self.installation.runtime], engine, cgroup, env=own)
 
-    def by_hook(self, door: str, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
+    def by_hook(
+        self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
+    ) -> Result:
         """Let a plain runtime call our prestart hook."""
-        hooks = self.product.hooks
-        if door == "ctr-prestart":
+        hooks = self.installation.hooks
+        if integration == "ctr-prestart":
             return self.by_base_spec(root, args, env)
-        if door == "podman-prestart":
+        if integration == "podman-prestart":
             directory = self.place / "hooks.d"
             directory.mkdir(exist_ok=True)
             (directory / "gpuhook-prestart.json").write_text(json.dumps(hooks), encoding="utf-8")
             return self.by_podman(root, args, _options(env), "/usr/bin/runc", hooks=directory)
-        engine, cgroup = HOOKED[door]
+        engine, cgroup = HOOKED[integration]
         made = bundle(self.place / "bundle", root, args, env, hooks={"prestart": [hooks["hook"]]})
         return runtimes.run(made, [engine], engine, cgroup)
 
     def by_base_spec(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd run plain runc on a spec that is made of its default by our base-spec."""
         daemon = self.containerd()
-        spec = base_spec(self.product, daemon.ctr("oci", "spec").stdout)
-        spec["hooks"] = {"prestart": [self.product.hooks["hook"]]}
+        spec = base_spec(self.installation, daemon.ctr("oci", "spec").stdout)
+        spec["hooks"] = {"prestart": [self.installation.hooks["hook"]]}
         process = {"args": list(args), "env": [PATH, *env]}
         own = {"process": process, "root": {"path": str(root)}}
         place = {"linux": {"cgroupsPath": f"/{CGROUP}/{uuid4().hex[:12]}"}}
@@ -87,7 +96,9 @@ class Doors:
 
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd call gpuhook-runtime."""
-        own = launcher(self.place / "runtime", [self.product.runtime], self.product.on("runc"))
+        own = launcher(
+            self.place / "runtime", [self.installation.runtime], self.installation.on("runc")
+        )
         return self.containerd().run(root, args, own, env)
 
     def by_podman(
@@ -128,26 +139,26 @@ class Doors:
             root,
             args,
             [*MKNOD, *options],
-            runtime or self.product.runtime,
+            runtime or self.installation.runtime,
             engine,
-            self.product.specs,
-            self.product.on(engine),
-            state=self.product.state,
+            self.installation.specs,
+            self.installation.on(engine),
+            state=self.installation.state,
             hooks=hooks,
         )
 
 
-def told(door: str, value: str) -> str:
+def told(integration: str, value: str) -> str:
     """Return what NVIDIA_VISIBLE_DEVICES says in a container that asked for `value`.
 
     A hook comes too late to change the environment.
     """
-    return value if door in PRESTART else "void"
+    return value if integration in PRESTART else "void"
 
 
-def base_spec(product: Product, default: str) -> dict[str, Any]:
+def base_spec(installation: Installation, default: str) -> dict[str, Any]:
     """Return what the installed base-spec makes of containerd's `default`."""
-    program = product.share / "containerd/base-spec"
+    program = installation.share / "containerd/base-spec"
     made = subprocess.run([program], input=default, check=True, capture_output=True, text=True)
     return dict(json.loads(made.stdout))
 

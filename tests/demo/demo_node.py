@@ -14,7 +14,7 @@ from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.product import Product, install
+from tests.contract.installation import Installation, install
 from tests.simulated.node import SimulatedNode, make_node
 
 PROFILE = "t4"
@@ -40,7 +40,7 @@ def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
     return SimulatedNode("/", "/", "/", facts, facts.driver.nvml or "", "") if usable else None
 
 
-def product(place: Path) -> tuple[Product, bool]:
+def installation(place: Path) -> tuple[Installation, bool]:
     """Install gpuhook below `place` on a node; returns it and whether its GPU is a real one."""
     if place.exists():
         shutil.rmtree(place)
@@ -48,7 +48,7 @@ def product(place: Path) -> tuple[Product, bool]:
     bindir = install(place / "prefix")
     real = real_node(bindir, place)
     node = real or make_node(place / "node", PROFILE)
-    made = Product(place, bindir, node)
+    made = Installation(place, bindir, node)
     made.specs.mkdir()
     made.configure()
     made.generate()
@@ -56,7 +56,7 @@ def product(place: Path) -> tuple[Product, bool]:
     return made, real is not None
 
 
-def write_environment(made: Product) -> None:
+def write_environment(made: Installation) -> None:
     """Write a file to source, with which the reader goes on where the demo stops."""
     roots = {"GPUHOOK_DRIVER_ROOT": made.node.driver_root, "GPUHOOK_DEV_ROOT": made.node.dev_root}
     lines = [f"export {name}='{value}'" for name, value in {**made.env, **roots}.items()]
