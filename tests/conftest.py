@@ -48,11 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
-def machine_without_gpus(request: pytest.FixtureRequest) -> None:
+def machine_without_gpus(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Hide the machine's GPUs and gpuhook's state from all tests but those that use its GPUs."""
-    uses_gpus = any(item.get_closest_marker("gpu") for item in request.session.items)
-    if os.geteuid() == 0 and not uses_gpus:
-        private_machine.enter()
+    session = request.session
+    if os.geteuid() != 0 or any(item.get_closest_marker("gpu") for item in session.items):
+        yield
+        return
+    private_machine.enter()
+    place = tmp_path_factory.getbasetemp()
+    with private_machine.in_memory(place, lambda: session.testsfailed > 0):
+        yield
 
 
 @pytest.fixture(autouse=True)

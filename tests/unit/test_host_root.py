@@ -105,11 +105,16 @@ def _plain(text: object) -> object:
     return re.sub(r"\d{4}-\d\d-\d\d[T ][0-9:.+Z]+|nvidia.com/gfd.timestamp=\d+", "TIME", found)
 
 
-@pytest.fixture
-def host_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostCalls:
+@pytest.fixture(autouse=True)
+def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
     monkeypatch.delenv(state.HOST_ROOT_ENV, raising=False)
-    return HostCalls(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def host_calls(tmp_path_factory: pytest.TempPathFactory) -> HostCalls:
+    """Give the host that each call finds as it was."""
+    return HostCalls(tmp_path_factory.mktemp("host-calls"))
 
 
 def commands(command: click.Command, *path: str) -> Iterator[str]:

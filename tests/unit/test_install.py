@@ -282,16 +282,26 @@ def test_usage_of_base_spec(prefix: Path) -> None:
     assert based(prefix, spec_with(), "file").returncode == 2
 
 
-def test_nvidias_name(tmp_path: Path) -> None:
-    """The hook takes the name of NVIDIA's only when told to, and again over its own file."""
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the prefix of an installation over another, which had one more module."""
+    place = tmp_path_factory.mktemp("again") / "p"
     python = ("--python", SYSTEM, "--cli-python", sys.executable)
-    arguments = ("--prefix", str(tmp_path / "p"), *python, "--nvidia-hook")
-    path = tmp_path / "p/bin/nvidia-container-runtime-hook"
     for _ in range(2):
-        done = install(*arguments)
+        done = install("--prefix", str(place), *python, "--nvidia-hook")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.split()[-1] == str(path)
-    assert path.read_text() == (tmp_path / "p/bin/gpuhook-prestart").read_text()
+        assert done.stdout.split()[-1] == str(place / "bin/nvidia-container-runtime-hook")
+        stale = place / "lib/gpuhook/gpuhook/stale.py"
+        assert not stale.exists()
+        stale.touch()
+    stale.unlink()
+    return place
+
+
+def test_nvidias_name(again: Path) -> None:
+    """The hook takes the name of NVIDIA's only when told to, and again over its own file."""
+    path = again / "bin/nvidia-container-runtime-hook"
+    assert path.read_text() == (again / "bin/gpuhook-prestart").read_text()
 
 
 @pytest.mark.parametrize("kind", ["program", "link"])
@@ -360,19 +370,12 @@ def test_destdir(tmp_path: Path) -> None:
         assert str(tmp_path).encode() not in data
 
 
-def test_again(tmp_path: Path) -> None:
-    """A second installation replaces the first: what is no longer part of it is gone."""
-    python = ("--python", SYSTEM, "--cli-python", sys.executable)
-    arguments = ("--prefix", str(tmp_path / "p"), *python)
-    assert install(*arguments).returncode == 0
-    stale = tmp_path / "p/lib/gpuhook/gpuhook/stale.py"
-    stale.write_text("")
-    names = sorted(path.name for path in (tmp_path / "p/lib/gpuhook/gpuhook").rglob("*.py"))
-    assert install(*arguments).returncode == 0
-    assert not stale.exists()
-    again = sorted(path.name for path in (tmp_path / "p/lib/gpuhook/gpuhook").rglob("*.py"))
-    assert [name for name in names if name != "stale.py"] == again
-    assert {path.name for path in (tmp_path / "p/lib").iterdir()} == {"gpuhook"}
+def test_again(prefix: Path, again: Path) -> None:
+    """A second installation replaces the first: it has what one alone has."""
+    package = "lib/gpuhook/gpuhook"
+    names = [sorted(p.name for p in (one / package).rglob("*.py")) for one in (prefix, again)]
+    assert names[0] == names[1]
+    assert {path.name for path in (again / "lib").iterdir()} == {"gpuhook"}
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
