@@ -25,8 +25,9 @@ settings.load_profile("all" if depth.IS_ALL else "everyday")
 private_machine.restore_signals()
 
 
-# The folders whose tests are costly: each starts containers, or programs.
-COSTLY = ("contract", "doctor", "faults")
+# The folders whose tests are costly, as each starts containers or programs, and how many cases of a
+# test are everyday ones.
+COSTLY = {"contract": 4, "faults": 8}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,8 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the combinations that only `make test-all` runs; with --part, leave a part of them."""
-    folders = [Path(__file__).parent / name for name in COSTLY]
-    depth.representative(i for i in items if any(f in i.path.parents for f in folders))
+    for name, most in COSTLY.items():
+        folder = Path(__file__).parent / name
+        depth.representative([item for item in items if folder in item.path.parents], most)
     part = config.getoption("--part")
     if part is not None:
         others = [item for item in items if item not in part]

@@ -68,10 +68,11 @@ def every(stride: int, values: Iterable[object]) -> list[object]:
     return [_thorough(v) if index % stride else v for index, v in enumerate(values)]
 
 
-def representative(items: Iterable[pytest.Item]) -> None:
-    """Mark as thorough the combinations that the everyday suite does not need.
+def representative(items: Iterable[pytest.Item], most: int) -> None:
+    """Mark as thorough the cases that the everyday suite does not need.
 
-    It has as few cases of a test as have each value of each parameter at least once.
+    It has as few cases of a test as have each value of each parameter at least once. Of more than
+    `most` it has as many, evenly spread, unless the test has the marker `every_case`.
     """
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -79,13 +80,15 @@ def representative(items: Iterable[pytest.Item]) -> None:
             functions[item.nodeid.partition("[")[0]].append(item)
     for group in functions.values():
         wanted = _each_value_once(group)
+        if len(wanted) > most and group[0].get_closest_marker("every_case") is None:
+            wanted = [wanted[index * len(wanted) // most] for index in range(most)]
         for item in group:
             if item not in wanted:
                 item.add_marker(THOROUGH)
 
 
 def _each_value_once(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return cases in which each value of each parameter occurs; the first ones are preferred."""
+    """Return cases in which each value of each parameter occurs, in their order."""
     left = {item: _values(item) for item in items}
     missing = set().union(*left.values())
     chosen = []
@@ -93,7 +96,7 @@ def _each_value_once(items: list[pytest.Item]) -> list[pytest.Item]:
         best = max(left, key=lambda item: len(left[item] & missing))
         missing -= left.pop(best)
         chosen.append(best)
-    return chosen
+    return [item for item in items if item in chosen]
 
 
 def _values(item: pytest.Item) -> set[tuple[str, str]]:

@@ -40,15 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def machine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Share the machine with the other workers' tests, but for those that change it as a whole.
 
-    Who waits to be alone holds the integration: the others' next tests do not go before.
+    A test that waits to be alone has the turn: the other workers' next tests start after it.
     """
     alone = request.node.get_closest_marker("alone") is not None
-    lock, integration = (
-        os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES
-    )
-    fcntl.flock(integration, fcntl.LOCK_EX)
+    lock, turn = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES)
+    fcntl.flock(turn, fcntl.LOCK_EX)
     fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-    os.close(integration)
+    os.close(turn)
     yield
     os.close(lock)
 

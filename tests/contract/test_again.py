@@ -400,7 +400,8 @@ def test_the_hook_keeps_the_ledger(
     listed = tmp_path / "listed"
     listed.mkdir()
     enter = Integrations(apart, tmp_path, pytest.fail)
-    script = "until [ -e /listed/done ]; do sleep 0.05; done"
+    # It says something: podman would run a container again that says nothing.
+    script = "until [ -e /listed/done ]; do sleep 0.05; done; echo listed"
     options = ["--device", f"{KIND}=GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"]
     options += ["--volume", f"{listed}:/listed"]
     command = f"""

@@ -24,7 +24,7 @@ from gpuhook.engines.read import toml_document
 from gpuhook.errors import GpuhookError
 from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.every_case]
 WANTED = Wanted("wrapper", "nvidia", PROGRAM, HOOK)
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}

@@ -24,7 +24,7 @@ from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
 from tests.contract.views import Ran, View, questions
 
-DOORS = pytest.mark.parametrize("integration", integrations.ALL)
+INTEGRATIONS = pytest.mark.parametrize("integration", integrations.ALL)
 LINKS = tuple(f"{LIBRARIES}/{name}" for name in (*DRIVER_LIBRARIES, "libcuda.so"))
 LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 CACHE = ["/ldconfig", "-p"]
@@ -90,7 +90,7 @@ def assert_given(view: View, installation: Installation, index: int) -> None:
     assert_mounts(view)
 
 
-@DOORS
+@INTEGRATIONS
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_one_view(
     integration: str,
@@ -118,7 +118,7 @@ def test_one_view(
     assert [view.paths[path].kind for path in LINKS] == ["link"] * 3
 
 
-@DOORS
+@INTEGRATIONS
 def test_mounts(
     integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:

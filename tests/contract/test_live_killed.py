@@ -18,14 +18,15 @@ from tests.depth import depth
 
 # What an attach does in steps, and every how many of them the everyday run kills it.
 STEPS = [
-    ("mkdirat", 3),
-    ("mknodat", 2),
-    ("move_mount", 11),
+    ("mkdirat", 6),
+    ("mknodat", 4),
+    ("move_mount", 22),
     ("rename", 1),
     ("renameat", 1),
-    ("symlinkat", 7),
+    ("symlinkat", 14),
     ("wait4", 1),
 ]
+pytestmark = pytest.mark.every_case
 MANY = 1000  # more than any of them is called
 
 
@@ -44,7 +45,7 @@ def test_attach(
 def test_attach_v2(node8: Installation, tmp_path: Path) -> None:
     """Killed while the device program is read, made and replaced."""
     with started(sleeping(tmp_path), node8, "crun", "v2") as live:
-        kill_at_each(live, node8, "bpf", range(1, MANY, depth(16, 1)), tmp_path)
+        kill_at_each(live, node8, "bpf", range(1, MANY, depth(32, 1)), tmp_path)
 
 
 def kill_at_each(live: Live, node: Installation, call: str, calls: range, place: Path) -> None:
@@ -63,7 +64,7 @@ def kill_at_each(live: Live, node: Installation, call: str, calls: range, place:
 
 @pytest.mark.parametrize(
     ("call", "stride"),
-    [("rename", 1), ("renameat", 1), ("umount2", 11), ("unlinkat", 24), ("wait4", 1)],
+    [("rename", 1), ("renameat", 1), ("umount2", 22), ("unlinkat", 48), ("wait4", 1)],
 )
 def test_detach(call: str, stride: int, node8: Installation, tmp_path: Path) -> None:
     """A second detach completes it, and a repair gives nothing back."""

@@ -22,7 +22,7 @@ JETPACK = "NVIDIA_REQUIRE_JETPACK=csv-mounts=all"
 CUDART = "/usr/local/cuda-12.6/targets/aarch64-linux/lib/libcudart.so.12.6.68"
 SAMPLES = "/usr/src/jetson_multimedia_api/README"
 STORE = f"/{wsl_node.STORE}/{wsl_node.PACKAGE}"
-DOORS = ["runc", "crun-v2", "runc-prestart", "podman-cdi"]
+INTEGRATIONS = ["runc", "crun-v2", "runc-prestart", "podman-cdi"]
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES=utility"
 COMPAT = "/usr/local/cuda/compat_orin"
 
@@ -94,7 +94,7 @@ def start(tmp_path: Path, root_of: Callable[[str], Path]) -> Start:
     return started
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
     """A container has the nodes, libraries and links of the system's files, and no more."""
     lib = tegra_node.LIBRARIES
@@ -225,7 +225,7 @@ def test_a_changed_jetson_is_stale(
     assert mine.spec.read_text() == before
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_wsl(integration: str, wsl: Installation, start: Start) -> None:
     """A container has /dev/dxg and the driver in its store, and finds the front libraries."""
     names = ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")

@@ -18,7 +18,7 @@ from tests.contract.views import questions
 
 ASKED = ["/probe", *questions(PROFILE)]
 GRAPHICS = ["NVIDIA_DRIVER_CAPABILITIES=graphics"]
-DOORS = ["runc", "crun", "ctr", "podman-runtime", "podman-cdi", "runc-prestart"]
+INTEGRATIONS = ["runc", "crun", "ctr", "podman-runtime", "podman-cdi", "runc-prestart"]
 
 
 def bits(node: Installation, *indexes: int) -> int:
@@ -26,7 +26,7 @@ def bits(node: Installation, *indexes: int) -> int:
     return sum(1 << (node.gpu(index).minor or 0) for index in indexes)
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_every_door(
     integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:

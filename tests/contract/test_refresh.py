@@ -20,7 +20,7 @@ from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
 
 GPUS = "proc/driver/nvidia/gpus"
-DOORS = ("runc", "crun", "runc-prestart", "podman-runtime")
+INTEGRATIONS = ("runc", "crun", "runc-prestart", "podman-runtime")
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_or_refused(
     assert own.spec.read_bytes() == before
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_a_new_gpu_is_found_by_its_name(
     integration: str, own: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:

@@ -24,7 +24,7 @@ __all__ = ["mig"]
 BELOW = "/var/run/nvidia-container-devices/"
 OLD = "CUDA_VERSION=8.0"
 MODESET = "/dev/nvidia-modeset"
-DOORS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
+INTEGRATIONS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
 OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
 
 Roots = Callable[[str], Path]
@@ -58,7 +58,7 @@ def gpus(view: View) -> set[str]:
     return {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_an_image_of_old(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
@@ -82,7 +82,7 @@ def test_an_image_of_old_elsewhere(
     assert bundle.file.read_bytes() == before
 
 
-@pytest.mark.parametrize("integration", DOORS)
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_resources_of_a_swarm(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
@@ -119,7 +119,7 @@ def test_short_forms(
     assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
 
 
-@pytest.mark.parametrize("integration", [*DOORS, "podman-cdi"])
+@pytest.mark.parametrize("integration", [*INTEGRATIONS, "podman-cdi"])
 def test_capabilities_that_are_allowed(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:

@@ -24,7 +24,7 @@ from tests.simulated.node import make_node
 
 Bundles = Callable[..., Bundle]
 Roots = Callable[[str], Path]
-DOORS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
+INTEGRATIONS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
 EVERY_DOOR = pytest.mark.parametrize("integration", integrations.ALL)
 # The node's driver is 580.95.05, which offers CUDA 13.0.
 OLD = "cuda>=99.0 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=570,driver<571"
@@ -83,7 +83,7 @@ def test_what_does_not_hold_is_refused(
     assert "cuda>=99.0 (it is 13.0); driver<571 (it is 580.95.05)" in said.replace("\\u003e", ">")
 
 
-@DOORS
+@INTEGRATIONS
 @pytest.mark.parametrize(
     "env",
     [
@@ -103,7 +103,7 @@ def test_what_holds_or_is_waived_starts(
     assert "GH104" not in done.stderr + done.log
 
 
-@DOORS
+@INTEGRATIONS
 @pytest.mark.parametrize(
     ("value", "text", "code"),
     [
@@ -134,7 +134,7 @@ def test_every_gpu_that_is_given_must_fit(
         assert done.view.gpus()
 
 
-@DOORS
+@INTEGRATIONS
 def test_a_mig_instance_is_judged_by_its_gpu(
     integration: str,
     node8: Installation,

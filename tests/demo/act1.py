@@ -20,7 +20,7 @@ from tests.contract.runtimes import Result, lifecycle
 from tests.contract.views import View, questions
 from tests.demo.page import CROSS, TICK, Page
 
-DOORS = {
+INTEGRATIONS = {
     "containerd + runc": "ctr",
     "crun": "crun",
     "podman (CDI)": "podman-cdi",
@@ -45,14 +45,14 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
         daemon = stack.enter_context(containerd(place / "containerd"))
         views: list[View] = []
         costs: list[str] = []
-        for number, integration in enumerate(DOORS.values()):
+        for number, integration in enumerate(INTEGRATIONS.values()):
             integrations = Integrations(installation, place / f"way-{number}", lambda: daemon)
             integrations.place.mkdir()
             views.append(look(integrations, integration))
             costs.append(cost(integrations, integration))
     rows = answers(installation, views)
     rows.append(("added to the start", costs))
-    page.ticks("seen from inside", list(DOORS), rows)
+    page.ticks("seen from inside", list(INTEGRATIONS), rows)
     page.say("  (*) A hook comes too late for the variables: there it stays what was asked for.")
     good = all(answer.startswith(TICK) for _, cells in rows[:-1] for answer in cells)
     page.say(
@@ -87,7 +87,7 @@ def answers(installation: Installation, views: list[View]) -> list[tuple[str, li
         ("driver files are ro,nosuid,nodev", _guarded),
     ]
     rows = [(name, [TICK if test(v) else CROSS for v in views]) for name, test in questions_]
-    seen = zip(DOORS.values(), views, strict=True)
+    seen = zip(INTEGRATIONS.values(), views, strict=True)
     rows.append((VARIABLE, [TICK if _void(integration, v) else CROSS for integration, v in seen]))
     return rows
 
