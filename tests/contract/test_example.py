@@ -24,4 +24,4 @@ def test_one_gpu(
     gpus = [path for path in view.gpus() if path[11:].isdecimal()]
     assert gpus == [node8.device(2)]
     assert view.gpus()[node8.device(2)].allowed
-    assert set(view.gpus()) == {*gpus, *CONTROL}
+    assert set(view.gpus()) > CONTROL
