@@ -15,7 +15,7 @@ import pytest
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.engines import Containerd
-from tests.contract.installation import Installation, install, installation
+from tests.contract.installation import Installation, install_once, installation
 from tests.contract.integrations import Integrations
 from tests.contract.runtimes import CGROUPS
 from tests.kubelet.running import real_kubelet, run
@@ -108,16 +108,7 @@ def node(tmp_path: Path) -> Callable[[int, int], Path]:
 @pytest.fixture(scope="session")
 def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the programs of an installation that all workers share, and no test changes."""
-    place = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        place = place.parent
-    with (place / "installing.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = place / "installed"
-        if not done.exists():
-            install(place / "prefix")
-            done.touch()
-    return place / "prefix/bin"
+    return install_once(tmp_path_factory, "prefix")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from tests.contract.build_cache import CHECKOUT
@@ -37,6 +40,20 @@ def install(place: Path, python: str | Path = PYTHON, *options: str) -> Path:
     command += ["--python", str(python), "--cli-python", sys.executable, *options]
     subprocess.run(command, check=True, capture_output=True)
     return place / "bin"
+
+
+def install_once(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
+    """Install gpuhook below a prefix that the workers of a run share; no test changes it."""
+    place = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place / f"{name}.installed"
+        if not done.exists():
+            install(place / name, PYTHON, *options)
+            done.touch()
+    return place / name / "bin"
 
 
 @dataclass(frozen=True)

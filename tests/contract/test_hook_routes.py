@@ -18,10 +18,9 @@ from tests.contract.engines import Containerd
 from tests.contract.installation import (
     CONTROL,
     DRIVER_LIBRARIES,
-    PYTHON,
     Installation,
     asks,
-    install,
+    install_once,
 )
 from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
@@ -35,7 +34,7 @@ DOCKERD = ["PATH=/usr/bin:/bin", "HOME=/root", "PYTHONHOME=/nowhere", "LD_LIBRAR
 @pytest.fixture(scope="module")
 def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the programs of an installation that has taken the name of NVIDIA's hook."""
-    return install(tmp_path_factory.mktemp("docker") / "prefix", PYTHON, "--nvidia-hook")
+    return install_once(tmp_path_factory, "nvidia-hook", "--nvidia-hook")
 
 
 def dockers_hook(

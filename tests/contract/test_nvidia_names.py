@@ -22,10 +22,9 @@ from tests.contract.installation import (
     ALL_CONTROL,
     DRIVER_LIBRARIES,
     LIBRARIES,
-    PYTHON,
     Installation,
     asks,
-    install,
+    install_once,
 )
 from tests.contract.integrations import Integrations
 from tests.contract.runtimes import run
@@ -40,7 +39,7 @@ STAMP = "NVIDIA_CTK_DEBUG=false"
 @pytest.fixture(scope="module")
 def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the programs of an installation that has all of NVIDIA's names."""
-    return install(tmp_path_factory.mktemp("compat") / "prefix", PYTHON, "--nvidia-compat")
+    return install_once(tmp_path_factory, "nvidia-compat", "--nvidia-compat")
 
 
 def hook(named_bindir: Path, installation: Installation, name: str, *args: str) -> dict[str, Any]:

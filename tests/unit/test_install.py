@@ -286,12 +286,12 @@ def test_usage_of_base_spec(prefix: Path) -> None:
 def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the prefix of an installation over another, which had one more module."""
     place = tmp_path_factory.mktemp("again") / "p"
+    stale = place / "lib/gpuhook/gpuhook/stale.py"
     python = ("--python", SYSTEM, "--cli-python", sys.executable)
     for _ in range(2):
         done = install("--prefix", str(place), *python, "--nvidia-hook")
         assert done.returncode == 0, done.stderr
         assert done.stdout.split()[-1] == str(place / "bin/nvidia-container-runtime-hook")
-        stale = place / "lib/gpuhook/gpuhook/stale.py"
         assert not stale.exists()
         stale.touch()
     stale.unlink()
