@@ -12,15 +12,18 @@ import os
 import signal
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_CLONE_NEWNS = 0x00020000
+T = TypeVar("T")
+_CLONE_FS, _CLONE_NEWNS = 0x00000200, 0x00020000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -29,8 +32,12 @@ _GPU_NODES = "nvidia*"
 _EMPTY = ("/etc/cdi", "/run/cdi", "/run/gpuhook")
 
 
+_machine: list[int] = []  # a descriptor of the mount namespace that this process came from
+
+
 def enter() -> None:
     """Hide the machine's GPU nodes, CDI specs and gpuhook's state from this process; needs root."""
+    _machine.append(os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
     _check(_LIBC.unshare(_CLONE_NEWNS))
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
     if any(Path("/dev").glob(_GPU_NODES)):
@@ -57,6 +64,21 @@ def in_memory(directory: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
         _check(_LIBC.umount2(os.fsencode(directory), _MNT_DETACH))
     finally:
         os.close(disk)
+
+
+def on_machine(work: Callable[[], T]) -> T:
+    """Return what `work` returns in the machine's mount namespace, which enter() has left.
+
+    A descriptor of a detached mount, for one, which can be mounted in our namespace as well.
+    """
+
+    def there() -> T:
+        _check(_LIBC.unshare(_CLONE_FS))
+        _check(_LIBC.setns(_machine[-1], _CLONE_NEWNS))
+        return work()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(there).result()
 
 
 def restore_signals() -> None:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from uuid import uuid4
 
 import pytest
 
+from gpuhook.kernel import mounts
+from tests import private_machine
 from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, Installation, asks
@@ -37,13 +39,28 @@ def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
     place.mkdir()
     try:
         if request.param == "tmpfs":
-            subprocess.run(["mount", "-t", "tmpfs", "none", str(place)], check=True)
+            mount_on_machine(place)
         shutil.copytree(canary.path, place, dirs_exist_ok=True, symlinks=True)
         yield place
     finally:
         if request.param == "tmpfs":
-            subprocess.run(["umount", str(place)], check=True)
+            mounts.umount2(str(place), mounts.MNT_DETACH)
+            private_machine.on_machine(lambda: mounts.umount2(str(place), mounts.MNT_DETACH))
         shutil.rmtree(place)
+
+
+def mount_on_machine(place: Path) -> None:
+    """Mount a tmpfs that the machine's first process has too: a container's own is not there."""
+
+    def mounted() -> int:
+        mounts.mount("tmpfs", str(place), "tmpfs", 0)
+        return mounts.clone(str(place), 0)
+
+    tree = private_machine.on_machine(mounted)
+    target = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    mounts.move_mount(tree, target, str(place))
+    for fd in (tree, target):
+        os.close(fd)
 
 
 def over(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
