@@ -31,8 +31,10 @@ from tests.contract.installation import (
 from tests.contract.integrations import MKNOD, Integrations
 from tests.contract.runtimes import SECONDS, launcher, lifecycle, run
 from tests.contract.views import questions
+from tests.depth import depth
 from tests.simulated.node import make_node
 
+CROWD = depth(8, 32)
 LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 KEEPING = """
 before=
@@ -309,19 +311,19 @@ def together(commands: list[list[str]], env: dict[str, str], place: Path) -> lis
 def crowd(
     apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> Iterator[list[Bundle]]:
-    """Give 32 bundles whose containers share a state directory of runc, removed in the end."""
+    """Give bundles whose containers share a state directory of runc, removed in the end."""
     made = []
-    for number in range(32):
+    for number in range(CROWD):
         root = roots.copy("distroless", tmp_path / f"root{number}")
         made.append(bundle_of(root, ["/probe"], asks(str(number % 8))))
     yield made
-    for number in range(32):
+    for number in range(CROWD):
         command = ["runc", "--root", str(tmp_path / "runc"), "delete", "--force"]
         subprocess.run([*command, f"gpuhook-test-crowd-{number}"], check=False, capture_output=True)
 
 
 def test_many_at_once(apart: Installation, crowd: list[Bundle], tmp_path: Path) -> None:
-    """32 containers created at once, with nothing compiled yet, all get what they asked for."""
+    """Containers created at once, with nothing compiled yet, all get what they asked for."""
     shutil.rmtree(apart.state)
     command = [apart.runtime, "--root", str(tmp_path / "runc"), "create", "--bundle"]
     commands = [

@@ -63,6 +63,7 @@ def field(name: str, wanted: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.thorough
 def test_two_builds_are_the_same(tmp_path: Path) -> None:
     """Another directory, time zone, language, user and mask: the same bytes."""
     checkout = package_builds.copied(tmp_path / "elsewhere")

@@ -28,7 +28,7 @@ EXPECTED = {
     grpc.StatusCode.INVALID_ARGUMENT,  # not a message
     grpc.StatusCode.UNKNOWN,  # a message that asks for what cannot be
 }
-CALLS = depth(500, 5000)
+CALLS = depth(200, 5000)
 SEEDS = (1, 2)
 
 

@@ -24,7 +24,7 @@ from tests.kubelet.plugin import Plugin, resource
 from tests.kubelet.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
-RESTARTS = depth(60, 200)
+RESTARTS = depth(30, 200)
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from tests.simulated import changes, stub_events
 pytestmark = pytest.mark.contract
 
 MIG = "nvidia.com/mig-1g.5gb"
-KUBELET_RESTARTS = depth(60, 200)
-REMOVALS = depth(9, 30)
+KUBELET_RESTARTS = depth(40, 200)
+REMOVALS = depth(6, 30)
 ROUNDS = depth(1, 4)
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 

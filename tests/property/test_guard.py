@@ -38,7 +38,7 @@ from tests.simulated.guarded_world import (
     World,
 )
 
-SCENARIOS, ROUNDS = depth(300, 3000), 24
+SCENARIOS, ROUNDS = depth(100, 3000), 24
 ABOVE, BETWEEN, BELOW, UNSEEN, OFF = "above", "between", "below", "unseen", "off"
 Key = tuple[str, str]
 
