@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLONE_FS, _CLONE_NEWNS = 0x00000200, 0x00020000
-_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MS_NOATIME, _MS_BIND, _MS_REC, _MS_PRIVATE = 1024, 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _GPU_NODES = "nvidia*"
@@ -51,11 +51,11 @@ def enter() -> None:
 def in_memory(directory: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
     """Have an empty directory in memory meanwhile: a copy of a root costs a tenth there.
 
-    In the end its files are put on the disk if `is_kept()`, for the reader of a failed test.
+    A file that is read keeps its times. In the end its files are put on the disk if `is_kept()`, for the reader of a failed test.
     """
     disk = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
-        _mount("tmpfs", str(directory), "tmpfs", 0)
+        _mount("tmpfs", str(directory), "tmpfs", _MS_NOATIME)
         directory.chmod(0o700)
         yield
         if is_kept():
