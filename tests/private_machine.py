@@ -51,7 +51,8 @@ def enter() -> None:
 def in_memory(directory: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
     """Have an empty directory in memory meanwhile: a copy of a root costs a tenth there.
 
-    A file that is read keeps its times. In the end its files are put on the disk if `is_kept()`, for the reader of a failed test.
+    A file that is read keeps its times. In the end the files are put on the disk if `is_kept()`,
+    for the reader of a failed test.
     """
     disk = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
