@@ -122,7 +122,7 @@ _VARYING = [
     (r'"checksum": ?"[0-9a-f]{8}"', '"checksum": "@CHECKSUM@"'),
     (r"\b\d+[smhd] ago\b", "@AGO@"),
     (r'"bytes": \d+,\n  "members"', '"bytes": @NUMBER@,\n  "members"'),
-    (r"\b\d+ KiB; secrets", "@NUMBER@ KiB; secrets"),
+    (r"\b\d+ KiB; values", "@NUMBER@ KiB; values"),
     (r"(?m)^\d+\.\d{3,9} (?=\S)", "@CLOCK@ "),
 ]
 _PATTERNS = [(re.compile(pattern), text) for pattern, text in _VARYING]
