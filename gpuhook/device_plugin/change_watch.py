@@ -11,7 +11,7 @@ import asyncio
 
 from gpuhook.device_plugin import node_snapshot
 from gpuhook.device_plugin.config import config_source
-from gpuhook.device_plugin.serving.directory_watch import DirectoryWatch
+from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.triggers import Reason
 from gpuhook.host.logs import logger
 

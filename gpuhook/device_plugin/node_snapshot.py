@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.allocation import host_paths
-from gpuhook.device_plugin.allocation.host_paths import Places
+from gpuhook.device_plugin.allocate import host_paths
+from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.errors import DriverError, GpuhookError
 from gpuhook.vendors.nvidia.devices.node_signature import signature
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node

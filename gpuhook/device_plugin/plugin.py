@@ -17,6 +17,7 @@ from gpuhook.device_plugin.allocate.allocation_context import with_health
 from gpuhook.device_plugin.change_report import TurnNews
 from gpuhook.device_plugin.change_watch import Lookout
 from gpuhook.device_plugin.kubelet.kubelet_service import Serving
+from gpuhook.device_plugin.kubelet.observer import Log
 from gpuhook.device_plugin.kubelet.observer_group import all_of, on_allocate
 from gpuhook.device_plugin.kubelet_answers import Answering, Known
 from gpuhook.device_plugin.metrics.counters import Observations
@@ -29,7 +30,6 @@ from gpuhook.device_plugin.services.label_service import Labelling
 from gpuhook.device_plugin.services.metrics_service import Measuring
 from gpuhook.device_plugin.services.mps_service import MpsKeeping
 from gpuhook.device_plugin.services.policy_service import PolicyKeeping
-from gpuhook.device_plugin.serving.observer import Log
 from gpuhook.device_plugin.triggers import Reason, Triggers
 
 TYPE_CHECKING = False

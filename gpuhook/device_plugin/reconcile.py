@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin import driver_limits
-from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices
+from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices, interposers
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
-from gpuhook.device_plugin.allocation import interposers
 from gpuhook.device_plugin.offer import memory_bounds, preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
 from gpuhook.device_plugin.services.mps_service import MpsState

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.allocate import allocation_context as contexts
-from gpuhook.device_plugin.allocate import plugin_specs
+from gpuhook.device_plugin.allocate import host_paths, plugin_specs
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.allocation import host_paths
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, PluginFlags
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia.inventory import discover

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuhook.device_plugin.allocate import allocation_context as contexts
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Specs
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.offer import resources

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config.configuration import ID_STRATEGIES, LIST_STRATEGIES
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError

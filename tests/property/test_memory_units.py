@@ -25,9 +25,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config.configuration import (
     MEMORY_UNITS,
     PACKED,

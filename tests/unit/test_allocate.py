@@ -11,10 +11,10 @@ import pytest
 
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate import allocation_context as contexts
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
 from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Own, PluginFlags
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError

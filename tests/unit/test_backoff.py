@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.serving.backoff import Backoff
+from gpuhook.device_plugin.kubelet.backoff import Backoff
 
 
 def test_delays_double_up_to_the_cap_and_vary() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.serving.directory_watch import DirectoryWatch
+from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.kernel.inotify import Inotify
 
 Told = list[tuple[str | None, bool]]

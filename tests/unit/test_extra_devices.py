@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.device_plugin.allocate import auxiliary_devices
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
-from gpuhook.device_plugin.allocation.host_paths import Places
+from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Imex
 from gpuhook.errors import GpuhookError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.allocation import host_paths
-from gpuhook.device_plugin.allocation.host_paths import Places, at_host, places
+from gpuhook.device_plugin.allocate import host_paths
+from gpuhook.device_plugin.allocate.host_paths import Places, at_host, places
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, DriverFile, Node
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.device_plugin.allocate import interposers
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
-from gpuhook.device_plugin.allocation import interposers
-from gpuhook.device_plugin.allocation.allocate import allocate
-from gpuhook.device_plugin.allocation.host_paths import Places
+from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.configuration import Interposer, InterposerMount, SharedResource

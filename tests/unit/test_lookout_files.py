@@ -12,7 +12,7 @@ import pytest
 from gpuhook.device_plugin.change_watch import Lookout
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.serving import directory_watch
+from gpuhook.device_plugin.kubelet import directory_watch
 from gpuhook.device_plugin.triggers import Reason, Triggers
 
 

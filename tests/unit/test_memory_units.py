@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.device_plugin.allocate import pre_start_check
+from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, Mount
-from gpuhook.device_plugin.allocation.allocate import allocate
 from gpuhook.device_plugin.config.configuration import (
     LIST_STRATEGIES,
     MEMORY_UNITS,
@@ -20,12 +20,12 @@ from gpuhook.device_plugin.config.configuration import (
     SharedResource,
     Sharing,
 )
+from gpuhook.device_plugin.kubelet import messages
 from gpuhook.device_plugin.kubelet_answers import Answering, Known
 from gpuhook.device_plugin.labels.gpu_groups import groups
 from gpuhook.device_plugin.metrics.container_memory import shares
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
-from gpuhook.device_plugin.serving import messages
 from gpuhook.errors import RequestError
 from gpuhook.request import memory_request
 from gpuhook.request.memory_request import MemoryLimit

@@ -13,8 +13,8 @@ import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.kubelet import messages
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
-from gpuhook.device_plugin.serving import messages
 from gpuhook.errors import fault
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, device, resource

@@ -13,8 +13,8 @@ import pytest
 
 from gpuhook.device_plugin.kubelet import kubelet_service, resource_offer
 from gpuhook.device_plugin.kubelet.kubelet_service import Serving
-from gpuhook.device_plugin.serving.observer import Log, Observer
-from gpuhook.device_plugin.serving.registration import KubeletSocket
+from gpuhook.device_plugin.kubelet.observer import Log, Observer
+from gpuhook.device_plugin.kubelet.registration import KubeletSocket
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
 from tests.kubelet.kubelet import AdmissionError, Kubelet

@@ -17,8 +17,8 @@ from gpuhook.device_plugin.allocate import plugin_specs
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.host_paths import at_host, places
 from gpuhook.device_plugin.allocate.plugin_specs import Hook
-from gpuhook.device_plugin.allocation.host_paths import at_host, places
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.vendors.nvidia.inventory import discover, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node

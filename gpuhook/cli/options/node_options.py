@@ -201,7 +201,7 @@ def _roots_of_container(host_root: str = "/") -> tuple[str | None, str | None]:
     """Return the driver root and the dev root in the device plugin's container, None elsewhere."""
     if not any(os.environ.get(name) for name in _OF_CONTAINER):
         return None, None
-    from gpuhook.device_plugin.allocation import host_paths
+    from gpuhook.device_plugin.allocate import host_paths
 
     found = host_paths.of_environment(os.environ, host_root)
     return (found.driver, found.dev) if found else (None, None)

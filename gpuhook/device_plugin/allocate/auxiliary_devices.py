@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.device_plugin.allocation.host_paths import Places
+    from gpuhook.device_plugin.allocate.host_paths import Places
     from gpuhook.device_plugin.config.configuration import Configuration
 
 IMEX = "imex-channel"

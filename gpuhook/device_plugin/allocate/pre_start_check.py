@@ -7,7 +7,7 @@ an id may be one of a configuration with other replicas: what counts is its devi
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.allocation.allocate import chosen
+from gpuhook.device_plugin.allocate.allocate import chosen
 from gpuhook.errors import fault
 from gpuhook.request.replicas import device_of
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 
+from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.kubelet.grpc_endpoint import socket_name
+from gpuhook.device_plugin.kubelet.registration import KubeletSocket
 from gpuhook.device_plugin.kubelet.resource_offer import Offering
 from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
-from gpuhook.device_plugin.serving.directory_watch import DirectoryWatch
-from gpuhook.device_plugin.serving.registration import KubeletSocket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.device_plugin.kubelet.observer import Observer
     from gpuhook.device_plugin.kubelet.resource_server import Answers
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.serving.observer import Observer
 
 _LOOKS_EVERY = 10.0
 _LOOKS_EVERY_BLIND = 1.0  # without inotify

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.device_plugin.serving.observer import Observer
+    from gpuhook.device_plugin.kubelet.observer import Observer
 
 
 def all_of(*observers: Observer) -> Observer:

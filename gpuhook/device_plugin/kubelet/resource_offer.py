@@ -7,16 +7,16 @@ import asyncio
 import os
 import time
 
+from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.device_plugin.kubelet.grpc_endpoint import Endpoint
-from gpuhook.device_plugin.serving.backoff import Backoff
-from gpuhook.device_plugin.serving.registration import register
+from gpuhook.device_plugin.kubelet.registration import register
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.device_plugin.kubelet.observer import Observer
+    from gpuhook.device_plugin.kubelet.registration import KubeletSocket
     from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
-    from gpuhook.device_plugin.serving.observer import Observer
-    from gpuhook.device_plugin.serving.registration import KubeletSocket
 
 # The first delay is short: the kubelet's socket is there a moment before somebody listens on it.
 _FIRST_DELAY, _LONGEST_DELAY = 0.005, 10.0

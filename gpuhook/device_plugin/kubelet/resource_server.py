@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
-from gpuhook.device_plugin.serving import messages
+from gpuhook.device_plugin.kubelet import messages
 from gpuhook.errors import GpuhookError, RequestError, fault, printable
 
 TYPE_CHECKING = False
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.api.services import Context, Method, Request, Response
+    from gpuhook.device_plugin.kubelet.observer import Observer
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.serving.observer import Observer
 
 _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
 

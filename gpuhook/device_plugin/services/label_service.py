@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.config.configuration import LabelFlags
-from gpuhook.device_plugin.serving.backoff import Backoff
+from gpuhook.device_plugin.kubelet.backoff import Backoff
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.allocation.allocate import merged
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
 from gpuhook.explain.pods.plugin_offer import Offering, offering

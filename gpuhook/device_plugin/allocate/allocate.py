@@ -16,11 +16,10 @@ from collections import Counter
 from itertools import compress
 from operator import attrgetter
 
-from gpuhook.device_plugin.allocate import memory_grants
+from gpuhook.device_plugin.allocate import interposers, memory_grants
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES
 from gpuhook.device_plugin.allocate.auxiliary_devices import IMEX
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
-from gpuhook.device_plugin.allocation import interposers
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.errors import fault

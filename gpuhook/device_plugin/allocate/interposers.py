@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.device_plugin.allocation.host_paths import Places
+    from gpuhook.device_plugin.allocate.host_paths import Places
     from gpuhook.device_plugin.config.configuration import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
 

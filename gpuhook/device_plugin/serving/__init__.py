@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The kubelet's protocol: sockets, registration, lists, calls."""
