@@ -87,8 +87,8 @@ class Comparing:
         return compared
 
     def _named(self, found: Found) -> dict[str, Any]:
-        with running_container.held(found) as one:
-            compared = comparison.of(one, self._giving)
+        with running_container.hold(found) as one:
+            compared = comparison.compare_container(one, self._giving)
         return compared.document() if compared is not None else {}
 
     def all_of(self, chosen: Sequence[Found]) -> list[dict[str, Any]]:

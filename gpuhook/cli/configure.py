@@ -69,7 +69,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
         engine, host_root, options.pop("config"), options.pop("drop_in")
     )
     how = options.pop("restart")
-    wanted, warnings = configure_options.wanted(engine, host, **options)
+    wanted, warnings = configure_options.engine_options(engine, host, **options)
     for sentence in warnings:
         printing.warn(sentence)
     result = configure_engine.configure(host, where, wanted, how=how, is_dry=is_dry)
@@ -124,7 +124,10 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
 
     host = Host(host_root)
     names = (engine,) if engine else engine_table.ENGINES
-    found = [engine_status.of(host, configure_options.where(name, host_root)) for name in names]
+    found = [
+        engine_status.engine_status(host, configure_options.where(name, host_root))
+        for name in names
+    ]
     there = [one for one in found if engine or one.is_there]
     if output != "table":
         printing.document(configure_text.shown_document(there), output)

@@ -42,7 +42,7 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
     home = configure_options.where("podman", host_root).home
     found = [
         one
-        for one in dependent_containers.found(Host(host_root), home)
+        for one in dependent_containers.dependent_containers(Host(host_root), home)
         if engine in {None, one.engine}
     ]
     if output in {printing.JSON, printing.YAML}:

@@ -18,7 +18,7 @@ from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_reader, config_source, findings
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
 from gpuhook.device_plugin.config.launch_options import Launch, launch
-from gpuhook.device_plugin.config.overrides import Given, given
+from gpuhook.device_plugin.config.overrides import Given, read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import fault
 from gpuhook.host import printing
@@ -113,7 +113,7 @@ def device_plugin(
 
         click.echo(config_schema.text(), nl=False)
         return
-    said = given({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
+    said = read_overrides({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
     if validate is not None:
         ctx.exit(_validate(validate, said, output, print_config=print_config))
     chosen = launch(said)

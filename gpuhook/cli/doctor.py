@@ -179,7 +179,7 @@ def doctor(
         found = look()
         mended = fix.shown(found) if is_fix else None
     if output in (printing.JSON, printing.YAML):
-        told = doctor_document.of(
+        told = doctor_document.doctor_document(
             found, bundle or root or host_root, is_live=node.is_live, mended=mended
         )
         printing.document(told, output)

@@ -152,7 +152,7 @@ def explain(
         return
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     base = _ground(ctx, node)
-    if any(one.asked or requirements.asked(parse.environment(one.spec)) for one in asked):
+    if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):
         base = node_context.with_facts(
             base, partial(node_options.load_node, **node, require_nodes=False)
         )
@@ -190,9 +190,9 @@ def _explained(
     """Return the document of the answers, and the lines of the difference if that is wanted."""
 
     def work() -> tuple[dict[str, Any], list[str]]:
-        found = [simulate.given(one, base) for one in asked]
+        found = [simulate.simulate(one, base) for one in asked]
         changes = [line for one in found if is_diff for line in spec_diff.lines(one)]
-        return explain_document.of(found, base), changes
+        return explain_document.explain_document(found, base), changes
 
     roots = [one.where for one in asked if one.has_root]
     return container_worker.call_in_child(", ".join(roots), work) if roots else work()

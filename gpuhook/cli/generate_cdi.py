@@ -173,7 +173,7 @@ def generate_cdi(
     output = None if output == "-" else output
     node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
     inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
-    csv = csv_options.taken(options, mode)
+    csv = csv_options.take_csv_options(options, mode)
     if inventory is not None and (
         create_device_nodes
         or files_dir is not None
@@ -214,7 +214,7 @@ def generate_cdi(
             click.echo(spec_file.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    given = recorded_argv.of(click.get_current_context(), "output")
+    given = recorded_argv.recorded_argv(click.get_current_context(), "output")
     again = [*given, "--output", path] if is_here else None
     spec_writer.write(path, fmt, found, choices, again, files_dir=place.files_dir)
     printing.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")

@@ -37,8 +37,8 @@ def show(output: str, no_headers: bool) -> None:
     Reads what the device plugin noted last in the state directory (GPUHOOK_STATE_DIR). What it sees
     anew at each look is not noted: a GPU that the driver does not list, a driver that is gone.
     """
-    marks = health_marks_file.known()
-    asked = health_marks_file.asked()
+    marks = health_marks_file.stored_marks()
+    asked = health_marks_file.clear_requests()
     if output == "name":
         printing.names(dict.fromkeys(mark.gpu for mark in marks))
     elif output != "table":

@@ -62,7 +62,9 @@ def inspect(
         with limit_report.asking(library) as asked:
             memory = _memory(found, asked)
         limits = memory.document()["gpus"] if memory else []
-        facts = inspection.of(found.held, found.found, found.spec, found.entry, limits)
+        facts = inspection.inspect_container(
+            found.held, found.found, found.spec, found.entry, limits
+        )
         wrong = [*_missing(found), *inspection.findings(facts, found.spec)]
         return facts, wrong + (memory.findings() if memory else [])
 
@@ -89,7 +91,7 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
 def _memory(found: Target, asked: limit_report.Asked) -> limit_report.View | None:
     """Return the memory limits of a container that may have some; the driver is asked for those."""
     is_limited = parse.limits_memory(found.spec, vocabulary.VOCABULARY)
-    if not (is_limited or limit_records.of(found.entry)):
+    if not (is_limited or limit_records.records_of(found.entry)):
         return None
     return limit_report.of_target(found, asked)
 

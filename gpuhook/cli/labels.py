@@ -18,7 +18,7 @@ from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
 from gpuhook.device_plugin.config.launch_options import launch
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels import node_labels as labels
@@ -164,7 +164,7 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     for variable, name in _OWN_VARIABLES.items():
         if environ.get(variable):
             environ[name] = environ[variable]
-    told = given(said, environ, (*OPTIONS, *LABEL_OPTIONS))
+    told = read_overrides(said, environ, (*OPTIONS, *LABEL_OPTIONS))
     told.findings = [_of_the_command(finding) for finding in told.findings]
     chosen = launch(told)
     loaded = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)

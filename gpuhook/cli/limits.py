@@ -94,7 +94,9 @@ def set_(
     def changed(one: Target) -> Report:
         library = node_options.library(**nvml)
         with PatientDriver(library) as driver:
-            chosen = visible_gpus.chosen(one.found.id, visible_gpus.of(one, library), names)
+            chosen = visible_gpus.chosen(
+                one.found.id, visible_gpus.visible_gpus(one, library), names
+            )
             return limit_changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
 
     with options.failing("limits-set", container, output):
@@ -227,8 +229,8 @@ def _changed(
 
 def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     """Return the UUIDs of the GPUs that are meant; one that is lost is known by the ledger."""
-    records = limit_records.of(one.entry)
-    own = visible_gpus.of(one, library, records)
+    records = limit_records.records_of(one.entry)
+    own = visible_gpus.visible_gpus(one, library, records)
     if names:
         return [str(gpu.uuid) for gpu in visible_gpus.chosen(one.found.id, own, names)]
     whole = [str(gpu.uuid) for gpu in own if gpu.mig_mode != "enabled"]
@@ -241,4 +243,8 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
 def _limited(asked: limit_report.Asked) -> list[dict[str, Any]]:
     """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
     watched = {container for container, _ in asked.watched}
-    return [entry for entry in ledger.living() if limit_records.of(entry) or entry["id"] in watched]
+    return [
+        entry
+        for entry in ledger.living()
+        if limit_records.records_of(entry) or entry["id"] in watched
+    ]

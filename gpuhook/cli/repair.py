@@ -96,7 +96,7 @@ def _beyond(one: Target) -> dict[str, str]:
 
     A container asks for GPUs and was given none; or its GPU, or MIG instance, has left the node.
     """
-    facts = inspection.of(one.held, one.found, one.spec, one.entry)
+    facts = inspection.inspect_container(one.held, one.found, one.spec, one.entry)
     wrong = [e for e in inspection.findings(facts, one.spec) if e.code in ("GH1123", "GH1745")]
     return {error.code: f"{error.message}: {error.hint}" for error in wrong}
 

@@ -107,7 +107,9 @@ def support_bundle(
         seen = bundle_contents.recorded(looked)
         found = examine(seen, checks())
     documents: dict[str, Any] = {
-        "doctor.json": doctor_document.of(found, root or host_root, is_live=node.is_live)
+        "doctor.json": doctor_document.doctor_document(
+            found, root or host_root, is_live=node.is_live
+        )
     }
     left_out: list[tuple[str, str]] = []
     if node.is_live and root is None:
@@ -119,7 +121,7 @@ def support_bundle(
     texts: dict[str, str] = {}
     if not no_logs:
         with progress.telling("reading the logs"):
-            texts, silent = log_lines.of(looked, is_live=node.is_live and root is None)
+            texts, silent = log_lines.log_lines(looked, is_live=node.is_live and root is None)
         left_out += silent
     bundle = bundle_contents.gathered(seen, documents, texts, left_out)
     if is_dry:

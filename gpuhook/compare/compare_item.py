@@ -55,7 +55,7 @@ class Item:
         }
 
 
-def of(kind: str, name: str, there: str, gpuhook: str, reason: str = "") -> Item:
+def compare_words(kind: str, name: str, there: str, gpuhook: str, reason: str = "") -> Item:
     """Return the item of two sides that are words: alike if the words are."""
     if there == gpuhook:
         return Item(kind, name, SAME, there, gpuhook)

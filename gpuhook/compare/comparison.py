@@ -59,21 +59,21 @@ class Comparison:
         }
 
 
-def of(target: Target, giving: Giving) -> Comparison | None:
+def compare_container(target: Target, giving: Giving) -> Comparison | None:
     """Return the comparison of a container, None if it has no GPU and asks for none.
 
     Nothing is changed, and nothing is run in the container. Raises OSError, and GH1732 if it ends
     meanwhile.
     """
-    facts = inspection.of(target.held, target.found, target.spec, target.entry)
+    facts = inspection.inspect_container(target.held, target.found, target.spec, target.entry)
     paths = [node["path"] for node in facts["nodes"]]
     targets = [mount["path"] for mount in facts["mounts"]]
-    by = injector.of(target.spec, target.entry, paths, targets)
+    by = injector.injector_of(target.spec, target.entry, paths, targets)
     before = original_request.before(target.spec)
     is_given = bool(targets) or (
         by != injector.NOBODY and not node_items.allows_everything(target.spec)
     )
-    wanted = expected_injection.of(giving, before.spec, paths, is_given=is_given)
+    wanted = expected_injection.expected_injection(giving, before.spec, paths, is_given=is_given)
     if by == injector.NOBODY and not (wanted.names or wanted.refusal):
         return None
     compared = Comparison(_container(target), by, wanted)
@@ -122,7 +122,7 @@ def _refused(by: str, wanted: Expected) -> Item:
     error = wanted.refusal
     told = "started" if by == injector.NOBODY else f"started, given GPUs by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
-    return compare_item.of(
+    return compare_item.compare_words(
         compare_item.REQUEST, wanted.where or vocabulary.VOCABULARY.devices_env, told, ours
     )
 

@@ -34,7 +34,7 @@ def variables(
             yield compare_item.Item(compare_item.VARIABLE, name, compare_item.SAME, wanted, wanted)
             continue
         told = ", then ".join(values)
-        yield compare_item.of(
+        yield compare_item.compare_words(
             compare_item.VARIABLE, name, told, wanted, known_differences.variable(name, values, by)
         )
     others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
@@ -42,7 +42,7 @@ def variables(
         name, _, value = entry.partition("=")
         if name not in ours:
             told = value or "empty"
-            yield compare_item.of(
+            yield compare_item.compare_words(
                 compare_item.VARIABLE, name, told, "", known_differences.added_variable(name, by)
             )
 
@@ -53,7 +53,7 @@ def groups(held: Live, expected: Expected) -> Iterator[Item]:
     member = _groups(held) if wanted else set()
     for gid in wanted:
         told = "member" if gid in member else ""
-        yield compare_item.of(compare_item.GROUP, str(gid), told, "member")
+        yield compare_item.compare_words(compare_item.GROUP, str(gid), told, "member")
 
 
 def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
@@ -65,7 +65,7 @@ def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
     has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
     if there or has_egl:
         ours = "written" if has_egl else ""
-        yield compare_item.of(
+        yield compare_item.compare_words(
             compare_item.PROFILE,
             egl_profile.PATH,
             there,
@@ -83,11 +83,11 @@ def _mask(held: Live, by: str, expected: Expected) -> Iterator[Item]:
         return  # this kernel has no such driver, or the container no /proc
     told = "masked" if _value(text) != b"1" else ""
     if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
-        yield compare_item.of(
+        yield compare_item.compare_words(
             compare_item.MASK, driver_params.PATH, told or "ModifyDeviceFiles: 1", "masked"
         )
     elif expected.edits and told and held.root.is_mounted(driver_params.PATH):
-        yield compare_item.of(
+        yield compare_item.compare_words(
             compare_item.MASK, driver_params.PATH, told, "", known_differences.mask(by)
         )
 

@@ -79,7 +79,9 @@ class Giving:
             return {}
 
 
-def of(giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool) -> Expected:
+def expected_injection(
+    giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool
+) -> Expected:
     """Return what gpuhook would have given for `spec`, a config.json without anybody's answer.
 
     Where the spec asks for nothing and the container was given GPUs

@@ -18,7 +18,7 @@ GIVERS = (OURS, LEGACY, CDI, UNKNOWN, NOBODY)
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 
 
-def of(
+def injector_of(
     spec: dict[str, Any], entry: dict[str, Any], nodes: Iterable[str], mounts: Iterable[str]
 ) -> str:
     """Return who gave a container what it has.

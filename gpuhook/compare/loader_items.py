@@ -43,7 +43,7 @@ def items(
     """
     side = Side(held, by, expected, expected.edits)
     for job in expected.todo:
-        made, _ = rootfs_plan.of(held.root, [job])
+        made, _ = rootfs_plan.rootfs_plan(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
         seen: set[tuple[str, bool]] = set()
         for raw_name, raw_path in made.entries():
@@ -73,11 +73,11 @@ class Made:
     links: dict[str, str] = field(default_factory=dict)
 
 
-def made(held: Live, todo: Sequence[Jobs]) -> Made:
+def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> Made:
     """Return the names and links that jobs make in a container."""
     found = Made()
     for job in todo:
-        provided, _ = rootfs_plan.of(held.root, [job])
+        provided, _ = rootfs_plan.rootfs_plan(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in provided.links}
         found.links |= {path: _end(path, links) for path in links}
         for raw_name, raw_path in provided.entries():
@@ -134,7 +134,7 @@ class Side:
         is_debian = directory.endswith(DEBIAN[:-1]) and not path.startswith(directory + "/")
         if self._by == injector.CDI and is_debian and self.found(end) is not None:
             reason = known_differences.plugin_link(path)
-        return compare_item.of(
+        return compare_item.compare_words(
             compare_item.LINK, path, "another file" if found else "", target, reason
         )
 

@@ -71,7 +71,9 @@ class Mounts:
                 path, self._by, expected, is_whole=is_whole, is_privileged=False
             )
             found.append(
-                compare_item.of(compare_item.MOUNT, path, _worded(self._there[path]), "", reason)
+                compare_item.compare_words(
+                    compare_item.MOUNT, path, _worded(self._there[path]), "", reason
+                )
             )
             self.unexpected |= {path} if not reason else set()
         return found
@@ -113,24 +115,28 @@ class Mounts:
         except OSError as error:
             self.bad.add(target)
             told = _worded(self._there[place]) if place in self._there else ""
-            return compare_item.of(
+            return compare_item.compare_words(
                 compare_item.MOUNT, target, told, f"refused: {source}: {error.strerror}"
             )
         if self._is(place, host):
             there = f"{source} {','.join(_of(self._options(place).split(',')))}".rstrip()
-            return compare_item.of(compare_item.MOUNT, target, there, ours)
+            return compare_item.compare_words(compare_item.MOUNT, target, there, ours)
         if place in self._there:
             self.bad.add(target)
-            return compare_item.of(compare_item.MOUNT, target, _worded(self._there[place]), ours)
+            return compare_item.compare_words(
+                compare_item.MOUNT, target, _worded(self._there[place]), ours
+            )
         elsewhere = self._elsewhere(host, places)
         if elsewhere:
             self._matched.add(elsewhere)
             self.moved.add(target)
             reason = known_differences.moved(target.rpartition("/")[2], self._by)
-            return compare_item.of(compare_item.MOUNT, target, f"at {elsewhere}", ours, reason)
+            return compare_item.compare_words(
+                compare_item.MOUNT, target, f"at {elsewhere}", ours, reason
+            )
         self.bad.add(target)
         reason = known_differences.missing(target, self._by, expected)
-        return compare_item.of(compare_item.MOUNT, target, "", ours, reason)
+        return compare_item.compare_words(compare_item.MOUNT, target, "", ours, reason)
 
     def _shows(self, place: str, source: str) -> bool:
         try:

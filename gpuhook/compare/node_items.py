@@ -47,7 +47,9 @@ def items(
                 path, by, expected, is_whole=is_whole, is_privileged=is_privileged
             )
             verdict = "allowed" if have["allowed"] else "denied"
-            yield compare_item.of(compare_item.NODE, path, f"{_there(have)}, {verdict}", "", reason)
+            yield compare_item.compare_words(
+                compare_item.NODE, path, f"{_there(have)}, {verdict}", "", reason
+            )
         elif want is not None:
             yield from _pair(held, path, have, want)
     yield from _foreign(held, general, found, wanted, expected)
@@ -62,19 +64,19 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
     try:
         device = oci_spec.stated(want)
     except GpuhookError as error:
-        yield compare_item.of(
+        yield compare_item.compare_words(
             compare_item.NODE, path, _there(have) if have else "", f"refused: {error.message}"
         )
         return
     mode = device.get("fileMode", 0o666)
     ours = f"c {device['major']}:{device['minor']} {mode:04o}"
     if have is None:
-        yield compare_item.of(compare_item.NODE, path, "", ours)
+        yield compare_item.compare_words(compare_item.NODE, path, "", ours)
         return
-    yield compare_item.of(compare_item.NODE, path, _there(have), ours)
+    yield compare_item.compare_words(compare_item.NODE, path, _there(have), ours)
     if _is_alike(have, want) and held.rules.version != "none":
         told = "allowed" if have["allowed"] else f"denied ({have['reason']})"
-        yield compare_item.of(compare_item.ACCESS, path, told, "allowed")
+        yield compare_item.compare_words(compare_item.ACCESS, path, told, "allowed")
 
 
 def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
@@ -114,7 +116,7 @@ def _foreign(
         allowed, _ = held.rules.verdict(device["type"], *number, _ACCESS)
         if allowed:
             told = f"allowed (c {number[0]}:{number[1]}), without a node"
-            yield compare_item.of(compare_item.ACCESS, path, told, "")
+            yield compare_item.compare_words(compare_item.ACCESS, path, told, "")
 
 
 def _there(node: dict[str, Any]) -> str:

@@ -67,8 +67,8 @@ class _Surplus:
         self._expected = expected
         self._side = loader_items.Side(held, by, expected, expected.edits)
         self._every = loader_items.Side(held, by, expected, expected.whole)
-        self._ours = loader_items.made(held, expected.todo)
-        self._whole = loader_items.made(held, expected.whole_todo)
+        self._ours = loader_items.names_of_jobs(held, expected.todo)
+        self._whole = loader_items.names_of_jobs(held, expected.whole_todo)
         self._mounts = mounts
         self._since = _started(held) - _MARGIN
         self._files = {self._side.found(path): path for path in mounts.files}
@@ -111,7 +111,7 @@ class _Surplus:
             plain = path.replace(loader_items.DEBIAN, "/")
             is_whole = self._leads(whole, path, end)
             if self._by == injector.CDI and not is_whole and self._leads(whole, plain, end):
-                yield compare_item.of(
+                yield compare_item.compare_words(
                     compare_item.LINK, path, target, "", known_differences.plugin_link(plain)
                 )
             else:
@@ -133,7 +133,7 @@ class _Surplus:
         reason = known_differences.of_extra(
             path, self._by, self._expected, is_whole=is_whole, is_privileged=False
         )
-        return compare_item.of(kind, name, there, "", reason)
+        return compare_item.compare_words(kind, name, there, "", reason)
 
     def _new(self) -> Iterator[str]:
         """Yield the links that were made since the container started, beside the driver's files."""

@@ -189,7 +189,7 @@ class TurnNews:
 
         A limit that nobody holds is a warning, with why: `unheld`, and what to do about it.
         """
-        told = sharing_notes.of(resources, bounds, unheld)
+        told = sharing_notes.sharing_notes(resources, bounds, unheld)
         for one in told:
             if one not in self._isolation:
                 tell = self._news.log.warning if one.hint else self._news.log.info

@@ -55,7 +55,7 @@ class DriverUsage:
         return None if memory is None else memory.free
 
 
-def of(look: Look) -> DriverUsage | None:
+def driver_usage(look: Look) -> DriverUsage | None:
     """Return who asks the driver of a node; None for one that is a dump, or has no driver."""
     if look.seen.driver.nvml is None or look.is_dump:
         return None

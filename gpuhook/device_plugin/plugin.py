@@ -278,5 +278,5 @@ class Plugin:
             self._triggers.pull(Reason.DAEMON)
 
     def _free_memory(self, uuid: str) -> int | None:
-        usage = driver_usage.of(self._look)
+        usage = driver_usage.driver_usage(self._look)
         return None if usage is None else usage.free(uuid)

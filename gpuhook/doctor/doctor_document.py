@@ -20,7 +20,7 @@ LIST_SCHEMA = "gpuhook/doctor-list/v1"
 _KEYS = {OK: "ok", WARNING: "warning", FAILED: "failed", NOT_APPLICABLE: "not_applicable"}
 
 
-def of(
+def doctor_document(
     examination: Examination, root: str, *, is_live: bool, mended: Sequence[Mended] | None = None
 ) -> dict[str, Any]:
     """Return the document of an examination of the node whose files are in `root`.

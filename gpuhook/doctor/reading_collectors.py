@@ -81,10 +81,10 @@ def inventory(place: Place) -> dict[str, Any]:
     It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
     where NVML does not answer, GH1941 where it ends the process.
     """
-    return driver_worker.asked(partial(asked, place))
+    return driver_worker.call_driver(partial(driver_dump, place))
 
 
-def asked(place: Place) -> dict[str, Any]:
+def driver_dump(place: Place) -> dict[str, Any]:
     """Return the dump, asked of the driver in this very process.
 
     Where nobody named another place than the node's root and no driver is there, it is looked
@@ -160,7 +160,7 @@ def _stored(tree: Tree) -> list[dict[str, Any]]:
             "program": one.program,
             "running": one.is_running,
         }
-        for one in dependent_containers.found(tree)
+        for one in dependent_containers.dependent_containers(tree)
     ]
 
 

@@ -50,7 +50,7 @@ def mend(node: Node, one: SpecFile) -> Mend | None:
     choices = _choices(one, jobs[0])
     if set(one.device_names) != set(_names(known, choices)) or not _is_whole(one):
         return None
-    root = driver_user_space.of(node).root
+    root = driver_user_space.driver_user_space(node).root
     return Mend(f"write {one.path} again for this node", partial(write, one.path, choices, root))
 
 
@@ -64,7 +64,7 @@ def _refresh() -> None:
 def _choices(one: SpecFile, job: Jobs) -> Choices:
     """Return the choices that a spec was made by, as far as it shows them."""
     vendor, _, device_class = one.kind.partition("/")
-    disabled, enabled = hook_names.told(job)
+    disabled, enabled = hook_names.chosen_hooks(job)
     return Choices(
         vendor=vendor,
         device_class=device_class,

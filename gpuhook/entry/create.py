@@ -206,7 +206,7 @@ class Create:
         told: list[str] = []
         if edited.route:
             node = self.context.node
-            told = replica_env.of(spec, grant.devices, lambda: node.covered(nodes))
+            told = replica_env.replicas_of(spec, grant.devices, lambda: node.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry: dict[str, Any] = {
             **ledger.pod_of(spec.get("annotations")),

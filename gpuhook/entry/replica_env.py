@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def of(
+def replicas_of(
     spec: dict[str, Any], devices: Iterable[str], others: Callable[[], Collection[str]]
 ) -> list[str]:
     """Return the replica ids that the variable tells, as far as the container has their devices.

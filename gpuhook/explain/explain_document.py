@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/explain/v1"
 
 
-def of(found: Iterable[Answer], ground: Ground) -> dict[str, Any]:
+def explain_document(found: Iterable[Answer], ground: Ground) -> dict[str, Any]:
     """Return the document of the answers that were found on one ground."""
     answers = list(found)
     ends = zip(answers, outcome.of_all(answers), strict=True)
@@ -70,7 +70,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     context, node = ground.context, ground.context.node
     environment = parse.environment(answer.asked)
     capabilities = capabilities_of(answer.asked, context)
-    extras = extras_trace.of(answer, context)
+    extras = extras_trace.extras_trace(answer, context)
     names = [*jetpack.names(answer, node), *extras_trace.names(extras, node)]
     grant = grant_of(answer, names, node, capabilities)
     devices = resolution_trace.of_names(names, node, capabilities, answer.verdict.chosen)
@@ -87,12 +87,14 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     gpus = (
         sharing_trace.gpus(grant, ground.node)
         or manifest_questions.beside(answer.question)
-        or sharing_trace.held(answer, ground.node)
+        or sharing_trace.held_devices(answer, ground.node)
     )
     reserved = manifest_questions.reserved(answer.question)
     replicas = (
         grant.replicas
-        or replica_env.of(answer.asked, grant.devices, lambda: {*node.covered(nodes), *gpus})
+        or replica_env.replicas_of(
+            answer.asked, grant.devices, lambda: {*node.covered(nodes), *gpus}
+        )
         or manifest_questions.replicas(answer.question)
     )
     return {
@@ -115,7 +117,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
             "effective": sorted(capabilities) if names else [],
             "left_out": resolution_trace.left_out(grant, node, capabilities),
         },
-        "requirements": requirement_trace.of(
+        "requirements": requirement_trace.requirement_trace(
             environment,
             ground.node,
             given,
@@ -129,7 +131,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
         "memory": memory,
         "isolation": sharing_trace.isolated(answer.asked, gpus, replicas, memory, reserved),
         "route": outcome.route(answer),
-        "ignored": ignored_values.of(answer.asked, devices, context.settings),
+        "ignored": ignored_values.ignored_values(answer.asked, devices, context.settings),
         "warnings": [resolution_trace.fault_of(warning) for warning in answer.warnings],
         "start_warnings": list(answer.question.start_warnings),
         "fault": resolution_trace.fault_of(answer.fault) if answer.fault else None,

@@ -92,7 +92,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     if not spec:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
-    held = unrecorded_containers.held(found, spec)
+    held = unrecorded_containers.injected_devices(found, spec)
     notes = [*_asked_again(spec), *_attached(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"

@@ -75,7 +75,7 @@ def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Nod
         notes = tuple(_rewritten(read))
         return Ground(context, heard, SPECS, where, noted(), notes, trouble)
     try:
-        node = asked(ask)
+        node = node_in_child(ask)
         described = DescribedNode(node, settings)
     except GpuhookError as error:
         dirs = ", ".join(settings.spec_dirs)
@@ -103,7 +103,7 @@ def with_facts(ground: Ground, ask: Callable[[], Node]) -> Ground:
     if ground.node is not None or ground.source != SPECS:
         return ground
     try:
-        return replace(ground, node=asked(ask))
+        return replace(ground, node=node_in_child(ask))
     except GpuhookError as error:
         note = f"what its GPUs are nobody tells: {error.code}: {error.message}"
         return replace(ground, notes=(*ground.notes, note))
@@ -116,13 +116,13 @@ def asked_of(
 
     Raises what asked() raises, and what describing the node raises.
     """
-    heard, node = Heard(), asked(ask)
+    heard, node = Heard(), node_in_child(ask)
     described = DescribedNode(node, settings)
     context = PlanContext(settings, described, heard)
     return Ground(context, heard, LIVE, where, node, tuple(described.warnings), trouble)
 
 
-def asked(ask: Callable[[], Node]) -> Node:
+def node_in_child(ask: Callable[[], Node]) -> Node:
     """Return the node that `ask` finds, in a child process: a driver may hang.
 
     Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if

@@ -68,7 +68,7 @@ class Answer:
         return bool(hook_args.hooks_in(self.before))
 
 
-def given(question: Question, ground: Ground) -> Answer:
+def simulate(question: Question, ground: Ground) -> Answer:
     """Return what the wrapper would make of the container in question on this ground."""
     before = copy.deepcopy(question.spec)
     asked = copy.deepcopy(question.spec)

@@ -127,7 +127,7 @@ class _Looker:
         """Return the facts of one container, {} where it has nothing to do with GPUs."""
         found = self._living[number]
         try:
-            with running_container.held(found) as held:
+            with running_container.hold(found) as held:
                 return _facts(held, self._context) if _has_root(held) else {}
         except OSError as error:
             raise worded(error) from error
@@ -149,7 +149,7 @@ def _has_root(held: Target) -> bool:
 
 def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
     remote_mounts.require_none(held, context)
-    facts = inspection.of(held.held, held.found, held.spec, held.entry)
+    facts = inspection.inspect_container(held.held, held.found, held.spec, held.entry)
     wrong = inspection.findings(facts, held.spec)
     missing, is_repairable = _missing(held, context)
     denied = _denied(facts)

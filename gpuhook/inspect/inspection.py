@@ -36,7 +36,7 @@ SCHEMA = "gpuhook/inspect/v1"
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 
 
-def of(
+def inspect_container(
     live: Live,
     found: Found,
     spec: dict[str, Any],

@@ -147,7 +147,9 @@ def _copied(where: Place, tree: Tree, driver: str) -> tuple[list[str], tuple[str
                 tree_copy.prune(here, frozenset(tree_copy.versions(here)) - {tree.name})
             raise
         tree_copy.use(tree.name, here)
-        found = version_references.found(where.root, where.directory, _container_files(where))
+        found = version_references.version_references(
+            where.root, where.directory, _container_files(where)
+        )
         others = found.versions if found.is_whole else tree_copy.versions(here)
         return tree_copy.prune(here, frozenset({*others, tree.name, before})), found.unknown
 
@@ -181,7 +183,7 @@ def uninstall(
         if _record(where, files, engine)
     ]
     used = tree_copy.used(where.here)
-    found = version_references.found(where.root, where.directory, places)
+    found = version_references.version_references(where.root, where.directory, places)
     needed = frozenset() if forced else _needed(where, found, done)
     left = [name for name in tree_copy.versions(where.here) if name in needed]
     rest = leftovers.Leftovers()

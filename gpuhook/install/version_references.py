@@ -40,7 +40,7 @@ class Named:
         return not self.unknown
 
 
-def found(root: str, at: str, where: ContainerFiles) -> Named:
+def version_references(root: str, at: str, where: ContainerFiles) -> Named:
     """Return what the containers' files of a host name below its directory `at`."""
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()

@@ -55,7 +55,7 @@ def attach(
     required = plan.requirements(target.spec, context.settings, context.node)
     plan_context.enforce_requirements(required, todo, given, context)
     held = target.held
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=True)
+    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=True)
     nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
     wanted.owner = oci_spec.owner(target.spec)
     wanted.denied = target.denied

@@ -124,7 +124,7 @@ class _Child:
         self._to_change = to_change
 
     def do(self, found: Found) -> Any:
-        with _as_faults(), running_container.held(found, to_change=self._to_change) as one:
+        with _as_faults(), running_container.hold(found, to_change=self._to_change) as one:
             return self._work(one)
 
 

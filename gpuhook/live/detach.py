@@ -153,7 +153,7 @@ class _Detach:
         """Return how the driver's files are taken away, as far as what is there can be read."""
         target = self.target
         try:
-            made, _ = rootfs_plan.of(target.held.root, target.jobs)
+            made, _ = rootfs_plan.rootfs_plan(target.held.root, target.jobs)
             return unplug_plan.rest(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
             plan = Plan()

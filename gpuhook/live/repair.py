@@ -84,7 +84,7 @@ def missing(target: Target, context: PlanContext | None) -> Plan:
     if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
         return hotplug_plan.Plan()
     edits = _credible(edits, target, context)
-    wanted, _ = nvidia_live.wanted(target.held.root, edits, todo, is_running=True)
+    wanted, _ = nvidia_live.desired_state(target.held.root, edits, todo, is_running=True)
     if nvidia_live.has_profile(target.made):
         nvidia_live.renew_profile(wanted, target.held.root, target.withdrawn)
     wanted.owner, wanted.is_mounted = oci_spec.owner(target.spec), True

@@ -61,7 +61,7 @@ class Cell:
         """Return what is used of what it may have, in words; "" for nobody's of unknown size."""
         if not self.holder:
             return size(self.size)
-        return of(self.used, self.size) or "memory unknown"
+        return amount_of(self.used, self.size) or "memory unknown"
 
     @property
     def sentence(self) -> str:
@@ -96,7 +96,11 @@ class Bar:
     def usage(self) -> str:
         """Return memory and how busy it is, in words."""
         busy = f"busy {self.percent}%" if self.percent is not None else ""
-        used = f"{of(self.used, self.total)} in use" if self.used is not None else size(self.total)
+        used = (
+            f"{amount_of(self.used, self.total)} in use"
+            if self.used is not None
+            else size(self.total)
+        )
         return " · ".join(word for word in (used, busy) if word)
 
     @property
@@ -141,7 +145,7 @@ def size(number: int | None) -> str:
     return f"{_short(number)} GiB"
 
 
-def of(used: int | None, total: int | None) -> str:
+def amount_of(used: int | None, total: int | None) -> str:
     """Return "2.9 of 3.7 GiB", as far as they are known.
 
     >>> of(3000 << 20, 3776 << 20), of(10 << 20, 15 << 30), of(None, 3 << 30), of(5 << 20, None)

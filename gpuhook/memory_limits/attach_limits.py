@@ -107,12 +107,12 @@ def coming(
                 record = found.records[limit.device] = Record(limit, before.granted)
                 _fail(found, record, error)
         else:
-            backend = memory_backend.of(own[-1])
+            backend = memory_backend.backend_of(own[-1])
             cgroups = memory_backend.to_limit(backend, own)
             for limit, before in pairs:
                 # A guarantee that is wished for is one that somebody wants here and now.
                 policy = chosen.limits_guarantee if wish is None else ALWAYS
-                kept, reason = guarantees.kept(limit, policy, backend)
+                kept, reason = guarantees.supported_limit(limit, policy, backend)
                 record = Record(kept, before.granted if wish else limit, reason)
                 record.cgroups = cgroups
                 _add(found, driver, before, record, required=required)
@@ -127,7 +127,7 @@ def _with_before(
 ) -> list[tuple[MemoryLimit, Limit]]:
     """Return each limit with what there is on its GPU now."""
     gpus = [limit.device for limit in wanted]
-    found = limit_state.of(target.entry, target.spec, gpus, driver, cgroups)
+    found = limit_state.limits_of(target.entry, target.spec, gpus, driver, cgroups)
     now = {before.gpu: before for before in found}
     return [(limit, now[limit.device]) for limit in wanted]
 
@@ -161,15 +161,15 @@ def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) 
     A GPU is taken away all the same where that fails: the ledger knows then that nobody knows.
     """
     found = Limits()
-    gone = {gpu: one for gpu, one in limit_records.of(target.entry).items() if is_gone(gpu)}
+    gone = {gpu: one for gpu, one in limit_records.records_of(target.entry).items() if is_gone(gpu)}
     found.records.update(dict.fromkeys(gone))
     held = {gpu for gpu, one in gone.items() if one.by == limit_records.DRIVER and one.is_limited}
     with ExitStack() as stack:
         if held:
             try:
                 driver, own = _opened(stack, context), limit_changes.directories(target)
-                known = limit_state.of(target.entry, None, (), driver, own)
-                cgroups = memory_backend.to_limit(memory_backend.of(own[-1]), own)
+                known = limit_state.limits_of(target.entry, None, (), driver, own)
+                cgroups = memory_backend.to_limit(memory_backend.backend_of(own[-1]), own)
                 for before in known:
                     if before.gpu in held and (before.trouble or not before.holds(None)):
                         step = HoldMemory(driver, before, None, cgroups)
@@ -212,9 +212,13 @@ def _wanted(
         target.spec, nodes, requested, lambda: context.node.covered(nodes)
     )
     if wish is None:
-        noted = limit_records.of(target.entry).values()
+        noted = limit_records.records_of(target.entry).values()
         known = {one.limit.device for one in noted if one.is_limited or one.granted is not None}
-        return [one for one in container_limits.of(target.spec, devices) if one.device not in known]
+        return [
+            one
+            for one in container_limits.container_limits(target.spec, devices)
+            if one.device not in known
+        ]
     sizes = node_json.memory()
     for device in devices:
         whole = sizes.get(device, wish.hard)

@@ -35,7 +35,7 @@ class Support:
         self.remedy = remedy
 
 
-def of(library: str | None, cgroups: str = _CGROUPS) -> Support:
+def driver_support(library: str | None, cgroups: str = _CGROUPS) -> Support:
     """Return what the NVML at `library` and the cgroups of `cgroups` make possible.
 
     A container's view of /sys/fs/cgroup is of the host's version, so this is true of the node also
@@ -49,7 +49,7 @@ def of(library: str | None, cgroups: str = _CGROUPS) -> Support:
     if memory_backend.is_not_passed_on(cgroups):
         reason, remedy = memory_backend.NO_CONTROLLER
         return Support(memory_backend.DMEM, reason.format(above=cgroups), remedy)
-    return Support(memory_backend.of(cgroups))
+    return Support(memory_backend.backend_of(cgroups))
 
 
 def _of_cgroups() -> Support | None:

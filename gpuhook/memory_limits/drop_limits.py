@@ -26,7 +26,7 @@ def lifted(target: Target, gpus: Sequence[str], reason: GpuhookError, *, is_dry:
     """Lift the limits of a container on `gpus`, whose driver cannot be told for `reason`."""
     records: dict[str, Record | None] = {}
     notes = []
-    for before in limit_state.of(target.entry, target.spec, gpus, None, []):
+    for before in limit_state.limits_of(target.entry, target.spec, gpus, None, []):
         granted, now = before.granted, before.record
         if before.gpu not in gpus or (granted is None and now is None):
             continue

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
-def of(container: str, watched: Mapping[tuple[str, str], Watched]) -> dict[str, Watched]:
+def guarded_devices(
+    container: str, watched: Mapping[tuple[str, str], Watched]
+) -> dict[str, Watched]:
     """Return how the guard watches a container, by device; `watched` is what it watches."""
     return {device: one for (identity, device), one in watched.items() if identity == container}
 

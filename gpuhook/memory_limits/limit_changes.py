@@ -121,7 +121,7 @@ def clear(
             change.make(before, None, Record(unlimited(before.gpu), granted))
             notes.append(LIFTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
         else:
-            kept, reason = guarantees.kept(granted, guarantee, change.backend)
+            kept, reason = guarantees.supported_limit(granted, guarantee, change.backend)
             if before.record is not None or not before.holds(kept):
                 change.make(before, kept, Record(kept, granted, reason))
             notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
@@ -161,7 +161,7 @@ def _again(
             if not by:  # it may have been noted while no driver told what the card has
                 wanted = clipped(driver, wanted)
                 granted = clipped(driver, granted) if granted else None
-            limit, reason = guarantees.kept(wanted, guarantee, change.backend)
+            limit, reason = guarantees.supported_limit(wanted, guarantee, change.backend)
             again: Record | None = Record(limit, granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
                 again = None  # nobody knew whether the driver holds anything
@@ -201,13 +201,13 @@ class _Change:
     @property
     def backend(self) -> str:
         """Return the driver's backend; it knows its own once a GPU was asked about: before()."""
-        return memory_backend.of(self._cgroups[-1])
+        return memory_backend.backend_of(self._cgroups[-1])
 
     def before(self, gpus: Iterable[str]) -> list[Limit]:
         """Return what there is on `gpus` now, of all that the ledger has where none is named."""
         named = list(gpus)
         target = self._target
-        found = limit_state.of(target.entry, target.spec, named, self._driver, self._cgroups)
+        found = limit_state.limits_of(target.entry, target.spec, named, self._driver, self._cgroups)
         return [limit for limit in found if not named or limit.gpu in named]
 
     def make(self, before: Limit, wanted: MemoryLimit | None, record: Record | None) -> None:

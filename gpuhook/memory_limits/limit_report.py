@@ -86,9 +86,9 @@ class Asked:
     def node(self) -> Support:
         """Return whether this node can hold limits, whoever has some."""
         if self.library:
-            return driver_support.of(self.library)
+            return driver_support.driver_support(self.library)
         try:
-            return driver_support.of(self._find())
+            return driver_support.driver_support(self._find())
         except GpuhookError as error:
             return driver_support.Support(reason=error.message, remedy=error.hint)
 
@@ -107,7 +107,9 @@ def asking(find: Callable[[], str]) -> Iterator[Asked]:
 
 def of_entry(entry: dict[str, Any], asked: Asked) -> View:
     """Return the limits that a ledger entry has."""
-    found = limit_state.of(entry, None, guard_status.of(entry["id"], asked.watched), asked.driver)
+    found = limit_state.limits_of(
+        entry, None, guard_status.guarded_devices(entry["id"], asked.watched), asked.driver
+    )
     return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
 
 
@@ -115,19 +117,21 @@ def of_target(target: Target, asked: Asked) -> View:
     """Return the limits of a running container on all of its GPUs, as far as these can be told."""
     driver, gpus = asked.driver, []
     if asked.library:
-        noted = limit_records.of(target.entry)
+        noted = limit_records.records_of(target.entry)
         try:
-            gpus = visible_gpus.of(target, asked.library, noted)
+            gpus = visible_gpus.visible_gpus(target, asked.library, noted)
         except GpuhookError as error:
             asked.trouble = asked.trouble or error
     names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
-    found = limit_state.of(target.entry, target.spec, names, driver, _directories(target, asked))
+    found = limit_state.limits_of(
+        target.entry, target.spec, names, driver, _directories(target, asked)
+    )
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
     return View(target.found.id, pod, _with_guard(target.found.id, found, asked))
 
 
 def _with_guard(container: str, found: Iterable[Limit], asked: Asked) -> tuple[Limit, ...]:
-    watched = guard_status.of(container, asked.watched)
+    watched = guard_status.guarded_devices(container, asked.watched)
     return tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
 
 

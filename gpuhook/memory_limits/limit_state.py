@@ -70,7 +70,7 @@ class Limit:
         return self.holds(self.record.limit)
 
 
-def of(
+def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
@@ -82,7 +82,7 @@ def of(
     `spec` is its config.json, None where it was not read. `cgroups` are its cgroups; without them
     those count that the ledger has noted. A driver that is not there is not asked.
     """
-    records = limit_records.of(entry)
+    records = limit_records.records_of(entry)
     found = []
     for gpu in dict.fromkeys([*gpus, *records]):
         record = records.get(gpu)

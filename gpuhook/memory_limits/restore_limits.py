@@ -57,7 +57,7 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
     setting limits.guarantee.
     """
     found = Lost()
-    records = limit_records.of(target.entry).values()
+    records = limit_records.records_of(target.entry).values()
     if not records:
         yield found
         return
@@ -79,6 +79,6 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
 def _note(found: Lost, target: Target, error: GpuhookError | OSError) -> None:
     """Note why it could not be looked at, unless that is what the ledger knows already."""
     message = error.message if isinstance(error, GpuhookError) else str(error)
-    records = limit_records.of(target.entry).values()
+    records = limit_records.records_of(target.entry).values()
     if not all(message in record.trouble for record in records if record.is_limited):
         found.notes.append(f"its memory limits were not looked at: {message}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BEGINNING = len("GPU-12345678")  # so much of a UUID `gpuhook ps` shows
 
 
-def of(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:
+def visible_gpus(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:
     """Return the GPUs of a container, as the NVML at `library` describes them.
 
     They are those that it was granted, those whose nodes it has and may open, whoever gave them,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
 
 
-def asked(ask: Callable[[], T]) -> T:
+def call_driver(ask: Callable[[], T]) -> T:
     """Return what `ask` returns in a process of its own, which ends after PATIENCE.
 
     Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends

@@ -52,7 +52,7 @@ def is_for_gpus(name: str) -> bool:
     return bool(_GPU.match(name))
 
 
-def found(tree: Tree, dumped: str = "") -> Handlers:
+def engine_handlers(tree: Tree, dumped: str = "") -> Handlers:
     """Return the handlers of the node's engines; `dumped` is what `containerd config dump` says."""
     texts = [("containerd config dump", dumped)] if dumped else []
     for pattern in (*(() if dumped else CONTAINERD_FILES), *CRIO_FILES):

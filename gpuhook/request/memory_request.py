@@ -99,7 +99,7 @@ def _both(one: MemoryLimit, other: MemoryLimit) -> MemoryLimit:
     return MemoryLimit(one.device, hard, soft, is_asked=True)
 
 
-def asked(environment: Mapping[str, str], words: Vocabulary) -> Asked:
+def memory_request(environment: Mapping[str, str], words: Vocabulary) -> Asked:
     """Return what the two variables ask for. Raises GH1022 for what is no number of MiB.
 
     An empty variable says nothing.
@@ -130,7 +130,7 @@ def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> l
     to be guaranteed than allowed.
     """
     grants = granted(spec, words.memory_prefix)
-    wanted = _of_its_own(asked(parse.environment(spec), words), grants.values())
+    wanted = _of_its_own(memory_request(parse.environment(spec), words), grants.values())
     if wanted.request and wanted.limit and wanted.request > wanted.limit:
         raise fault(
             "GH1023",

@@ -36,7 +36,7 @@ class Judged:
         return self.error is None and all(one.level != ERROR for one in self.findings)
 
 
-def of(path: str, *, is_here: bool) -> Judged:
+def check_file(path: str, *, is_here: bool) -> Judged:
     """Return what is to be said of one file; with `is_here` also against this host."""
     try:
         found = spec_file.read(path)
@@ -96,7 +96,7 @@ def of_directories(dirs: list[str], *, is_here: bool) -> list[Judged]:
             continue
         known.setdefault((found.st_dev, found.st_ino), directory)
     judged = [
-        of(path, is_here=is_here)
+        check_file(path, is_here=is_here)
         for directory in known.values()
         for path in registry.files(directory)
         if os.path.exists(path)

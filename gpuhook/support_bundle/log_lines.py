@@ -28,7 +28,7 @@ _RESOURCE = re.compile(r"nvidia\.com/(?:gpu|gpu\.shared|mig-[0-9a-z.]+)")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
-def of(node: Node, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def log_lines(node: Node, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Return log lines by member name, and what could not be had and why.
 
     The journal is asked of a machine that runs (`is_live`); files are read of any tree.

@@ -67,7 +67,9 @@ class Target:
         self.jobs = [hook_args.parse(args) for args in record.jobs]
         self.made = record.made
         if record.coming is not None:
-            self.made.add(interrupted_attach.made(held, self.given, self.made, record.coming))
+            self.made.add(
+                interrupted_attach.made_by_attach(held, self.given, self.made, record.coming)
+            )
         self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
         # Somebody was killed who was to allow them again.
         begun = self.entry.get("nodes") or () if record.coming is not None else ()
@@ -161,7 +163,7 @@ def require_ours(found: Found) -> None:
 
 
 @contextmanager
-def held(found: Found, *, to_change: bool = False) -> Iterator[Target]:
+def hold(found: Found, *, to_change: bool = False) -> Iterator[Target]:
     """Give the running container `found`; GH1738 if it is stopped.
 
     With `to_change`, the caller has the container's lock (ledger_changes.Changing), and has called

@@ -48,7 +48,7 @@ class Users:
         ]
 
 
-def of(devices: Iterable[Device], members: Members) -> Users:
+def attribute(devices: Iterable[Device], members: Members) -> Users:
     """Return whose the processes are that the driver tells of."""
     found = Users()
     for device in devices:

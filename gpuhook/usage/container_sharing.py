@@ -26,7 +26,7 @@ _MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
 _MAX_CONFIG = 16 << 20
 
 
-def of(
+def container_sharing(
     entry: dict[str, Any],
     gpus: list[str],
     holders: dict[str, int],
@@ -88,7 +88,7 @@ def _one(
     is_mig = gpu.startswith("MIG-")
     if is_mig and sharing == sharing_isolation.EXCLUSIVE and not limit:
         bounded_by = sharing_isolation.BY_HARDWARE
-    answers = sharing_isolation.of(
+    answers = sharing_isolation.isolation_of(
         sharing,
         is_mig=is_mig,
         memory_by=bounded_by,

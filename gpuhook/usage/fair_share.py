@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIMIT, REPLICAS, HOLDERS = "limit", "replicas", "holders"
 
 
-def of(
+def fair_share(
     gpu: str,
     total: int | None,
     container: Mapping[str, Any],

@@ -50,7 +50,7 @@ def root() -> str:
     return next((one for one in ROOTS if os.path.isdir(one)), "")
 
 
-def told(place: str) -> Told:
+def kubelet_units(place: str) -> Told:
     """Return what the kubelet with this root tells; "" for no kubelet.
 
     A kubelet to which no device plugin has registered has no checkpoint.

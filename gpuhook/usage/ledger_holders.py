@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.guard_state import Watched
 
 
-def held(
+def holders_of(
     entries: Iterable[dict[str, Any]], by_node: dict[str, str], *, is_judged: bool
 ) -> list[dict[str, Any]]:
     """Return the containers that hold GPUs; with how these are shared, where that `is_judged`.
@@ -26,16 +26,18 @@ def held(
     `by_node` has the UUID of each device by its own device node. Device plugins share no GPU.
     """
     turns, watched = _turns(), guard_status.read()
-    told = [(entry, ledger_text.of(entry, by_node)) for entry in entries]
+    told = [(entry, ledger_text.entry_document(entry, by_node)) for entry in entries]
     kept = [(entry, one) for entry, one in told if one["gpus"] or not one["withdrawn"]]
     for entry, one in kept:
         one["device_plugin"] = entry["device_plugin"]
     holders = container_sharing.counted(one["gpus"] for _, one in kept if not one["device_plugin"])
     for entry, one in kept:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
-        one["memory"] = _with_guard(one["memory"], guard_status.of(one["id"], watched))
+        one["memory"] = _with_guard(one["memory"], guard_status.guarded_devices(one["id"], watched))
         if is_judged:
-            one["sharing"] = container_sharing.of(entry, one["gpus"], holders, one["memory"])
+            one["sharing"] = container_sharing.container_sharing(
+                entry, one["gpus"], holders, one["memory"]
+            )
     return [one for _, one in kept]
 
 

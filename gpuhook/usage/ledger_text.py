@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.warm.limit_records import Record
 
 
-def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
+def entry_document(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
     """Return the finding for one ledger entry: its container, its GPUs, its warnings.
 
     `by_node` has the UUIDs of GPUs and MIG instances by a device node of their own, as far as
@@ -37,7 +37,7 @@ def of(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
         "milliseconds": entry.get("milliseconds"),
         "since": entry["since"],
         "withdrawn": entry.get("withdrawn") or [],
-        "memory": [_limit(record) for record in limit_records.of(entry).values()],
+        "memory": [_limit(record) for record in limit_records.records_of(entry).values()],
         "warnings": ledger_warnings.read(entry),
     }
 
@@ -63,4 +63,4 @@ def _gpus(entry: dict[str, Any], by_node: dict[str, str]) -> list[str]:
     if nodes:
         return [by_node[path] for path in nodes]
     named = [name.partition("=")[2] or name for name in entry.get("devices") or ()]
-    return named or list(limit_records.of(entry))
+    return named or list(limit_records.records_of(entry))

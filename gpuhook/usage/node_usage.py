@@ -68,14 +68,14 @@ class Usage:
 
 def look(wanted: Wanted, driver: Look) -> Usage:
     """Return who uses what now; `driver` is what the driver has just told."""
-    told = kubelet_units.told(wanted.kubelet)
+    told = kubelet_units.kubelet_units(wanted.kubelet)
     running, denied = find.visible(wanted.roots)
     known = ledger.living()
     entries = [entry for entry in known if ledger.is_holder(entry)]
     warned = {entry["id"]: entry for entry in known if not ledger.is_holder(entry)}
     members = gpu_processes.Members(running, (entry["id"] for entry in entries))
     devices = driver.devices or known_devices.noted()
-    users = attribution.of(devices, members)
+    users = attribution.attribute(devices, members)
     by_node = known_devices.by_node(devices, node_json.uuids())
     for entry in entries:
         entry["device_plugin"] = plugin_containers.is_recorded_plugin(entry, wanted.kubelet)
@@ -88,7 +88,7 @@ def look(wanted: Wanted, driver: Look) -> Usage:
         _add_pods(entries, running)
     whole = [_with_units(entry, told) for entry in (*entries, *others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
-    containers = ledger_holders.held(whole, by_node, is_judged=wanted.is_judged)
+    containers = ledger_holders.holders_of(whole, by_node, is_judged=wanted.is_judged)
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, told)
     has_processes = any(one.processes for one in devices)
@@ -155,7 +155,7 @@ def _others(
         if (state_roots.real(one.state_root), one.id) in known or one.pid in pids:
             continue
         spec = unrecorded_containers.config(one)
-        has = unrecorded_containers.held(one, spec)
+        has = unrecorded_containers.injected_devices(one, spec)
         if not (has.is_holder or one.id in users):
             continue
         if not has.is_holder:  # what it may open says nothing of what it uses
@@ -250,7 +250,7 @@ def _use(
     percent = attribution.total([use.percent for use in uses])
     share = None
     if not container["device_plugin"]:
-        share = fair_share.of(gpu, total, container, units, holders)
+        share = fair_share.fair_share(gpu, total, container, units, holders)
     return {
         "gpu": gpu,
         "held": gpu in container["gpus"],

@@ -68,7 +68,7 @@ class Held:
         return bool(self.nodes)
 
 
-def held(found: Found, spec: Mapping[str, Any]) -> Held:
+def injected_devices(found: Found, spec: Mapping[str, Any]) -> Held:
     """Return what a running container has; its config.json is `spec`, {} where nobody has it."""
     mounts = _mounts(found)
     by_config = _config_nodes(spec)
@@ -100,7 +100,7 @@ def entry(
         "bundle": found.bundle,
         "devices": devices,
         "nodes": list(has.nodes),
-        "replicas": replica_env.of(
+        "replicas": replica_env.replicas_of(
             spec, devices, lambda: [by_node[node] for node in has.nodes if node in by_node]
         ),
         "requested": named,

@@ -18,7 +18,7 @@ from gpuhook import __version__
 from gpuhook.cli import main
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.launch_options import launch
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from tests.charts.rendering import (
     CHART,
@@ -126,7 +126,7 @@ def test_every_variable_is_one_that_counts(values: dict[str, Any]) -> None:
     found = variables(objects)
     known = {name for option in OPTIONS if not option.ignored for name in option.variables}
     assert found.keys() - OF_THE_RUNTIME - known == set()
-    said = given({}, found)
+    said = read_overrides({}, found)
     assert said.findings == []
     assert launch(said).plugin_directory == "/var/lib/kubelet/device-plugins"
 
@@ -204,7 +204,7 @@ def test_configurations_are_unchanged_and_faultless(values: dict[str, Any]) -> N
     made = [o["data"] for o in rendered(values) if o["kind"] == "ConfigMap"]
     assert made == ([{k: v.rstrip("\n") for k, v in wanted.items()}] if wanted else [])
     for name, text in wanted.items():
-        overrides = given({}, variables(rendered(values))).overrides
+        overrides = read_overrides({}, variables(rendered(values))).overrides
         assert config_reader.read(text.encode(), name, overrides).findings == ()
 
 
@@ -265,7 +265,7 @@ def test_the_nodes_root_is_mounted_with_the_chosen_propagation(propagation: str)
 
 
 def test_flat_values_are_the_plugins_options() -> None:
-    said = given({}, variables(rendered(SETS["flat"])))
+    said = read_overrides({}, variables(rendered(SETS["flat"])))
     values = {path: override.value for path, override in said.overrides.items()}
     assert values["flags.migStrategy"] == "none"
     assert values["flags.failOnInitError"] is False

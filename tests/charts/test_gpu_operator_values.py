@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from gpuhook.device_plugin.config import config_reader
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from tests.charts.rendering import CHART, ROOT, container, one, pod, rendered, variables
 
 EXAMPLE = ROOT / "packaging/kubernetes/values-from-gpu-operator.yaml"
@@ -77,7 +77,7 @@ def test_the_example_renders() -> None:
 
 def test_the_configurations_of_the_example_have_no_finding() -> None:
     objects = rendered(values())
-    overrides = given({}, variables(objects)).overrides
+    overrides = read_overrides({}, variables(objects)).overrides
     data = one(objects, "ConfigMap")["data"]
     assert data
     for name, text in data.items():

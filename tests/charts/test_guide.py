@@ -14,7 +14,7 @@ import yaml
 
 from gpuhook.cli import main
 from gpuhook.device_plugin.config import config_reader
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
 from tests.charts.values import GUARD, HOST_FILES, MPS, SETS, TIME_SLICES
 
@@ -31,7 +31,7 @@ ROWS = [
 @pytest.mark.parametrize("values", VALUES, ids=range(len(VALUES)))
 def test_values_are_taken_and_their_configurations_are_faultless(values: dict[str, Any]) -> None:
     objects = rendered(values)
-    overrides = given({}, variables(objects)).overrides
+    overrides = read_overrides({}, variables(objects)).overrides
     texts = [t for o in objects if o["kind"] == "ConfigMap" for t in o["data"].values()]
     for text in texts:
         assert config_reader.read(text.encode(), "guide", overrides).findings == ()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuhook.device_plugin.config import config_reader
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from tests.charts.rendering import ROOT, rendered
 from tests.contract.build_cache import built as built_once
 from tests.contract.debs import unpacked
@@ -69,7 +69,7 @@ def test_an_overlay_is_what_the_chart_makes(
     (text,) = [one["data"]["default"] for one in objects if one["kind"] == "ConfigMap"]
     (found,) = [one for one in objects if one["kind"] == "DaemonSet"]
     (inner,) = found["spec"]["template"]["spec"]["containers"]
-    said = given({}, {one["name"]: one["value"] for one in inner["env"] if "value" in one})
+    said = read_overrides({}, {one["name"]: one["value"] for one in inner["env"] if "value" in one})
     assert config_reader.read(text.encode(), overlay, said.overrides).findings == ()
     values = yaml.safe_load((PLACE / "values.yaml").read_text())
     values["devicePlugin"]["config"]["data"]["default"] = text

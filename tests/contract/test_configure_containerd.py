@@ -225,8 +225,8 @@ def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) ->
 
 def test_what_k3s_has_made_is_shown(tmp_path: Path) -> None:
     node = CASES["k3s-nvidia"].write(tmp_path)
-    found = engine_status.of(Host(str(tmp_path)), configure_engine.Where("containerd"))
-    assert found.said.configuration.files == (containerd_locations.found(node).root,)
+    found = engine_status.engine_status(Host(str(tmp_path)), configure_engine.Where("containerd"))
+    assert found.said.configuration.files == (containerd_locations.containerd_location(node).root,)
     assert [one.name for one in found.said.configuration.gpu_runtimes] == ["nvidia"]
 
 

@@ -96,7 +96,7 @@ def require_older() -> None:
         if path
         else None
     )
-    if said is None or (engine_versions.of(said.stdout) or (2,)) >= (2,):
+    if said is None or (engine_versions.parse_version(said.stdout) or (2,)) >= (2,):
         pytest.skip("no containerd 1.x in the PATH")
 
 

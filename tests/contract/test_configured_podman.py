@@ -141,7 +141,7 @@ def test_a_container_that_is_kept(
     assert made.rc == 0, made
     (one,) = [
         each
-        for each in dependent_containers.found(Tree(tree.directory, storage))
+        for each in dependent_containers.dependent_containers(Tree(tree.directory, storage))
         if each.path.startswith("/var/lib/containers")
     ]
     assert one.id == made.stdout.strip()
@@ -178,7 +178,7 @@ def test_the_hook(
 def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
     """With the route CDI nothing is written for it."""
     said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
-    version = engine_versions.of(said.stdout)
+    version = engine_versions.parse_version(said.stdout)
     assert version is not None
     plan = configure_podman.plan(
         Node(tree, version=version), Wanted("cdi", "nvidia", "/gpuhook-runtime", "/gpuhook-hook")

@@ -77,7 +77,7 @@ REFUSED = {
 
 def _daemon() -> engine_versions.Version:
     said = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
-    found = engine_versions.of(said.stdout)
+    found = engine_versions.parse_version(said.stdout)
     assert found is not None
     return found
 

@@ -63,7 +63,7 @@ def judge() -> Iterator[Judge]:
 
 def starts(text: str, facts: Facts) -> str:
     """Return our verdict in the words of libnvidia-container: what is unknown is met there."""
-    for one in requirements.asked({"NVIDIA_REQUIRE_X": text}):
+    for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text}):
         verdict = requirements.of_requirement(one, facts)
         return MET if verdict == UNKNOWN else verdict
     return MET

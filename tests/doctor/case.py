@@ -72,7 +72,7 @@ class FaultCase:
         return Node(DirectoryTree(str(self.root)), Readings(collectors))
 
     def _inventory(self) -> Any:
-        return asking.asked(asking.Place(str(self.root), None, str(self.root)))
+        return asking.driver_dump(asking.Place(str(self.root), None, str(self.root)))
 
 
 PARTS: list[Callable[[FaultCase], None]] = []

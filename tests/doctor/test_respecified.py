@@ -37,7 +37,7 @@ def offered(case: FaultCase) -> Mend | None:
     """Return what is offered for the one spec of a node that is taken for this machine."""
     document = dump.as_dict(case.node.node)
     node = Node(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
-    [one] = spec_facts.of(node)
+    [one] = spec_facts.spec_files(node)
     return spec_regeneration.mend(node, one)
 
 

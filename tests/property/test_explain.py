@@ -293,7 +293,7 @@ def _no_driver_to_ask() -> Node:
 def _explained(bundle: Path) -> simulate.Answer:
     chosen = settings_file.of_node()
     base = node_context.here(chosen, None, _no_driver_to_ask)
-    return simulate.given(explain_inputs.of_directory(str(bundle)), base)
+    return simulate.simulate(explain_inputs.of_directory(str(bundle)), base)
 
 
 @given(config=CONFIG, image=IMAGE, chosen=SETTINGS, is_twice=st.booleans())
@@ -356,6 +356,6 @@ def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: ob
         asked = explain_inputs.of_text(json.dumps(document).encode(), "standard input")
     except GpuhookError:
         return
-    told = documents.of([simulate.given(one, base) for one in asked], base)
+    told = documents.explain_document([simulate.simulate(one, base) for one in asked], base)
     list(explain_graph.lines(told))
     list(explain_text.lines(told, [[] for _ in asked]))

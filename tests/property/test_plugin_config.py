@@ -14,7 +14,7 @@ from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_reader import read
 from gpuhook.device_plugin.config.grammar import config_keys
-from gpuhook.device_plugin.config.overrides import given as options_given
+from gpuhook.device_plugin.config.overrides import read_overrides as options_given
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
 names = st.sampled_from(sorted({key.name for _, key in config_keys.walk()}))

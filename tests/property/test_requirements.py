@@ -84,13 +84,13 @@ def plain(text: str, facts: Facts) -> str:
 @given(TEXT.map(" ".join), FACTS)
 @example("cuda=0 cuda,cuda=0 brand=tesla", Facts(""))
 def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: Facts) -> None:
-    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
+    (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, facts) == plain(text, facts)
 
 
 @given(st.text() | st.text("cudarivebn<>=!., 019"), FACTS)
 def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
-    for one in requirements.asked({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
+    for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
         verdict = requirements.of_requirement(one, facts)
         assert verdict in (MET, UNMET, UNKNOWN, INVALID, NEWER)
         assert verdict != NEWER or one.variable == "CUDA_VERSION"

@@ -326,7 +326,7 @@ def test_what_nvml_calls_coherent(
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _index: object())
     monkeypatch.setattr(pynvml, "nvmlDeviceGetAddressingMode", mode)
     lost = Gpu(index=1, lost="it fell off the bus")
-    found = coherence.asked((Gpu(index=0), lost), "/x")
+    found = coherence.with_coherence((Gpu(index=0), lost), "/x")
     assert [gpu.coherent for gpu in found] == [expected, None]
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuhook.device_plugin.config import config_reader
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.host.hot import settings
 from gpuhook.request import parse, policy
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
@@ -54,7 +54,7 @@ def test_on_an_open_node_the_variable_counts() -> None:
 
 def test_the_files_strategy_counts(shown: tuple[str, str]) -> None:
     """No variable of the DaemonSet wins over it."""
-    said = given({}, dict(one.split("=", 1) for one in asking()["process"]["env"]))
+    said = read_overrides({}, dict(one.split("=", 1) for one in asking()["process"]["env"]))
     reading = config_reader.read(shown[1].encode(), "default", said.overrides)
     assert reading.findings == ()
     assert reading.configuration is not None

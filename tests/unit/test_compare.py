@@ -83,11 +83,14 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
     ],
 )
 def test_who_gave_it(spec: dict[str, Any], nodes: list[str], mounts: list[str], by: str) -> None:
-    assert injector.of(spec, {}, nodes, mounts) == by
+    assert injector.injector_of(spec, {}, nodes, mounts) == by
 
 
 def test_the_ledger_knows_what_gpuhook_gave() -> None:
-    assert injector.of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], []) == injector.OURS
+    assert (
+        injector.injector_of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], [])
+        == injector.OURS
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,9 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
     prefix = vocabulary.VOCABULARY.mount_prefix
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
-        found = expected_injection.of(expected_injection.Giving(context), spec, [], is_given=False)
+        found = expected_injection.expected_injection(
+            expected_injection.Giving(context), spec, [], is_given=False
+        )
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
     assert told == (["GH1028"] if is_accepted else ["GH1007"])

@@ -126,7 +126,7 @@ def test_provision(version: str, place: Path) -> None:
     job.libraries = [("/usr/lib/libcuda.so.535.104.05", "libcuda.so.1")]
     job.cuda_compat, job.driver_version = DIRECTORY, DRIVER
     with Root(str(place)) as root:
-        whole, reasons = rootfs_plan.of(root, [job])
+        whole, reasons = rootfs_plan.rootfs_plan(root, [job])
     paths = [path.decode() for name, path in whole.entries() if name == b"libcuda.so.1"]
     first = [f"{DIRECTORY}/libcuda.so.1"] if version == "550.54.15" else []
     assert paths == [*first, "/usr/lib/libcuda.so.1"]

@@ -182,7 +182,7 @@ def test_extended_attributes_stay(root: Path) -> None:
 
 
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
-    text = file_diff.of(Write("/x", b"a\nb", b"a\nb\n", None))
+    text = file_diff.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 

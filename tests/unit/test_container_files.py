@@ -38,7 +38,7 @@ def write(node: Path, path: str, text: str) -> None:
 
 def found(node: Path, configured: Mapping[str, str] | None = None) -> version_references.Named:
     where = container_directories.locate(Host(str(node)), configured or {}, AT)
-    return version_references.found(str(node), AT, where)
+    return version_references.version_references(str(node), AT, where)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from gpuhook.device_plugin.metrics.container_memory import (
     Entry,
     Limit,
     Share,
+    container_memory,
     shares,
-    told,
     unattributed,
 )
 from gpuhook.device_plugin.metrics.unit_holders import Holder
@@ -51,7 +51,7 @@ def test_the_ledger_joins_processes_and_replicas() -> None:
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
     uses = use(Process(1, 300), Process(2, 100), Process(3, 50), Process(4, 77))
     members = {1: member(A), 2: member(A), 3: member(B), 4: Membership()}
-    found = told([uses], members, entries, holders, SHARED)
+    found = container_memory([uses], members, entries, holders, SHARED)
     assert found == (
         ContainerMemory(GPU, "demo", "server", "main", 50, 500),
         ContainerMemory(GPU, "demo", "trainer", "main", 400, 250),
@@ -63,7 +63,7 @@ def test_a_holder_that_uses_nothing_uses_0() -> None:
     """A container that the ledger knows and that has no process on the GPU is idle."""
     entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    assert told([use()], {}, entries, holders, SHARED) == (
+    assert container_memory([use()], {}, entries, holders, SHARED) == (
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
         ContainerMemory(GPU, "demo", "trainer", "main", 0, 250),
     )
@@ -72,7 +72,9 @@ def test_a_holder_that_uses_nothing_uses_0() -> None:
 def test_without_a_ledger_the_only_holder_is_meant() -> None:
     """A GPU with one holder needs no ledger; processes outside of pods are not that holder's."""
     members = {1: member(A), 2: member(B, in_pod=False)}
-    found = told([use(Process(1, 300), Process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED)
+    found = container_memory(
+        [use(Process(1, 300), Process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
+    )
     assert found == (
         ContainerMemory(GPU, "", "", B, 5, None),
         ContainerMemory(GPU, "demo", "trainer", "main", 300, 250),
@@ -82,7 +84,7 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
 def test_without_a_ledger_several_holders_stay_apart() -> None:
     """Whose process it is cannot be told among several: it goes by its container's id."""
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    found = told([use(Process(1, 300))], {1: member(A)}, {}, holders, SHARED)
+    found = container_memory([use(Process(1, 300))], {1: member(A)}, {}, holders, SHARED)
     assert found == (
         ContainerMemory(GPU, "", "", A, 300, None),
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
@@ -93,7 +95,7 @@ def test_without_a_ledger_several_holders_stay_apart() -> None:
 def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
     """Containers of Docker and podman have a share as well; they go by their id."""
     entries = {"web": Entry("web", units=(f"{GPU}::3",))}
-    found = told([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
+    found = container_memory([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
     assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
 
 
@@ -101,10 +103,10 @@ def test_what_the_driver_cannot_tell_is_not_0() -> None:
     """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
     entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER}
-    (found,) = told([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
+    (found,) = container_memory([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
     assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
     silent = DeviceUse(GPU, 1000, 900, None)
-    (found,) = told([silent], {}, entries, holders, SHARED)
+    (found,) = container_memory([silent], {}, entries, holders, SHARED)
     assert found.used_bytes is None
     assert unattributed(silent, (found,)) is None
     assert unattributed(use(used=None), ()) is None
@@ -120,7 +122,7 @@ def test_a_process_that_computes_and_draws_counts_once() -> None:
     """The driver tells such a process for each kind of use, with all of its memory."""
     entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     uses = use(Process(1, 300), Process(1, 300), Process(1, None))
-    (found,) = told([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
+    (found,) = container_memory([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
     assert found.used_bytes == 300
 
 
@@ -138,7 +140,7 @@ def limits_of(
     entries: dict[str, Entry], holders: dict[str, Holder], resource: Resource = LIMITED
 ) -> list[tuple[str, int | None, int | None, str]]:
     """Return container, limit, guarantee and who holds it, where the plugin ends processes."""
-    found = told([use()], {}, entries, holders, shares([resource], guards=True))
+    found = container_memory([use()], {}, entries, holders, shares([resource], guards=True))
     return [(one.pod, one.limit_bytes, one.guaranteed_bytes, one.limited_by) for one in found]
 
 
@@ -184,5 +186,5 @@ def test_a_record_of_the_youngest_container_counts() -> None:
 def test_a_request_alone_is_no_limit() -> None:
     """A container that is only kept something for may use all."""
     entries = {"web": Entry("web", memory=(Limit(GPU, NO_LIMIT, 100, is_held=True),))}
-    (found,) = told([use()], {}, entries, {}, {})
+    (found,) = container_memory([use()], {}, entries, {}, {})
     assert (found.limit_bytes, found.guaranteed_bytes, found.limited_by) == (None, 100, "driver")

@@ -43,7 +43,7 @@ def work(found: Any) -> str:
 @pytest.mark.usefixtures("state")
 def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another child works on the next container."""
-    monkeypatch.setattr(running_container, "held", held)
+    monkeypatch.setattr(running_container, "hold", held)
     with ContainerWorker(work, to_change=True, seconds=0.5) as worker:
         assert worker.do(Found("first")) == "first"
         for identity, code in (("killed", "GH1761"), ("hangs", "GH1760")):
@@ -56,7 +56,7 @@ def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("state")
 def test_the_lock_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that does not end does not keep the lock from others."""
-    monkeypatch.setattr(running_container, "held", held)
+    monkeypatch.setattr(running_container, "hold", held)
 
     def locks(found: Any) -> list[str]:
         del found
@@ -85,7 +85,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"container": one.id, "steps": [], "skipped": [], "notes": [], "left": []}
 
-    monkeypatch.setattr(running_container, "held", held)
+    monkeypatch.setattr(running_container, "hold", held)
     monkeypatch.setattr(options, "grants", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
     monkeypatch.setattr("gpuhook.cli.repair._repaired", repaired)

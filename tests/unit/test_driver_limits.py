@@ -33,15 +33,15 @@ def test_both_are_needed(
     """A driver that is too old, or cgroups of version 1, hold nobody to anything."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: version)
     monkeypatch.setattr(driver_support, "supported", lambda library: has_call)
-    assert driver_limits.held("/lib/libnvidia-ml.so.1") is held
+    assert driver_limits.can_limit("/lib/libnvidia-ml.so.1") is held
 
 
 def test_without_a_driver() -> None:
     """There is nobody to hold anything."""
-    assert driver_limits.held(None) is False
+    assert driver_limits.can_limit(None) is False
 
 
 def test_a_library_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A driver that is being replaced holds nobody, and keeps nothing else from being offered."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
-    assert driver_limits.held(str(tmp_path / "libnvidia-ml.so.1")) is False
+    assert driver_limits.can_limit(str(tmp_path / "libnvidia-ml.so.1")) is False

@@ -133,8 +133,8 @@ def test_the_pipes_of_an_mps_daemon(
     assert others(tmp_path) == {}
     os.mkfifo(place / "control")
     assert others(tmp_path) == {MPS: DriverFile("pipes", str(place), MPS)}
-    assert vocabulary.wanted(MPS, frozenset({"compute"}))
-    assert not vocabulary.wanted(MPS, frozenset({"utility", "graphics", "video"}))
+    assert vocabulary.is_wanted(MPS, frozenset({"compute"}))
+    assert not vocabulary.is_wanted(MPS, frozenset({"utility", "graphics", "video"}))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
@@ -178,7 +178,7 @@ def test_explicit_libraries(tmp_path: Path) -> None:
     ]
     links = {link.path: link.target for link in found.links if link not in plain.links}
     assert links == {"/usr/lib64/libGL.so": "libGL.so.1"}
-    assert not vocabulary.wanted(more[0].container_path, frozenset({"compute", "utility"}))
+    assert not vocabulary.is_wanted(more[0].container_path, frozenset({"compute", "utility"}))
 
 
 def test_sockets_of_either_run_directory(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_what_is_no_toml_says_on_which_line() -> None:
 def test_versions_are_taken_from_what_programs_say(
     said: str, version: engine_versions.Version | None
 ) -> None:
-    assert engine_versions.of(said) == version
+    assert engine_versions.parse_version(said) == version
 
 
 def test_patterns_match_in_every_part_of_a_path() -> None:

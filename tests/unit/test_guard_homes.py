@@ -46,7 +46,7 @@ def whose(one: About, known: dict[str, Home]) -> str | None:
 
 
 def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
-    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert known == {"web": home("/apps/gpu", 7)}
     assert whose(about("/apps/gpu", 7), known) == "web"
     assert whose(about("/apps/gpu/below", 7), known) == "web"
@@ -63,13 +63,13 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
     ],
 )
 def test_whoever_else_is_there_is_not_of_the_container(path: str, mounts: int) -> None:
-    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert whose(about(path, mounts), known) is None
     assert whose(replace(about(path, mounts), home=None), known) is None
 
 
 def test_what_a_cgroup_is_called_counts_first() -> None:
-    known = process_scope.of(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     other = "ab" * 32
     assert whose(about(f"/apps/gpu/{other}", 7), known) == other
 
@@ -87,25 +87,32 @@ def test_what_two_containers_share_is_nobodys(
     mine: tuple[str, int], theirs: tuple[str, int]
 ) -> None:
     kernel = Kernel(p10=about(*mine), p20=about(*theirs, 200))
-    assert process_scope.of(kernel, {"web": WEB, "job": JOB}) == {}
-    assert process_scope.of(kernel, {"web": WEB}).keys() == {"web"}
+    assert process_scope.container_scopes(kernel, {"web": WEB, "job": JOB}) == {}
+    assert process_scope.container_scopes(kernel, {"web": WEB}).keys() == {"web"}
     apart = Kernel(p10=about("/apps/a", 7), p20=about("/apps/b", 8, 200))
-    assert process_scope.of(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
+    assert process_scope.container_scopes(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
 
 
 def test_a_first_process_that_is_none() -> None:
     """It has ended, its pid is another's, it is the host's, or it may not be looked at."""
-    assert process_scope.of(Kernel(), {"web": WEB}) == {}
-    assert process_scope.of(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
-    assert process_scope.of(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
-    assert process_scope.of(Kernel(p10=replace(about("/a", 7), home=None)), {"web": WEB}) == {}
+    assert process_scope.container_scopes(Kernel(), {"web": WEB}) == {}
+    assert (
+        process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
+    )
+    assert (
+        process_scope.container_scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
+    )
+    assert (
+        process_scope.container_scopes(Kernel(p10=replace(about("/a", 7), home=None)), {"web": WEB})
+        == {}
+    )
     closed = Kernel(p10=about("/apps/gpu", 7))
     closed.is_open = False
-    assert process_scope.of(closed, {"web": WEB}) == {}
+    assert process_scope.container_scopes(closed, {"web": WEB}) == {}
 
 
 def test_the_root_of_the_hierarchy_is_nobodys() -> None:
-    known = process_scope.of(Kernel(p10=about("/", 7)), {"web": WEB})
+    known = process_scope.container_scopes(Kernel(p10=about("/", 7)), {"web": WEB})
     assert whose(about("/system.slice/sshd.service", 7), known) is None
 
 
@@ -133,4 +140,4 @@ def test_the_processes_of_this_machine() -> None:
     assert ours is not None
     assert ours.home is not None
     assert ours.home.mounts in (kernel.hosts() or ())
-    assert process_scope.of(kernel, {KILL: (os.getpid(), ours.started)}) == {}
+    assert process_scope.container_scopes(kernel, {KILL: (os.getpid(), ours.started)}) == {}

@@ -104,7 +104,7 @@ class Room:
         self.asked = 0
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
-        monkeypatch.setattr(driver_usage, "of", lambda _look: self.host)
+        monkeypatch.setattr(driver_usage, "driver_usage", lambda _look: self.host)
         monkeypatch.setattr(container_processes, "Processes", lambda: self.host)
         monkeypatch.setattr(unit_holders, "ask", self._ask)
 

@@ -24,5 +24,5 @@ def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
     place.touch()
     assert live.root.names("/dev/none") == []  # it is open from now on
     before = os.listdir("/proc/self/fd")
-    assert inspection.of(live, Found("x"), {}, {})["nodes"] == []
+    assert inspection.inspect_container(live, Found("x"), {}, {})["nodes"] == []
     assert os.listdir("/proc/self/fd") == before

@@ -515,5 +515,10 @@ def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text('"/opt/gpuhook/versions/9.9-abc/bin/gpuhook-hook"', encoding="utf-8")
     where = container_directories.locate(Host(str(node)), {}, "/opt/gpuhook")
-    assert version_references.found(str(node), "/opt/gpuhook", where).versions == {"9.9-abc"}
-    assert version_references.found(str(node), "/opt/other", where) == version_references.Named()
+    assert version_references.version_references(str(node), "/opt/gpuhook", where).versions == {
+        "9.9-abc"
+    }
+    assert (
+        version_references.version_references(str(node), "/opt/other", where)
+        == version_references.Named()
+    )

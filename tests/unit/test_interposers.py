@@ -54,7 +54,7 @@ def code(resource: Resource, ids: list[str], context: Context) -> str:
 def test_placeholders_are_the_container_s_share() -> None:
     resource = shared(4)
     unit = resource.units[1]
-    given = interposers.of(resource, {unit.device.uuid: 1}, (SIMPLE,))
+    given = interposers.interposer_edits(resource, {unit.device.uuid: 1}, (SIMPLE,))
     assert given.envs == {
         "LD_PRELOAD": "/opt/quota.so",
         "QUOTA": f"1000m of {1000 * MIB}, 1/4",
@@ -68,7 +68,7 @@ def test_placeholders_are_the_container_s_share() -> None:
 
 def test_two_replicas_of_a_device_have_the_sum() -> None:
     resource = shared(4)
-    given = interposers.of(resource, {resource.devices[0].uuid: 2}, (SIMPLE,))
+    given = interposers.interposer_edits(resource, {resource.devices[0].uuid: 2}, (SIMPLE,))
     assert given.envs["QUOTA"] == f"2000m of {2000 * MIB}, 1/4"
 
 

@@ -26,7 +26,7 @@ BOUNDS = (BY_DRIVER, BY_GUARD, BY_MPS, BY_NOBODY)
 @pytest.mark.parametrize("by", BOUNDS)
 def test_every_way_has_four_answers(sharing: str, by: str) -> None:
     """Each question has one short sentence."""
-    answers = sharing_isolation.of(sharing, memory_by=by).sentences()
+    answers = sharing_isolation.isolation_of(sharing, memory_by=by).sentences()
     assert [question for question, _ in answers] == ["memory", "compute", "stability", "crash"]
     assert all(0 < len(answer) < 170 and "\n" not in answer for _, answer in answers)
 
@@ -34,7 +34,7 @@ def test_every_way_has_four_answers(sharing: str, by: str) -> None:
 @pytest.mark.parametrize("sharing", SHARED)
 def test_what_nobody_bounds_is_not_called_bounded(sharing: str) -> None:
     """Without a limit memory is first come, first served, and a share of it is not kept."""
-    told = sharing_isolation.of(sharing)
+    told = sharing_isolation.isolation_of(sharing)
     assert told.memory.startswith("not bounded")
     assert told.stability.endswith("what the others leave")
 
@@ -42,31 +42,33 @@ def test_what_nobody_bounds_is_not_called_bounded(sharing: str) -> None:
 @pytest.mark.parametrize("by", BOUNDS[:3])
 def test_limits_that_add_up_to_more_are_no_promise(by: str) -> None:
     """An oversubscribed limit is not said to be free for its container."""
-    told = sharing_isolation.of(TIME_SLICING, memory_by=by, is_oversubscribed=True)
+    told = sharing_isolation.isolation_of(TIME_SLICING, memory_by=by, is_oversubscribed=True)
     assert "add up to more" in told.stability
-    assert told != sharing_isolation.of(TIME_SLICING, memory_by=by)
+    assert told != sharing_isolation.isolation_of(TIME_SLICING, memory_by=by)
 
 
 def test_the_guard_comes_late() -> None:
     """What is watched is not said to be held."""
-    told = sharing_isolation.of(TIME_SLICING, memory_by=BY_GUARD)
+    told = sharing_isolation.isolation_of(TIME_SLICING, memory_by=BY_GUARD)
     assert "before that" in told.memory
     assert "may have taken it" in told.stability
 
 
 def test_a_mig_instance_has_neighbours() -> None:
     """An instance is bounded by the hardware, and its replicas among themselves are not."""
-    alone = sharing_isolation.of(EXCLUSIVE, is_mig=True, memory_by=BY_HARDWARE)
+    alone = sharing_isolation.isolation_of(EXCLUSIVE, is_mig=True, memory_by=BY_HARDWARE)
     assert "hardware" in alone.memory
     assert "no neighbour" not in alone.crash
-    replicas = sharing_isolation.of(TIME_SLICING, is_mig=True)
+    replicas = sharing_isolation.isolation_of(TIME_SLICING, is_mig=True)
     assert replicas.memory.startswith("not bounded")
-    assert replicas.crash != sharing_isolation.of(TIME_SLICING).crash
+    assert replicas.crash != sharing_isolation.isolation_of(TIME_SLICING).crash
 
 
 def test_an_exclusive_gpu() -> None:
     """Nobody shares it, whoever would bound memory."""
-    assert sharing_isolation.of(EXCLUSIVE, memory_by=BY_GUARD) == sharing_isolation.of(EXCLUSIVE)
+    assert sharing_isolation.isolation_of(
+        EXCLUSIVE, memory_by=BY_GUARD
+    ) == sharing_isolation.isolation_of(EXCLUSIVE)
 
 
 @pytest.mark.parametrize("sharing", [EXCLUSIVE, *SHARED])
@@ -74,11 +76,13 @@ def test_an_exclusive_gpu() -> None:
 @pytest.mark.parametrize("is_mig", [False, True])
 def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: bool) -> None:
     """Whoever has a limit hears of the amount, on a GPU for itself too, and if nobody holds it."""
-    told = sharing_isolation.of(
+    told = sharing_isolation.isolation_of(
         sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
     )
     assert told.memory.startswith("limited to 3Gi, ")
     assert "is this container's" not in told.memory
     nobody = "which nobody holds (driver 580 is older than r615)" in told.memory
     assert nobody is (by == BY_NOBODY)
-    assert told.compute == sharing_isolation.of(sharing, is_mig=is_mig, memory_by=by).compute
+    assert (
+        told.compute == sharing_isolation.isolation_of(sharing, is_mig=is_mig, memory_by=by).compute
+    )

@@ -131,6 +131,6 @@ def test_handlers_are_found_in_the_files_of_engines(
     tmp_path: Path, path: str, text: str, names: list[str], default: str
 ) -> None:
     _write(tmp_path, path, text)
-    found = engine_handlers.found(DirectoryTree(str(tmp_path)))
+    found = engine_handlers.engine_handlers(DirectoryTree(str(tmp_path)))
     assert found.gpu == names
     assert found.default == default

@@ -227,7 +227,7 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
     made.cgroups = ["/sys/fs/cgroup/a"]
     entry: dict[str, Any] = {"memory": [record("GPU-2", None), "no record"]}
     limit_records.enter(entry, {"GPU-1": made})
-    found = limit_records.of(json.loads(json.dumps(entry)))
+    found = limit_records.records_of(json.loads(json.dumps(entry)))
     assert found["GPU-1"].document() == made.document()
     assert found["GPU-1"].granted == granted
     assert found["GPU-2"].granted == found["GPU-2"].limit
@@ -268,7 +268,7 @@ def test_whether_the_node_holds_limits(
 ) -> None:
     """It is told without any container, to people and in JSON."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
-    monkeypatch.setattr(memory_backend, "of", lambda cgroups: memory_backend.MISC)
+    monkeypatch.setattr(memory_backend, "backend_of", lambda cgroups: memory_backend.MISC)
     monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
     if is_old:
         monkeypatch.setattr(driver_support, "supported", lambda library: False)

@@ -25,7 +25,7 @@ from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch, launch
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.host.hot import state
 from tests.kubelet import config_map
@@ -71,7 +71,7 @@ def variables(container: dict[str, Any]) -> dict[str, str]:
 
 def started(container: dict[str, Any]) -> tuple[Launch, Configuration]:
     """Return how the plugin starts in that container, with the ConfigMap's default."""
-    said = given({}, variables(container))
+    said = read_overrides({}, variables(container))
     assert said.findings == []
     entries = documents("gpuhook.yaml")["ConfigMap"]["data"]
     reading = config_reader.read(entries["default"].encode(), "default", said.overrides)

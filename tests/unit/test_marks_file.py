@@ -135,19 +135,19 @@ def test_clear_is_asked_of_the_plugin(name: str) -> None:
     health_marks_file.write(book.marks)
     assert health("clear", name).exit_code == 0
     assert "is being cleared" in health("show").stdout
-    assert list(health_marks_file.asked()) == [UUID]
-    for gpu, since in health_marks_file.asked().items():
+    assert list(health_marks_file.clear_requests()) == [UUID]
+    for gpu, since in health_marks_file.clear_requests().items():
         assert len(book.cleared(gpu, since)) == 1
         health_marks_file.done(gpu)
         health_marks_file.done(gpu)
-    assert health_marks_file.asked() == {}
+    assert health_marks_file.clear_requests() == {}
     assert book.unhealthy([DEVICE]) == {}
 
 
 def test_clear_all_needs_no_mark() -> None:
     """It is of use where the marks cannot be read."""
     assert health("clear", "all").exit_code == 0
-    assert list(health_marks_file.asked()) == ["all"]
+    assert list(health_marks_file.clear_requests()) == ["all"]
 
 
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
@@ -157,7 +157,7 @@ def test_clear_wants_one_gpu(name: str) -> None:
     failed = health("clear", name)
     assert failed.exit_code == 1
     assert "GH1861" in failed.stderr
-    assert health_marks_file.asked() == {}
+    assert health_marks_file.clear_requests() == {}
 
 
 def test_a_request_is_named_by_a_gpu() -> None:
@@ -167,7 +167,7 @@ def test_a_request_is_named_by_a_gpu() -> None:
     health_marks_file.ask_to_clear(UUID)
     stray = Path(health_marks_file.directory(), "clear", "stray")
     stray.touch()
-    assert list(health_marks_file.asked()) == [UUID]
+    assert list(health_marks_file.clear_requests()) == [UUID]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])

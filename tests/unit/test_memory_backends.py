@@ -80,7 +80,7 @@ def test_the_backend(
     (root / "pod/cgroup.controllers").write_text(controllers, encoding="ascii")
     if regions is not None:
         (root / "dmem.capacity").write_text(regions, encoding="ascii")
-    assert memory_backend.of(str(own)) == backend
+    assert memory_backend.backend_of(str(own)) == backend
     assert memory_backend.lacks_controller(str(own)) == (backend == DMEM and not is_enabled)
 
 
@@ -90,7 +90,7 @@ def test_a_machine_without_the_controller() -> None:
     if "dmem" in (root / "cgroup.controllers").read_text("ascii").split():
         pytest.skip("this machine's kernel has the controller dmem")
     with cgroups.made() as own:
-        assert memory_backend.of(str(own)) == MISC
+        assert memory_backend.backend_of(str(own)) == MISC
 
 
 def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None:

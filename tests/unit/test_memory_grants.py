@@ -95,7 +95,7 @@ def test_a_device_that_the_container_has_not_got_is_not_limited() -> None:
 @pytest.mark.parametrize("value", ["4Gi", "-1", "0", "1.5", "9" * 10, "4096M", "\u0661"])
 def test_a_value_that_is_no_number_of_mebibytes_is_refused(value: str) -> None:
     with pytest.raises(GpuhookError) as caught:
-        memory_request.asked({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
+        memory_request.memory_request({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
     assert caught.value.code == "GH1022"
     assert value in caught.value.message
 

@@ -107,7 +107,7 @@ class TestApply:
         (record,) = cgroup_limits.apply([limit], node.nvml_library, own, guarantee=guarantee)
         assert (record["trouble"], record["by"], record["soft"]) == ("", "driver", soft * MIB)
         assert held(node) == {own[0]: (100 * MIB, soft * MIB)}
-        known = limit_records.of({"memory": [record]})[gpu(node)]
+        known = limit_records.records_of({"memory": [record]})[gpu(node)]
         assert known.granted == limit
         assert (f"limits.guarantee: {guarantee}" in known.guarantee) == (not soft)
         assert known.document() == record
@@ -161,7 +161,7 @@ class TestApply:
         (record,) = cgroup_limits.apply([narrowed], node.nvml_library, own, told, grants=[grant])
         assert [error.code for error in told] == ["GH1251"]
         assert held(node) == {own[0]: (100 * MIB, 50 * MIB)}
-        known = limit_records.of({"memory": [record]})[gpu(node)]
+        known = limit_records.records_of({"memory": [record]})[gpu(node)]
         assert (known.by, known.limit.hard, known.limit.soft) == ("driver", 100 * MIB, 50 * MIB)
         assert known.trouble.startswith("GH1251: ")
         log = EngineLog("test", str(tmp_path / "log"))
@@ -229,7 +229,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
         raise error
 
     told: list[GpuhookError] = []
-    (record,) = cgroup_limits.held([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
+    (record,) = cgroup_limits.set_or_report([MemoryLimit("GPU-1", MIB)], pytest.fail, gone, told)
     assert record["by"] == ""
     (known,) = told
     assert record["trouble"] == f"{known.code}: {known.message}"

@@ -135,7 +135,7 @@ class Trainer:
     @property
     def records(self) -> dict[str, limit_records.Record]:
         """Return the ledger's records."""
-        return limit_records.of(self.kept)
+        return limit_records.records_of(self.kept)
 
 
 @pytest.fixture

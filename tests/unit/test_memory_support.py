@@ -39,7 +39,7 @@ def test_the_reason(
 ) -> None:
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
     monkeypatch.setattr(driver_support, "supported", lambda path: has_call)
-    found = driver_support.of(library(tmp_path, version))
+    found = driver_support.driver_support(library(tmp_path, version))
     assert not found.holds
     assert words in found.reason
     assert found.remedy
@@ -86,10 +86,10 @@ def test_the_backend(
     top.mkdir()
     for name, text in files.items():
         (top / name).write_text(text)
-    found = driver_support.of(library(tmp_path, "615.12"), str(top))
+    found = driver_support.driver_support(library(tmp_path, "615.12"), str(top))
     assert (found.backend, found.holds) == (backend, holds)
     assert bool(found.reason) is not holds
 
 
 def test_without_a_driver() -> None:
-    assert "no NVIDIA driver" in driver_support.of(None).reason
+    assert "no NVIDIA driver" in driver_support.driver_support(None).reason

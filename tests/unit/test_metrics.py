@@ -176,7 +176,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver names the host's processes: /proc of the plugin's own container knows others."""
-    monkeypatch.setattr(driver_usage, "of", lambda _: Driver())
+    monkeypatch.setattr(driver_usage, "driver_usage", lambda _: Driver())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -196,7 +196,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
 
 def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin before this one may not have ended yet; that is told once."""
-    monkeypatch.setattr(driver_usage, "of", lambda _: None)
+    monkeypatch.setattr(driver_usage, "driver_usage", lambda _: None)
     measuring = Measuring(Observations(), News(logger(), None), "")
 
     async def turns() -> int:

@@ -188,7 +188,7 @@ def test_capabilities_keep_the_nodes_of_instances() -> None:
     """The nodes of an instance belong to every driver capability, as a GPU's own does."""
     for capability in vocabulary.CAPABILITIES:
         limited = vocabulary.parse_capabilities(capability)
-        assert vocabulary.wanted(f"{CAP}75", limited)
+        assert vocabulary.is_wanted(f"{CAP}75", limited)
         assert nodes(described(capabilities=limited))["0:1"][1:] == [f"{CAP}75", f"{CAP}76"]
 
 

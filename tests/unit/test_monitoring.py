@@ -190,4 +190,4 @@ def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
     assert of_a_dump._book.marks
     assert not {mark.gpu for mark in of_a_dump._book.marks} & {UUID}
     assert health_marks_file.read() == before
-    assert list(health_marks_file.asked()) == ["all"]
+    assert list(health_marks_file.clear_requests()) == ["all"]

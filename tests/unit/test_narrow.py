@@ -98,10 +98,10 @@ def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
 def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
     """A container gets them if it asks for 32-bit libraries, and for what they are for."""
     others = frozenset(vocabulary.CAPABILITIES) - {"compat32"}
-    assert not vocabulary.wanted(path, others)
-    assert not vocabulary.wanted(path, frozenset({"compat32"}))
-    assert not vocabulary.wanted(path, frozenset({"compat32", "ngx"}))
-    assert vocabulary.wanted(path, frozenset({"compat32", needs}))
+    assert not vocabulary.is_wanted(path, others)
+    assert not vocabulary.is_wanted(path, frozenset({"compat32"}))
+    assert not vocabulary.is_wanted(path, frozenset({"compat32", "ngx"}))
+    assert vocabulary.is_wanted(path, frozenset({"compat32", needs}))
     assert resolution_trace.needed_by(path, others, {}) == ["compat32"]
     assert needs in resolution_trace.needed_by(path, frozenset({"compat32"}), {})
     assert resolution_trace.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]

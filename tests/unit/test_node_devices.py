@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Naming
-from gpuhook.device_plugin.offer.resource_devices import found
+from gpuhook.device_plugin.offer.resource_devices import resource_devices
 from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.errors import FileError
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
@@ -245,5 +245,5 @@ def test_only_the_star_of_a_pattern_is_special() -> None:
 
 def test_a_gpu_that_tells_nothing_but_its_uuid_is_offered() -> None:
     node = replace(T4, gpus=(Gpu(index=0, uuid="GPU-1"),))
-    (named,), warnings = found(node, configured())
+    (named,), warnings = resource_devices(node, configured())
     assert (named.device.paths, named.device.host_paths, warnings) == ((), (), ())

@@ -141,7 +141,9 @@ def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> Non
         (gpu,) = answering.gpus()
     assert gpu.brand == "unknown"
     (facts,) = gpu_facts.of_paths(["/dev/nvidia0"], gpu_facts.of_node(Driver(), [gpu]), Known)
-    (asked,) = requirements.asked({"NVIDIA_REQUIRE_CUDA": "brand=tesla brand=unknown,arch>=7"})
+    (asked,) = requirements.required_terms(
+        {"NVIDIA_REQUIRE_CUDA": "brand=tesla brand=unknown,arch>=7"}
+    )
     assert requirements.of_requirement(asked, facts) == requirements.MET
 
 

@@ -14,7 +14,7 @@ from gpuhook.device_plugin.config.configuration import Configuration, Health
 from gpuhook.device_plugin.config.grammar import config_keys
 from gpuhook.device_plugin.config.grammar.grammar import Section
 from gpuhook.device_plugin.config.launch_options import Launch, launch
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
 
@@ -28,7 +28,7 @@ def made(
 ) -> Configuration:
     """Return the configuration that all three say."""
     texts = {name: [text] for name, text in (command_line or {}).items()}
-    said = given(texts, environ or {})
+    said = read_overrides(texts, environ or {})
     assert said.findings == []
     reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
     allowed = ("has no effect without", "counts more")
@@ -39,7 +39,7 @@ def made(
 
 def findings(environ: dict[str, str], command_line: dict[str, str] | None = None) -> list[str]:
     texts = {name: [text] for name, text in (command_line or {}).items()}
-    return [str(found) for found in given(texts, environ).findings]
+    return [str(found) for found in read_overrides(texts, environ).findings]
 
 
 def test_the_command_line_then_the_environment_then_the_file() -> None:
@@ -155,7 +155,7 @@ def test_every_option_of_the_file_is_in_that_table() -> None:
 def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
     """An option that the plugin does nothing with is none; nor does its value keep it down."""
     assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
-    assert given({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
+    assert read_overrides({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
 
 
 def test_names_and_variables_are_each_one_option() -> None:
@@ -201,7 +201,7 @@ def test_a_bad_value_names_where_it_is_from(variable: str, text: str, what: str)
     assert findings({variable: text}) == [f"the environment variable {variable}: error: {what}"]
     assert findings({}, {option.name: text}) == [f"--{option.name}: error: {what}"]
     with pytest.raises(GpuhookError) as caught:
-        launch(given({}, {variable: text}))
+        launch(read_overrides({}, {variable: text}))
     assert caught.value.code == "GH1803"
     told = what.removeprefix(f"{option.key}: ")
     assert caught.value.message == f"the environment variable {variable}: {told}"
@@ -211,8 +211,8 @@ def test_empty_variables_are_not_set() -> None:
     """A variable that a manifest leaves empty says nothing, but for the kubelet's socket."""
     empty = {variable: "" for option in OPTIONS for variable in option.variables}
     assert made(empty, FILE) == made({}, FILE)
-    assert launch(given({}, empty)) == launch(given({}, {"KUBELET_SOCKET": ""}))
-    assert launch(given({}, {})) == Launch()
+    assert launch(read_overrides({}, empty)) == launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
+    assert launch(read_overrides({}, {})) == Launch()
 
 
 def test_an_empty_list_of_strategies_is_refused() -> None:
@@ -243,7 +243,7 @@ def test_health_checks_are_disabled_and_enabled(disable: str, enable: str, healt
 
 def test_malformed_xids_of_the_reference_are_left_out() -> None:
     """Words that are no XID are skipped with a warning, as the reference skips them."""
-    said = given({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
+    said = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
     assert [str(found) for found in said.findings] == [
         "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "
         f'the text "{word}" is no XID and is left out'
@@ -264,7 +264,7 @@ def test_options_without_effect_are_told() -> None:
 def test_the_launch() -> None:
     """What is about the process itself is taken from its options and variables."""
     found = launch(
-        given(
+        read_overrides(
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
             {
                 "NODE_NAME": "node-1",
@@ -294,7 +294,9 @@ def test_the_launch() -> None:
         node_driver_root="/driver",
         library_search_path=("/a", "/b"),
     )
-    assert launch(given({}, {"GPUHOOK_LIBRARY_SEARCH_PATH": "/a:/b"})).library_search_path == (
+    assert launch(
+        read_overrides({}, {"GPUHOOK_LIBRARY_SEARCH_PATH": "/a:/b"})
+    ).library_search_path == (
         "/a",
         "/b",
     )
@@ -302,7 +304,7 @@ def test_the_launch() -> None:
 
 def test_no_kubelet_socket_still_has_a_directory() -> None:
     """An empty socket means not to register; the sockets are where they always are."""
-    found = launch(given({}, {"KUBELET_SOCKET": ""}))
+    found = launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
     assert (found.kubelet_socket, found.plugin_directory) == (
         "",
         "/var/lib/kubelet/device-plugins",
@@ -312,7 +314,7 @@ def test_no_kubelet_socket_still_has_a_directory() -> None:
 def test_a_file_and_a_directory_are_one_too_many() -> None:
     """Who gives both is told so."""
     with pytest.raises(GpuhookError) as caught:
-        launch(given({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
+        launch(read_overrides({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
     assert caught.value.code == "GH1804"
 
 
@@ -337,10 +339,10 @@ def test_the_readme_has_every_key() -> None:
 
 def test_choice_without_a_directory_to_choose_from_is_told() -> None:
     """Who forgets CONFIG_FILE_SRCDIR is served the defaults, and should know."""
-    (finding,) = given({}, {"DEFAULT_CONFIG": "default"}).findings
+    (finding,) = read_overrides({}, {"DEFAULT_CONFIG": "default"}).findings
     assert str(finding) == (
         "--default-config (DEFAULT_CONFIG): warning: has no effect without a directory of "
         "configurations, --config-dir"
     )
     both = {"DEFAULT_CONFIG": "default", "CONFIG_FILE_SRCDIR": "/available-configs"}
-    assert given({}, both).findings == []
+    assert read_overrides({}, both).findings == []

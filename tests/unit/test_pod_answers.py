@@ -236,7 +236,7 @@ def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)
-    assert replica_env.of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
+    assert replica_env.replicas_of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
 
 
 def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:

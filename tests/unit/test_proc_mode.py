@@ -40,7 +40,7 @@ def generated(made: SimulatedNode, *options: str) -> tuple[Spec, Result]:
 
 
 def told(made: SimulatedNode) -> discover.Told:
-    return proc_gpus.told(discover.roots(made.driver_root, made.dev_root, made.host_root))
+    return proc_gpus.read_proc(discover.roots(made.driver_root, made.dev_root, made.host_root))
 
 
 def without_sorts(spec: Spec) -> tuple[Spec, list[str]]:

@@ -21,7 +21,7 @@ CUDA_12_4 = (
 
 
 def verdict(text: str, facts: Facts = T4) -> str:
-    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
+    (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     return requirements.of_requirement(requirement, facts)
 
 
@@ -157,10 +157,12 @@ def test_many_texts_are_bounded_together() -> None:
     """An image has the wrapper read no more by saying it in 32 variables."""
     half = "cuda<1 " * (requirements.MAX_TEXT // 14) + "cuda>1"
     names = [f"NVIDIA_REQUIRE_{letter}" for letter in "ABC"]
-    found = requirements.asked(dict.fromkeys(names, half))
+    found = requirements.required_terms(dict.fromkeys(names, half))
     verdicts = [requirements.of_requirement(one, T4) for one in found]
     assert verdicts == [MET, INVALID, INVALID]
-    found = requirements.asked({names[0]: "x=1 " * requirements.MAX_TEXT, names[1]: "cuda>=1"})
+    found = requirements.required_terms(
+        {names[0]: "x=1 " * requirements.MAX_TEXT, names[1]: "cuda>=1"}
+    )
     assert requirements.of_requirement(found[1], T4) == INVALID
 
 
@@ -193,7 +195,7 @@ def test_a_term_is_read_once_for_all_gpus(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | None) -> None:
     """As long as it is one: others call things CUDA_VERSION too."""
-    asked = requirements.asked({"CUDA_VERSION": version})
+    asked = requirements.required_terms({"CUDA_VERSION": version})
     assert [(one.variable, one.text) for one in asked] == [("CUDA_VERSION", text)] * bool(text)
 
 
@@ -214,28 +216,28 @@ def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | Non
 )
 def test_a_newer_cuda_version_of_an_image(version: str, cuda: str | None, verdict: str) -> None:
     """What an image was built with does not keep it from a driver of the same major version."""
-    (one,) = requirements.asked({"CUDA_VERSION": version})
+    (one,) = requirements.required_terms({"CUDA_VERSION": version})
     assert requirements.of_requirement(one, Facts("", cuda=cuda)) == verdict
     # A requirement that the image sets is one.
-    (one,) = requirements.asked({"NVIDIA_REQUIRE_CUDA": one.text})
+    (one,) = requirements.required_terms({"NVIDIA_REQUIRE_CUDA": one.text})
     expected = "unmet" if verdict == "newer" else verdict
     assert requirements.of_requirement(one, Facts("", cuda=cuda)) == expected
 
 
 def test_an_image_that_requires_by_itself_is_not_of_old() -> None:
     environment = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_CUDA": "cuda>=11"}
-    assert [one.text for one in requirements.asked(environment)] == ["cuda>=11"]
-    emptied = requirements.asked({**environment, "NVIDIA_REQUIRE_CUDA": ""})
+    assert [one.text for one in requirements.required_terms(environment)] == ["cuda>=11"]
+    emptied = requirements.required_terms({**environment, "NVIDIA_REQUIRE_CUDA": ""})
     assert [one.text for one in emptied] == ["cuda>=12.4"]
     beside = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_ARCH": "arch>=8.0"}
-    assert [one.text for one in requirements.asked(beside)] == ["arch>=8.0", "cuda>=12.4"]
+    assert [one.text for one in requirements.required_terms(beside)] == ["arch>=8.0", "cuda>=12.4"]
 
 
 def test_which_variables_require_something() -> None:
     environment = {"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all", "NVIDIA_REQUIRE_CUDA": " "}
     environment |= {"NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "base-only", "XNVIDIA_REQUIRE_CUDA": "x"}
     environment |= {"NVIDIA_REQUIRE": "cuda>=99", "NVIDIA_REQUIRE_": "cuda>=1"}
-    assert [one.variable for one in requirements.asked(environment)] == ["NVIDIA_REQUIRE_"]
+    assert [one.variable for one in requirements.required_terms(environment)] == ["NVIDIA_REQUIRE_"]
 
 
 @pytest.mark.parametrize("value", ["1", "t", "T", "TRUE", "true", "True"])
@@ -258,6 +260,6 @@ def test_what_is_behind_what_decides_is_not_even_read(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(requirements, "Term", Read)
     text = "brand=titan,driver>=470 cuda>=12,arch>=7 x " + "y " * 1000
-    (requirement,) = requirements.asked({"NVIDIA_REQUIRE_X": text})
+    (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, T4) == MET
     assert read == ["brand=titan", "cuda>=12", "arch>=7"]

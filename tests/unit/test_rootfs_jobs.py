@@ -190,7 +190,10 @@ def test_an_engines_hook_with_the_same_libraries(bundle: Path) -> None:
 def test_hooks_one_after_the_other(order: list[Jobs], bundle: Path) -> None:
     """Each hook of a container keeps what the others add, in whatever order they run."""
     with Root(str(bundle / "root")) as root:
-        provide(root, rootfs_plan.of(root, [job("/usr/lib/libcuda.so.470.1", "libcuda.so.470")])[0])
+        provide(
+            root,
+            rootfs_plan.rootfs_plan(root, [job("/usr/lib/libcuda.so.470.1", "libcuda.so.470")])[0],
+        )
         for one in order:
             made, reasons = rootfs_plan.beside(root, one, [CUDA, OTHER])
             assert provide(root, made) == []

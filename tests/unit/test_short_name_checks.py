@@ -131,7 +131,7 @@ def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host)
     edited = host.created(asks("GPU-5c9a1f7e"))
     assert edited.grant is not None
     spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
-    assert replica_env.of(spec, edited.grant.devices, tuple) == []
+    assert replica_env.replicas_of(spec, edited.grant.devices, tuple) == []
 
 
 @pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])

@@ -39,7 +39,7 @@ def tree(files: dict[str, Any]) -> Tree:
 
 
 def told(files: dict[str, Any], home: str | None = None) -> list[tuple[str, str, str, str, bool]]:
-    found = dependent_containers.found(tree(files), home)
+    found = dependent_containers.dependent_containers(tree(files), home)
     return [(one.engine, one.id, one.name, one.why, one.is_running) for one in found]
 
 
@@ -84,7 +84,7 @@ def test_names_of_nvidias_that_are_ours() -> None:
     assert told(files) == []
     for path in ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-cdi-hook"):
         files[path] = b"#!/bin/sh\n# gpuhook-runtime: a front\n"
-    programs = [one.program for one in dependent_containers.found(tree(files))]
+    programs = [one.program for one in dependent_containers.dependent_containers(tree(files))]
     assert programs == ["/usr/bin/nvidia-cdi-hook", "nvidia-container-runtime"]
 
 

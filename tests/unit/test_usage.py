@@ -372,10 +372,13 @@ def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: 
 def test_shares() -> None:
     container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
     units = ["GPU-1::0", "GPU-1::1"]
-    assert fair_share.of("GPU-1", 100, container, units, 7) == {"bytes": 50, "by": "replicas"}
-    assert fair_share.of("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
-    assert fair_share.of("GPU-1", None, container, units, 1) is None
+    assert fair_share.fair_share("GPU-1", 100, container, units, 7) == {
+        "bytes": 50,
+        "by": "replicas",
+    }
+    assert fair_share.fair_share("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
+    assert fair_share.fair_share("GPU-1", None, container, units, 1) is None
     limited = {**container, "memory": [{"gpu": "GPU-1", "limit": 30}]}
-    assert fair_share.of("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
+    assert fair_share.fair_share("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
     assert fair_share.over(31, {"bytes": 30})
     assert not fair_share.over(None, {"bytes": 30})

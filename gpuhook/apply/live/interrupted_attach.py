@@ -38,7 +38,7 @@ def intended(held: Live, wanted: Wanted, plan: Plan) -> Made:
     return promised
 
 
-def made(held: Live, given: ContainerEdits, before: Made, coming: Made) -> Made:
+def made_by_attach(held: Live, given: ContainerEdits, before: Made, coming: Made) -> Made:
     """Return what of `given` and of what was `coming` is there; `before` that was made `before`."""
     found = Made()
     _nodes(held, given, found)

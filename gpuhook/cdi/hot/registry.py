@@ -82,7 +82,7 @@ class Registry:
     def _unknown(self, name: str, kind: str) -> GpuhookError:
         from gpuhook.cdi.hot import unknown_device  # most names are known
 
-        return unknown_device.of(name, kind, self, self._vendor, self._way)
+        return unknown_device.unknown_device(name, kind, self, self._vendor, self._way)
 
 
 def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled, ContainerEdits]]:

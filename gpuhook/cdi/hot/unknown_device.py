@@ -22,7 +22,9 @@ _GPUS = "gpu"  # the class of the devices that `gpuhook refresh` describes first
 _OUR_HOOK = "gpuhook-hook"
 
 
-def of(name: str, kind: str, registry: Registry, own_vendor: str, way: str) -> GpuhookError:
+def unknown_device(
+    name: str, kind: str, registry: Registry, own_vendor: str, way: str
+) -> GpuhookError:
     """Return GH1102 for the device `name`, or GH1104 where no spec is of its kind.
 
     Specs of `own_vendor`, of all without one, are written by generate-cdi. `way` is the way out

@@ -46,7 +46,9 @@ def validate(
     dirs = spec_directories.chosen(spec_dir)
     if path:
         homes = {os.path.realpath(directory) for directory in dirs}
-        judged = [spec_report.of(file, is_here=_is_here(file, homes, is_host)) for file in path]
+        judged = [
+            spec_report.check_file(file, is_here=_is_here(file, homes, is_host)) for file in path
+        ]
     else:
         judged = spec_report.of_directories(dirs, is_here=is_host is not False)
     if output != "text":

@@ -49,7 +49,7 @@ def csv_options(command: F) -> F:
     return command
 
 
-def taken(options: dict[str, Any], mode: str) -> dict[str, Any]:
+def take_csv_options(options: dict[str, Any], mode: str) -> dict[str, Any]:
     """Take the options out of a command's, and return them as a Place has them.
 
     A usage error where another mode than auto and csv is asked for by `mode`.

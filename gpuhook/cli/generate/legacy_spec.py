@@ -41,7 +41,7 @@ def words(found: Compiled, job: Jobs) -> list[str]:
         given.append("--no-all-device")
     if job.hook_path not in ("", DEFAULT_HOOK_PATH):
         given += ["--hook-path", job.hook_path]
-    disabled, enabled = hook_names.told(job)
+    disabled, enabled = hook_names.chosen_hooks(job)
     for option, hooks in (("--disable-hook", disabled), ("--enable-hook", enabled)):
         given += [word for name in sorted(hooks) for word in (option, name)]
     if job.ldconfig:

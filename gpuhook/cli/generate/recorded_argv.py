@@ -20,7 +20,7 @@ ADOPTED = "gpuhook.adopted_words"  # options whose values are of another program
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
-def of(ctx: click.Context, *leaving_out: str) -> list[str]:
+def recorded_argv(ctx: click.Context, *leaving_out: str) -> list[str]:
     """Return the options that the command of `ctx` was given, but those named; paths absolute."""
     words = []
     for option in ctx.command.params:

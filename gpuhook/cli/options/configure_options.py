@@ -191,7 +191,7 @@ def where(engine: str, root: str, config: str = "", drop_in: str = "") -> Where:
     return Where(engine, config, drop_in, os.path.expanduser("~") if is_own else None)
 
 
-def wanted(
+def engine_options(
     engine: str,
     host: Host,
     *,

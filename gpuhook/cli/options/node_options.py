@@ -295,7 +295,7 @@ def load_node(
             require_nodes=require_nodes,
         )
         with progress.telling("asking the driver"):
-            node = ask() if require_nodes else driver_worker.asked(ask)
+            node = ask() if require_nodes else driver_worker.call_driver(ask)
     tell(node, inventory or driver_root, warn_of_losses=warn_of_losses)
     return node
 

@@ -66,7 +66,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
     parts.append(memory_grants.hinted(resource, counts))
     # First, as the variables that say what is granted are not an interposer's to change.
-    return merged([interposers.of(resource, counts, context.interposers), *parts])
+    return merged([interposers.interposer_edits(resource, counts, context.interposers), *parts])
 
 
 def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:

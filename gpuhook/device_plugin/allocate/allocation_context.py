@@ -81,7 +81,7 @@ def context(
     `blocked` says why. `missing` are interposers whose files the host has not got.
     """
     flags = configuration.flags.plugin
-    files = driver_mounts.of(node, configuration.own.host_files_path)
+    files = driver_mounts.driver_mounts(node, configuration.own.host_files_path)
     troubles = dict.fromkeys(CDI_STRATEGIES, specs.trouble)
     troubles["host-files"] = "" if files.mounts else node.files_trouble or "the driver has no files"
     configured = [s for s in LIST_STRATEGIES if s in flags.device_list_strategy]

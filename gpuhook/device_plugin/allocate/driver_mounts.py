@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _KINDS = ("library", "plugin", "config")
 
 
-def of(node: Node, path: str) -> Allocation:
+def driver_mounts(node: Node, path: str) -> Allocation:
     """Return the mounts of the driver's files below `path`, and the variable; host paths as given.
 
     Empty where the node has no library.

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
-from gpuhook.device_plugin.config.overrides import given
+from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.vendors.nvidia.inventory import discover
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def of_environment(environ: Mapping[str, str], host_root: str = "/") -> Places |
 
     Returns None if no variable names the container's driver root, or the directory is not there.
     """
-    said = given({}, environ).overrides
+    said = read_overrides({}, environ).overrides
     here = said.get(_CONTAINER_DRIVER_ROOT)
     if here is None or not os.path.isdir(str(here.value)):
         return None

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _LIMITS = ("{limitMiB}", "{limitBytes}")
 
 
-def of(
+def interposer_edits(
     resource: Resource, counts: Mapping[str, int], interposers: tuple[Interposer, ...]
 ) -> Allocation:
     """Return what a container gets of the interposers of its devices.

@@ -32,7 +32,7 @@ class Given:
     findings: list[Finding] = field(default_factory=list)
 
 
-def given(
+def read_overrides(
     command_line: Mapping[str, Sequence[str]],
     environ: Mapping[str, str],
     options: tuple[Option, ...] = OPTIONS,

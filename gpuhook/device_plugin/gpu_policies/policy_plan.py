@@ -33,7 +33,7 @@ class Wanted:
     faults: tuple[GpuhookError, ...] = ()
 
 
-def wanted(resources: Iterable[Resource]) -> Wanted:
+def policy_plan(resources: Iterable[Resource]) -> Wanted:
     """Return what the GPUs of `resources` are to have.
 
     Faults: GH1882 for a MIG instance, GH1883 for a compute mode where MPS shares.

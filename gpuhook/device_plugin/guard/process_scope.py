@@ -55,7 +55,7 @@ def cgroups(content: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((kind, path) for _, kind, path in lines))
 
 
-def of(kernel: Looked, firsts: Mapping[str, First]) -> dict[str, Home]:
+def container_scopes(kernel: Looked, firsts: Mapping[str, First]) -> dict[str, Home]:
     """Return the homes that containers have for themselves, by id; none where that is in doubt."""
     if not firsts:
         return {}

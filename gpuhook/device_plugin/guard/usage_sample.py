@@ -107,7 +107,7 @@ class Looking:
         users: dict[str, tuple[User, ...] | None] = {}
         found, strangers = dict(holding.shares), []
         pods: set[str] = set()
-        homes = container_homes.of(self._kernel, holding.firsts)
+        homes = container_homes.container_scopes(self._kernel, holding.firsts)
         resources = {unit.device: unit.resource for unit in units.values()}
         try:
             with driver.opened():

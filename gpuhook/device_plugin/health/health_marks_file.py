@@ -45,12 +45,12 @@ def read() -> tuple[Mark, ...]:
     Whether they still hold is for HealthBook.evidence() to say.
     """
     try:
-        return known()
+        return stored_marks()
     except GpuhookError:
         return ()
 
 
-def known() -> tuple[Mark, ...]:
+def stored_marks() -> tuple[Mark, ...]:
     """Return the marks that the plugin wrote last, () where it has written none.
 
     Raises GH1865 for a file that cannot be read or believed.
@@ -95,7 +95,7 @@ def ask_to_clear(gpu: str) -> None:
     files.replace(os.path.join(place, gpu), b"", mode=0o644)
 
 
-def asked() -> dict[str, float]:
+def clear_requests() -> dict[str, float]:
     """Return the GPUs whose marks are to be wiped, and since when, in seconds since 1970."""
     place = os.path.join(directory(), "clear")
     found = {}

@@ -25,7 +25,7 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
         is_vgpu=host is not None,
         vgpu_host_driver_version=host.host_driver if host else None,
         vgpu_host_driver_branch=host.host_branch if host else None,
-        driver_limits=driver_limits.held(node.driver.nvml),
+        driver_limits=driver_limits.can_limit(node.driver.nvml),
     )
 
 

@@ -126,7 +126,7 @@ def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> S
     return Share(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 
-def told(
+def container_memory(
     uses: Collection[DeviceUse],
     members: Mapping[int, Membership],
     entries: Mapping[str, Entry],

@@ -94,7 +94,7 @@ class Scrape:
         offered = self._offered()
         devices = dict.fromkeys(d.uuid for r in offered.resources for d in r.devices)
         holdings, measured = await asyncio.gather(self._held(), self._measured(tuple(devices)))
-        containers = container_memory.told(
+        containers = container_memory.container_memory(
             measured.uses or (),
             measured.members,
             measured.entries,

@@ -31,7 +31,7 @@ def forget(plan: MpsPlan) -> None:
         return
 
 
-def found(mps_root: str) -> list[MpsPlan]:
+def orphan_daemons(mps_root: str) -> list[MpsPlan]:
     """Return the daemons that were started and never stopped; their limits are not known."""
     try:
         names = sorted(os.listdir(mps_root))

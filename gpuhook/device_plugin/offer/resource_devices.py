@@ -38,7 +38,9 @@ class Named:
     names: frozenset[str]
 
 
-def found(node: Node, configuration: Configuration) -> tuple[tuple[Named, ...], tuple[str, ...]]:
+def resource_devices(
+    node: Node, configuration: Configuration
+) -> tuple[tuple[Named, ...], tuple[str, ...]]:
     """Return (the devices of `node` by index, warnings about those that are left out).
 
     Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.

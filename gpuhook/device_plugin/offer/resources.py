@@ -51,7 +51,7 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     GPUs that are not alike, GH1847 where limits promise more memory than there is, GH1848 for
     memory units that cannot be. What is about an entry of `sharing` begins with its place.
     """
-    devices, left_out = resource_devices.found(node, configuration)
+    devices, left_out = resource_devices.resource_devices(node, configuration)
     sharing, reserve = configuration.sharing, configuration.own.memory_reserve
     divided, ineffective = shares(devices, sharing, reserve)
     by_name: dict[str, list[Share]] = {}

@@ -43,7 +43,7 @@ class Told:
         return {**named, **some, **dict(self.isolation.sentences()), **hint}
 
 
-def of(
+def sharing_notes(
     resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
 ) -> tuple[Told, ...]:
     """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID.
@@ -69,7 +69,7 @@ def _answers(
     memory = resource.memory.get(device.uuid)
     is_mig = device.instance is not None
     reason, remedy = (_MIG, _PROFILE) if is_mig else unheld
-    answers = sharing_isolation.of(
+    answers = sharing_isolation.isolation_of(
         resource.sharing,
         is_mig=is_mig,
         memory_by=by,

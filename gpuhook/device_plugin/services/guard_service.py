@@ -161,7 +161,11 @@ class Guarding:
 
     async def _taken(self) -> Round | None:
         """Take a round, for as long as the driver takes; None where there is nobody to watch."""
-        units, resources, driver = self._units, self._resources, driver_usage.of(self._look)
+        units, resources, driver = (
+            self._units,
+            self._resources,
+            driver_usage.driver_usage(self._look),
+        )
         if not (units or self._asks) or self._settings.action == NO_ACTION:
             self._holdings = Holdings()
         elif self._is_stale:

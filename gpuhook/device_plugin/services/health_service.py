@@ -102,7 +102,7 @@ class Monitoring:
 
     def polled(self) -> None:
         """Do what operators have asked for, and ask the driver about GPUs that are marked."""
-        for gpu, when in health_marks_file.asked().items() if self._keeps else ():
+        for gpu, when in health_marks_file.clear_requests().items() if self._keeps else ():
             self._told_ended(self._book.cleared(gpu, when))
             try:
                 health_marks_file.done(gpu)

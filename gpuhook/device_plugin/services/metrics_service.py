@@ -64,7 +64,7 @@ class Measuring:
         self._settings = settings
         scrape = Scrape(
             lambda: self._offered,
-            lambda: driver_usage.of(self._look),
+            lambda: driver_usage.driver_usage(self._look),
             partial(unit_holders.ask, socket=self._pod_resources),
             proc=self._proc,
         )

@@ -111,7 +111,7 @@ class MpsKeeping:
         """Stop the daemons that are no longer wanted, those of an earlier plugin too."""
         if mps_root != self._root:
             self._root = mps_root
-            for left in orphan_daemons.found(mps_root):
+            for left in orphan_daemons.orphan_daemons(mps_root):
                 if not any(left.is_daemon_of(plan) for plan in plans.values()):
                     _quit(_daemon(left, look))
         for name, daemon in list(self._daemons.items()):

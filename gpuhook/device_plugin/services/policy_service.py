@@ -13,7 +13,7 @@ from threading import Lock
 
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.node_policies import Gpus
-from gpuhook.device_plugin.gpu_policies.policy_plan import Wanted, wanted
+from gpuhook.device_plugin.gpu_policies.policy_plan import Wanted, policy_plan
 from gpuhook.device_plugin.gpu_policies.saved_policies import Note
 from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.errors import GpuhookError, fault
@@ -66,14 +66,14 @@ class PolicyKeeping:
             if not self._is_over and not look.is_dump:
                 self._changed, self._faults = [], []
                 self._look = look
-                self._put_back(wanted(resources), Gpus(look))
+                self._put_back(policy_plan(resources), Gpus(look))
 
     def keep(self, resources: Iterable[Resource], look: Look) -> PolicyState:
         """Give the GPUs of `resources` what their entries say, where they have not got it."""
         with self._lock:
             if self._is_over or look.is_dump:
                 return PolicyState()
-            asked = wanted(resources)
+            asked = policy_plan(resources)
             if self._last is None or self._last[0] is not look or self._last[1] != asked:
                 self._refused = self._set(asked, Gpus(look))
                 self._last = look, asked

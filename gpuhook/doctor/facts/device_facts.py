@@ -83,7 +83,7 @@ def dev_root(node: Node) -> str:
     """Return the directory whose /dev has the driver's nodes."""
     if node.dev_root != "/":
         return node.dev_root
-    root = driver_user_space.of(node).root
+    root = driver_user_space.driver_user_space(node).root
     has_own = node.tree.status(driver_user_space.at(root, CONTROL)) is not None
     has_host = node.tree.status(CONTROL) is not None
     return root if has_own and not has_host else "/"
@@ -94,7 +94,7 @@ def place(node: Node, wanted: Wanted) -> str:
     return driver_user_space.at(dev_root(node), wanted.path)
 
 
-def found(node: Node, wanted: Wanted) -> Status | None:
+def device_status(node: Node, wanted: Wanted) -> Status | None:
     """Return what is at the place of a device node, None for nothing."""
     return node.tree.status(place(node, wanted))
 

@@ -45,7 +45,7 @@ def at(root: str, path: str) -> str:
     return posixpath.normpath(root.rstrip("/") + "/" + path.lstrip("/"))
 
 
-def of(node: Node) -> UserSpace:
+def driver_user_space(node: Node) -> UserSpace:
     """Return the driver's libraries: below the driver root, or where else a driver is put."""
     found: UserSpace = node.once(_of)
     return found

@@ -117,7 +117,7 @@ def _kubelet(node: Node) -> str:
 def version(node: Node, name: str) -> Version | None:
     """Return the version that a program says it is of."""
     programs = node.readings.document(node_readings.PROGRAMS) or {}
-    return engine_versions.of(str((programs.get(name) or {}).get("version") or ""))
+    return engine_versions.parse_version(str((programs.get(name) or {}).get("version") or ""))
 
 
 def processes(node: Node, *names: str) -> list[dict[str, Any]]:
@@ -282,7 +282,7 @@ def why_no_gpus(node: Node, engine: str) -> str:
 
     They are that of a kubelet's engine, or of the only one there is.
     """
-    space = driver_user_space.of(node)
+    space = driver_user_space.driver_user_space(node)
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
     has_gpu = driver_facts.has_gpu(node) or gpu_loss.missing(node)
     if not (has_gpu or is_other_kind or any(space.versions.values())):

@@ -107,7 +107,7 @@ class SpecFile:
         return ""
 
 
-def of(node: Node) -> tuple[SpecFile, ...]:
+def spec_files(node: Node) -> tuple[SpecFile, ...]:
     """Return the specs of NVIDIA's GPUs, lowest priority first; those of others are left out."""
     found: tuple[SpecFile, ...] = node.once(_specs)
     return found
@@ -115,7 +115,7 @@ def of(node: Node) -> tuple[SpecFile, ...]:
 
 def valid(node: Node) -> list[SpecFile]:
     """Return those specs that say something."""
-    return [one for one in of(node) if one.document is not None]
+    return [one for one in spec_files(node) if one.document is not None]
 
 
 def directories(node: Node) -> list[str]:

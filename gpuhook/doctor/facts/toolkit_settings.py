@@ -186,7 +186,7 @@ def is_legacy(node: Node, settings: Settings) -> bool | None:
     return number < JIT_BY_DEFAULT if number else None
 
 
-def known() -> tuple[str, ...]:
+def known_keys() -> tuple[str, ...]:
     """Return all keys that the toolkit knows, with dots between their tables."""
     return tuple(KEYS)
 

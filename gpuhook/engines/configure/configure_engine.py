@@ -179,7 +179,7 @@ def _stored(job: _Job) -> tuple[Stored, ...]:
 
     found: tuple[Stored, ...] = ()
     with suppress(OSError, GpuhookError):
-        found = dependent_containers.found(job.host, job.where.home)
+        found = dependent_containers.dependent_containers(job.host, job.where.home)
     return tuple(one for one in found if one.engine == job.where.engine)
 
 

@@ -52,7 +52,7 @@ def read(engine: str, node: Node) -> Said:
 def _containerd_place(node: Node) -> tuple[str, Version | None]:
     """Return the file of the node's containerd and its version: k3s and the like have their own."""
     try:
-        place = containerd_locations.found(node)
+        place = containerd_locations.containerd_location(node)
     except GpuhookError:  # there are several, or none that can be configured
         return node.config or containerd_config.PATH, node.version
     return place.root, place.daemon

@@ -42,7 +42,7 @@ class Shown:
         return bool(self.said.configuration.files or self.said.hooks or self.record)
 
 
-def of(host: Host, where: Where) -> Shown:
+def engine_status(host: Host, where: Where) -> Shown:
     """Return what an engine is configured to do; raises OSError and GH2009."""
     store = Store(host, directory(where.engine, where.home))
     is_readable = True
@@ -55,7 +55,7 @@ def of(host: Host, where: Where) -> Shown:
     node = Node(host, version, config, where.drop_in, where.home)
     if where.engine == "containerd" and not config:
         with suppress(GpuhookError):  # of several, the usual one is shown
-            node = replace(node, config=containerd_locations.found(node).root)
+            node = replace(node, config=containerd_locations.containerd_location(node).root)
     said = engine_reader.read(where.engine, node)
     return Shown(where.engine, said, record, files_since(host, record), is_readable)
 

@@ -16,10 +16,10 @@ _NO_END = "\\ No newline at end of file"
 
 def text(writes: Iterable[Write]) -> str:
     """Return the diff of all files, "" where none changes its content."""
-    return "".join(of(one) for one in writes)
+    return "".join(file_diff(one) for one in writes)
 
 
-def of(write: Write) -> str:
+def file_diff(write: Write) -> str:
     """Return the diff of one file, "" where its content stays. Bytes that are no UTF-8 stay too."""
     before, after = _lines(write.before), _lines(write.after)
     old = "/dev/null" if write.before is None else f"a{write.path}"

@@ -98,7 +98,7 @@ class HostPrograms:
     def version(self, engine: str) -> Version | None:
         """Return the version of an engine's daemon, None where it is not known."""
         ran = self.run((_DAEMONS[engine], "--version"))
-        return engine_versions.of(ran.printed) if ran and ran.status == 0 else None
+        return engine_versions.parse_version(ran.printed) if ran and ran.status == 0 else None
 
 
 def _enter(root: str) -> None:

@@ -92,7 +92,7 @@ class _Ours:
         return self._fronts[path]
 
 
-def found(files: Files, home: str | None = None) -> tuple[Stored, ...]:
+def dependent_containers(files: Files, home: str | None = None) -> tuple[Stored, ...]:
     """Return the containers of all engines, or of a user's own; raises OSError.
 
     The names of runtimes mean what the engines' configurations say now: ask before they change.

@@ -231,7 +231,7 @@ def _enter_in_ledger(
         "bundle": state.bundle,
         "devices": [],
         "nodes": nodes,
-        "replicas": replica_env.of(state.spec, (), lambda: _known_devices(nodes)),
+        "replicas": replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
         "requested": [],
         "source": "CDI, applied by the engine",
         "route": "cdi",

@@ -60,7 +60,7 @@ def run(words: list[str], log: EngineLog) -> None:
     log.container = state.id
     told: list[GpuhookError] = []
     with Process(state.init_pid()) as process:
-        records = cgroup_limits.held(
+        records = cgroup_limits.set_or_report(
             call.limits,
             lambda: call.library or nvml_library.find("/"),
             lambda: _directories(process),
@@ -102,7 +102,7 @@ def in_container(
     required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
     told: list[GpuhookError] = []
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
-    records = cgroup_limits.held(
+    records = cgroup_limits.set_or_report(
         limits,
         lambda: context.node.nvml() or nvml_library.find("/"),
         lambda: find(process),
@@ -126,7 +126,7 @@ def _limits(
             raise
         context.log.warning(error)
         return []
-    return container_limits.of(spec, devices)
+    return container_limits.container_limits(spec, devices)
 
 
 def _directories(process: Process) -> list[str]:

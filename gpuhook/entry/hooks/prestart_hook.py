@@ -120,7 +120,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             memory = _limit(spec, entry["nodes"], names, process, log)
             if memory:
                 entry["memory"] = memory
-            entry["replicas"] = grant.replicas or replica_env.of(
+            entry["replicas"] = grant.replicas or replica_env.replicas_of(
                 spec, grant.devices, lambda: context.node.covered(entry["nodes"])
             )
             entry["live"] = _live_record(wanted.edits, todo, held.made)
@@ -171,7 +171,7 @@ def _planned(
     held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
 ) -> tuple[hotplug_plan.Wanted, hotplug_plan.Plan]:
     """Return what the container is to have, and how it gets that."""
-    wanted, reasons = nvidia_live.wanted(held.root, grant.edits, todo, is_running=False)
+    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=False)
     nvidia_live.add_profile(wanted, held.root, todo)
     wanted.owner = oci_spec.owner(spec)
     plan = hotplug_plan.plan(held, wanted)

@@ -84,7 +84,7 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
     return Offering(
         resources={resource.name: resource for resource in offer.resources},
         answering=Answering(known, lambda _: None),
-        told=sharing_notes.of(offer.resources, bounds, unheld),
+        told=sharing_notes.sharing_notes(offer.resources, bounds, unheld),
         unusable=unusable,
         warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unseen(chosen)),
     )

@@ -71,7 +71,7 @@ def read(
         place = f"{where}:{error.line}:{error.column}"
         reason = "; ".join(filter(None, (error.message, error.hint)))
         raise fault("GH1930", place=place, reason=reason) from error
-    found = workloads.found([Value(node, where) for node in nodes])
+    found = workloads.read_workloads([Value(node, where) for node in nodes])
     if not found.pods:
         raise fault(
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object in it has a `kind`"
@@ -113,7 +113,7 @@ def _containers(
             asked.append(replace(one, objections=own))
     booked, is_known = pod_notes.booked(asked), classes is not None
     return tuple(
-        replace(one, notes=tuple(pod_notes.of(one, booked, classes_known=is_known)))
+        replace(one, notes=tuple(pod_notes.pod_notes(one, booked, classes_known=is_known)))
         for one in asked
     )
 
@@ -130,7 +130,7 @@ def _container(pod: Pod, container: Value, path: str, kind: str, environment: En
     mounts = tuple(_mounts(pod, container))
     security = container["securityContext"]
     objections = (
-        *resource_rules.of(resources, f"{path}.resources", kind),
+        *resource_rules.objections(resources, f"{path}.resources", kind),
         *pod_rules.of_container(container, environment.known, gpus, kind),
         *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
     )

@@ -48,7 +48,7 @@ def booked(pod: Iterable[Asked]) -> Booked:
     return Booked(alone, together)
 
 
-def of(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
+def pod_notes(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
     """Return the notes on one of the containers of a pod."""
     yield from _of_variables(asked)
     for name in sorted(asked.annotations):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SECTIONS = ("limits", "requests")
 
 
-def of(resources: Value, path: str, kind: str) -> Iterator[Objection]:
+def objections(resources: Value, path: str, kind: str) -> Iterator[Objection]:
     """Return the objections to `resources`, which are at `path` in the object."""
     if kind == EPHEMERAL:
         yield from _ephemeral(resources, path)

@@ -55,7 +55,7 @@ class Found:
     kinds: tuple[str, ...]  # of the objects that are no pods, each once
 
 
-def found(documents: Sequence[Value]) -> Found:
+def read_workloads(documents: Sequence[Value]) -> Found:
     """Return what is in the documents, in their order."""
     pods: list[Pod] = []
     maps: dict[tuple[str, str], Mapping[str, str]] = {}

@@ -23,7 +23,7 @@ _STARTS_WITHOUT = "the container starts without: "
 _ABSENT = "absent"
 
 
-def of(answer: Answer, context: PlanContext) -> list[dict[str, Any]]:
+def extras_trace(answer: Answer, context: PlanContext) -> list[dict[str, Any]]:
     """Return each of these with its result: won, refused, ignored or absent (not on this node)."""
     try:
         found = context.node.extra_requests(answer.asked, context.settings)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
 
 
-def of(spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings) -> list[str]:
+def ignored_values(
+    spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings
+) -> list[str]:
     """Return a sentence for each thing that is ignored; `devices` are parts.of_names()."""
     environment = parse.environment(spec)
     return [

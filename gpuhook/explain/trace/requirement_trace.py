@@ -45,7 +45,7 @@ _UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requi
 _BY_SETTING = "request.disableRequirements waives them on this node"
 
 
-def of(
+def requirement_trace(
     environment: Mapping[str, str],
     node: Node | None,
     gpu_nodes: Collection[str],
@@ -58,7 +58,7 @@ def of(
     `gpu_nodes` are the paths of the device nodes that the container gets, `is_given` says whether
     it gets anything, if only the driver's files.
     """
-    asked = requirements.asked(environment)
+    asked = requirements.required_terms(environment)
     facts = facts_of(node, gpu_nodes)
     disabled = requirements.disabled(environment)
     items = [_requirement(one, facts) for one in asked]

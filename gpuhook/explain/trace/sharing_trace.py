@@ -105,7 +105,7 @@ def gpus(grant: Grant, node: Node | None) -> list[str]:
     return list(found)
 
 
-def held(answer: Answer, node: Node | None) -> list[str]:
+def held_devices(answer: Answer, node: Node | None) -> list[str]:
     """Return the GPUs and instances that a running container has, by UUID, else by device node."""
     if answer.held is None:
         return []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
 
 
-def of(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
+def container_limits(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
     """Return the limits of a container that has `devices`; [] for one without. Raises GH1022, 1023.
 
     Whatever its variables say: a container without a GPU is none of ours.

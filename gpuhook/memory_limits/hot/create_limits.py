@@ -73,7 +73,7 @@ def add(
             raise
         context.log.warning(error)
         return [], []
-    found = container_limits.of(spec, devices)
+    found = container_limits.container_limits(spec, devices)
     if not found:
         return [], []
     for doubt in container_limits.doubts(found):

@@ -65,7 +65,7 @@ def apply(
     return [_record(limit, error, answer) for limit, error, answer in zip(limits, faults, answers)]
 
 
-def held(
+def set_or_report(
     limits: list[MemoryLimit],
     library: Callable[[], str],
     directories: Callable[[], list[str]],
@@ -169,7 +169,7 @@ def _set(
     try:
         limit = with_hard(limit, driver.within(limit.device, limit.hard))
         backend = driver.backend(limit.device, directories[-1])
-        kept, reason = guarantees.kept(limit, guarantee, backend)
+        kept, reason = guarantees.supported_limit(limit, guarantee, backend)
         chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
         for directory in chosen:
             driver.set(kept.device, directory, kept.hard, kept.soft)

@@ -19,7 +19,7 @@ ON_DMEM = (
 NEVER = "limits.guarantee: never"
 
 
-def kept(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
+def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
     """Return the limit that is set, and why its guarantee is left out, "" where it is not.
 
     `policy` is the setting limits.guarantee, `backend` one of memory_backend's.

@@ -61,7 +61,7 @@ def is_limited(limit: MemoryLimit | None) -> bool:
     return limit is not None and (limit.hard != NO_LIMIT or limit.soft > 0)
 
 
-def of(entry: dict[str, Any]) -> dict[str, Record]:
+def records_of(entry: dict[str, Any]) -> dict[str, Record]:
     """Return the records of an entry by device; what is none is passed over."""
     told = entry.get("memory")
     found = map(_record, told if isinstance(told, list) else ())
@@ -70,7 +70,7 @@ def of(entry: dict[str, Any]) -> dict[str, Record]:
 
 def enter(entry: dict[str, Any], records: dict[str, Record | None]) -> None:
     """Put records into an entry by device, None for a device that has none any more."""
-    changed: dict[str, Record | None] = {**of(entry), **records}
+    changed: dict[str, Record | None] = {**records_of(entry), **records}
     entry["memory"] = [record.document() for record in changed.values() if record is not None]
     if not entry["memory"]:
         del entry["memory"]

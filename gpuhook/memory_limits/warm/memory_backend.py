@@ -31,7 +31,7 @@ NO_CONTROLLER = (
 )
 
 
-def of(cgroup: str) -> str:
+def backend_of(cgroup: str) -> str:
     """Return the backend for the cgroup with this directory: DMEM or MISC.
 
     The driver's regions tell it, once a GPU is in use. Where they cannot be seen, as in a cgroup
@@ -56,7 +56,7 @@ def to_limit(backend: str, own: list[str]) -> list[str]:
 
 def lacks_controller(cgroup: str) -> bool:
     """Return whether limits are DMEM's here, and its controller is not enabled for the cgroup."""
-    return of(cgroup) == DMEM and not _has_files(cgroup)
+    return backend_of(cgroup) == DMEM and not _has_files(cgroup)
 
 
 def is_not_passed_on(top: str) -> bool:
@@ -66,7 +66,7 @@ def is_not_passed_on(top: str) -> bool:
     """
     regions = _text(os.path.join(top, _REGIONS))
     passed_on = _text(os.path.join(top, _PASSED_ON))
-    if regions is None or passed_on is None or of(top) != DMEM:
+    if regions is None or passed_on is None or backend_of(top) != DMEM:
         return False
     return DMEM not in passed_on.split()
 

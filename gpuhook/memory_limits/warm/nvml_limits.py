@@ -81,7 +81,7 @@ class Driver:
         The GPU is attached for it, which registers its memory. Raises GH1253, GH1255.
         """
         self._handle(uuid)
-        return memory_backend.of(cgroup)
+        return memory_backend.backend_of(cgroup)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
         """Limit the processes of `cgroup` and below on the GPU, and return what is read back.

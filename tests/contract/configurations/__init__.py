@@ -43,7 +43,7 @@ class Case:
         base = self.wanted.get("base_spec")
         return Node(
             DirectoryTree(str(root)),
-            engine_versions.of(self.version),
+            engine_versions.parse_version(self.version),
             base_spec=base.encode() if base else None,
             **chosen,
         )

@@ -85,7 +85,7 @@ def parse(content: bytes, source: str, *, strict: bool = False) -> Document:
             document.add(WARNING, "", "nothing is in it: all defaults count")
         return document
     reader = _Reader(document, WARNING if not strict else ERROR)
-    if (other := foreign_file.found(root)) is not None:
+    if (other := foreign_file.foreign_file(root)) is not None:
         reader.wrong_file(other)
         return document
     document.values = reader.section(root, config_keys.FILE, "")

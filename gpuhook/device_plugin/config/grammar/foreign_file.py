@@ -28,7 +28,7 @@ class Foreign:
     hint: str
 
 
-def found(root: yaml.Node) -> Foreign | None:
+def foreign_file(root: yaml.Node) -> Foreign | None:
     """Return what a document is instead of a configuration, None where nothing tells of it."""
     if not isinstance(root, yaml.MappingNode):
         return None

@@ -28,7 +28,7 @@ _USUAL = ("nvidia.yaml", "nvidia.json")
 
 
 def _present(node: Node) -> Iterable[Finding]:
-    found = specs.of(node)
+    found = specs.spec_files(node)
     if found:
         return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
     if not (facts.has_gpu(node) or facts.is_wsl(node) or facts.is_tegra(node)):
@@ -54,7 +54,7 @@ def _present(node: Node) -> Iterable[Finding]:
 
 
 def _valid(node: Node) -> Iterable[Finding]:
-    found = specs.of(node)
+    found = specs.spec_files(node)
     if not found:
         return [absent(NONE)]
     return [
@@ -136,7 +136,7 @@ def _superfluous(node: Node, paths: tuple[str, ...]) -> str:
 
 
 def _owners(node: Node) -> Iterable[Finding]:
-    places = [*specs.directories(node), *(one.path for one in specs.of(node))]
+    places = [*specs.directories(node), *(one.path for one in specs.spec_files(node))]
     if not places:
         return [absent(NONE)]
     found = [finding for path in places for finding in _loose(node, path)]

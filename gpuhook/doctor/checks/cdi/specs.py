@@ -75,7 +75,7 @@ def listed(items: list[str]) -> str:
 
 def _driver(node: Node, one: SpecFile) -> Iterable[Finding]:
     version = one.driver_version()
-    module = facts.module_version(node) or driver_user_space.of(node).version
+    module = facts.module_version(node) or driver_user_space.driver_user_space(node).version
     if not version:
         return [absent(f"{one.path} does not name its driver version", one.path)]
     if not module:

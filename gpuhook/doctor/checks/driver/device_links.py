@@ -47,7 +47,9 @@ def _links(node: Node) -> Iterable[Finding]:
     if not skips:
         said = "no runc is known here that needs links for it, as 1.1.3 to 1.1.6 do"
         return [absent(said, "runc", _SYSTEMD)]
-    there = [(devices.place(node, one), devices.found(node, one)) for one in devices.every(node)]
+    there = [
+        (devices.place(node, one), devices.device_status(node, one)) for one in devices.every(node)
+    ]
     held = [(path, status) for path, status in there if status and status.is_character_device]
     wrong = [link for path, status in held if (link := _wrong_link(node, path, status))]
     if wrong:

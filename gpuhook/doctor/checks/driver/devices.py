@@ -55,7 +55,7 @@ def _control(path: str, node: Node) -> Iterable[Finding]:
                 )
             ]
         )
-    if devices.found(node, wanted) is not None:
+    if devices.device_status(node, wanted) is not None:
         return [ok(f"{place} is there", place)]
     users = specs.naming(node, place)
     if path in _OPTIONAL and not users:
@@ -88,7 +88,7 @@ def _gpus(node: Node) -> Iterable[Finding]:
     if not facts.module_version(node):
         return [absent(_NO_DRIVER)]
     wanted = devices.of_gpus(node)
-    lacking = [one for one in wanted if devices.found(node, one) is None]
+    lacking = [one for one in wanted if devices.device_status(node, one) is None]
     if lacking:
         return [_missing(node, one, _GPU) for one in lacking]
     if not wanted:
@@ -101,7 +101,7 @@ def _capabilities(node: Node) -> Iterable[Finding]:
     wanted = devices.of_capabilities(node)
     if not wanted:
         return [absent("there are no MIG devices", mig_capabilities.CAPABILITIES)]
-    lacking = [one for one in wanted if devices.found(node, one) is None]
+    lacking = [one for one in wanted if devices.device_status(node, one) is None]
     meaning = (
         'containers do not get the MIG device that it opens: engines say "no such file or '
         'directory", CUDA finds no device, and specs are made without it'
@@ -120,7 +120,7 @@ def _numbers(node: Node) -> Iterable[Finding]:
 
 
 def _wrong(node: Node, wanted: Wanted) -> Iterable[Finding]:
-    place, status = devices.place(node, wanted), devices.found(node, wanted)
+    place, status = devices.place(node, wanted), devices.device_status(node, wanted)
     number = devices.major(node, wanted)
     if status is None or number is None:
         return
@@ -154,7 +154,7 @@ def _permissions(node: Node) -> Iterable[Finding]:
 
 
 def _closed(node: Node, wanted: Wanted) -> Iterable[Finding]:
-    place, status = devices.place(node, wanted), devices.found(node, wanted)
+    place, status = devices.place(node, wanted), devices.device_status(node, wanted)
     if status is None or not status.is_character_device or status.permissions & 0o006 == 0o006:
         return
     has_group = status.gid and status.permissions & 0o060 == 0o060

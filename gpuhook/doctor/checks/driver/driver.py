@@ -163,7 +163,7 @@ def _is_secure_boot(node: Node) -> bool:
 
 
 def _version(node: Node) -> Iterable[Finding]:
-    module, space = facts.module_version(node), driver_user_space.of(node)
+    module, space = facts.module_version(node), driver_user_space.driver_user_space(node)
     if not module:
         return [absent("no kernel module of NVIDIA's for PCI GPUs is loaded")]
     if not space.current:

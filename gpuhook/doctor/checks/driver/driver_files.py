@@ -33,7 +33,7 @@ _NEEDED = {
 def _libraries(node: Node) -> Iterable[Finding]:
     if facts.is_wsl(node) or facts.is_tegra(node):
         return [absent("the driver of this system is of another kind")]
-    space = driver_user_space.of(node)
+    space = driver_user_space.driver_user_space(node)
     looked = tuple(space.directories)
     has_any = any(space.versions.values())
     if not has_any and not facts.has_gpu(node):
@@ -77,7 +77,7 @@ def _without(
 
 
 def _files(node: Node) -> Iterable[Finding]:
-    space = driver_user_space.of(node)
+    space = driver_user_space.driver_user_space(node)
     if facts.is_wsl(node) or facts.is_tegra(node):
         return [absent("the driver of this system is of another kind")]
     if not space.version:
@@ -133,7 +133,7 @@ def _dangling(space: driver_user_space.UserSpace) -> Iterable[Finding]:
 
 
 def _cache(node: Node) -> Iterable[Finding]:
-    space = driver_user_space.of(node)
+    space = driver_user_space.driver_user_space(node)
     place = driver_user_space.at(space.root, driver_user_space.CACHE)
     if space.root == driver_locations.GKE:
         return [absent(f"{space.root} has no loader of its own")]
@@ -166,7 +166,7 @@ def _firmware(node: Node) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
         return [absent("no kernel module is loaded")]
-    space = driver_user_space.of(node)
+    space = driver_user_space.driver_user_space(node)
     extra = node_tree.line(node.tree, _FIRMWARE_PATH)
     places = [extra] if extra else []
     places += [
@@ -216,7 +216,7 @@ def _wsl(node: Node) -> Iterable[Finding]:
                 looked_at=tuple(paths),
             )
         ]
-    known = driver_user_space.of(node).versions[driver_user_space.CUDA].values()
+    known = driver_user_space.driver_user_space(node).versions[driver_user_space.CUDA].values()
     own = [path for path in known if not path.startswith(_WINDOWS)]
     if own:
         return [

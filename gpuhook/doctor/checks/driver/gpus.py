@@ -198,7 +198,7 @@ def _needs_none(node: Node, names: list[str]) -> str:
         return "nvidia-persistenced does not run; on a workstation it need not"
     if holder := next((one for one in _HOLDERS if service_state.runs(node, "", one)), ""):
         return f"{holder} has the GPUs open, which keeps them initialised"
-    is_gke = driver_user_space.of(node).root == GKE
+    is_gke = driver_user_space.driver_user_space(node).root == GKE
     return f"the driver of {GKE} comes without nvidia-persistenced" if is_gke else ""
 
 

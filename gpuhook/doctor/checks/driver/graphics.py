@@ -52,7 +52,9 @@ def _icd(node: Node, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Fi
         if not lacking:
             return
         said = f"{path} names {', '.join(lacking)}, which {one.path} does not mount"
-    branch = (facts.module_version(node) or driver_user_space.of(node).version).partition(".")[0]
+    branch = (
+        facts.module_version(node) or driver_user_space.driver_user_space(node).version
+    ).partition(".")[0]
     debian = f"libnvidia-gl-{branch}" if branch else "nvidia-driver-libs"
     yield Finding(
         WARNING,

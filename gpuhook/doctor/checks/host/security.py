@@ -56,7 +56,7 @@ def selinux(node: Node) -> Iterable[Finding]:
     if not engines:
         yield absent("SELinux enforces, and no engine labels its containers", ENFORCE)
         return
-    if driver_user_space.of(node).root == OPERATOR:
+    if driver_user_space.driver_user_space(node).root == OPERATOR:
         said = f"SELinux enforces, and the driver container labels the nodes below {OPERATOR}"
         yield ok(f"{said} for containers", ENFORCE)
         return

@@ -41,7 +41,7 @@ def refreshed(node: Node) -> Iterable[Finding]:
             )
         ]
     disabled = [name for name in (_SERVICE, _PATH) if told[name].get("enabled") == "disabled"]
-    if disabled and any(one.author == specs.GPUHOOK for one in specs.of(node)):
+    if disabled and any(one.author == specs.GPUHOOK for one in specs.spec_files(node)):
         words = " ".join(disabled)
         said = f"{' and '.join(disabled)} is not enabled"
         return [_wrong(said, disabled[0], f"systemctl enable --now {words}")]

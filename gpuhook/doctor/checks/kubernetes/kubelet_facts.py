@@ -109,7 +109,7 @@ def handlers(node: Node) -> Handlers:
     """Return the runtime handlers of the node's engines."""
     document = node.readings.document(node_readings.CONTAINERD)
     dumped = document.get("config") if isinstance(document, dict) else ""
-    return engine_handlers.found(node.tree, dumped if isinstance(dumped, str) else "")
+    return engine_handlers.engine_handlers(node.tree, dumped if isinstance(dumped, str) else "")
 
 
 def pods(node: Node) -> tuple[PluginPod, ...]:

@@ -27,7 +27,7 @@ _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
 def _valid(node: Node) -> Iterator[Finding]:
-    files = node.once(plugin_files.found)
+    files = node.once(plugin_files.configuration_files)
     if not files:
         yield absent("no device plugin's configuration is to be seen on this node")
     for file in files:

@@ -44,7 +44,7 @@ class ConfigurationFile:
         return f"{space} edit configmap $({named})"
 
 
-def found(node: Node) -> tuple[ConfigurationFile, ...]:
+def configuration_files(node: Node) -> tuple[ConfigurationFile, ...]:
     """Return every configuration of a device plugin that is to be seen on the node."""
     label = _label(node)
     listed = [one for pod in node.once(facts.pods) for one in _of_pod(node, pod, label)]
@@ -61,7 +61,7 @@ def in_use(node: Node) -> list[tuple[ConfigurationFile, Configuration]]:
     """Return the configurations that count and can be used."""
     return [
         (one, one.reading.configuration)
-        for one in node.once(found)
+        for one in node.once(configuration_files)
         if one.counts and one.reading.configuration is not None
     ]
 

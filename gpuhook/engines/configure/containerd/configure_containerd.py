@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 def plan(node: Node, wanted: Wanted) -> Plan:
     """Return what is to change; raises a fault of GH2000, GH2020 to GH2029, and OSError."""
-    place = containerd_locations.found(node)
+    place = containerd_locations.containerd_location(node)
     read = reader.read(node.files, place.root, place.daemon)
     _check(read, node, wanted, place)
     handler = wanted_handler(read, wanted)

@@ -65,7 +65,7 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def found(node: Node) -> Place:
+def containerd_location(node: Node) -> Place:
     """Return where the node's one containerd that a kubelet uses is configured.
 
     Raises GH2022 for several, GH2024 for systems that write the file themselves.

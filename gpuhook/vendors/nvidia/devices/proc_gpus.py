@@ -29,7 +29,7 @@ _UNTOLD = "the UUID of its GPU is unknown"
 _EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
 
 
-def told(where: Roots) -> discover.Told:
+def read_proc(where: Roots) -> discover.Told:
     """Return the driver and the GPUs of the node at `where`; what no file tells is None.
 
     There are neither GPUs nor a version without a loaded kernel module.

@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from gpuhook.vendors.nvidia.nvml import nvml_sessions
-from gpuhook.vendors.nvidia.nvml.nvml_device import asked
+from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
 
 _COMPLETED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
 
@@ -34,7 +34,7 @@ _VERSION = _INFO.size | 2 << 24  # NVML_STRUCT_VERSION
 
 def fabric(uuid: str) -> Fabric | None:
     """Return the fabric of a GPU that has joined one which spans machines, else None."""
-    return asked(uuid, _fabric)
+    return ask_device(uuid, _fabric)
 
 
 def _fabric(handle: Any) -> Fabric | None:

@@ -35,7 +35,7 @@ class Isolation:
         )
 
 
-def of(
+def isolation_of(
     sharing: str,
     *,
     is_mig: bool = False,

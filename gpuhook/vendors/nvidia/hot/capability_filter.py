@@ -50,7 +50,7 @@ def chooser(
         own = needs.get(path)
         if own is not None:
             return not capabilities.isdisjoint(own)
-        return vocabulary.wanted(path, capabilities)
+        return vocabulary.is_wanted(path, capabilities)
 
     return is_wanted
 

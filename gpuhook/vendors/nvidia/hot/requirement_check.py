@@ -37,7 +37,7 @@ def doubts(
     """
     if requirements.disabled(environment):
         return []
-    asked = requirements.asked(environment)
+    asked = requirements.required_terms(environment)
     if not asked:
         return []
     if len(asked) > requirements.MAX_VARIABLES:

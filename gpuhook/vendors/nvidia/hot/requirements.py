@@ -141,7 +141,7 @@ def disabled(environment: Mapping[str, str]) -> bool:
     return environment.get(DISABLE, "") in _TRUE
 
 
-def asked(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
+def required_terms(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
     """Return what the variables require, by their names; also where that is disabled.
 
     An image with CUDA_VERSION and without NVIDIA_REQUIRE_CUDA requires the first two parts of it,

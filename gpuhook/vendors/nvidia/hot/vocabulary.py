@@ -222,7 +222,7 @@ def capabilities_of(path: str) -> frozenset[str]:
     return EVERY
 
 
-def wanted(path: str, capabilities: frozenset[str]) -> bool:
+def is_wanted(path: str, capabilities: frozenset[str]) -> bool:
     """Return whether a container with `capabilities` gets the file or node at `path`.
 
     /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability, and are given

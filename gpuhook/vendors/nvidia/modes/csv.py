@@ -54,7 +54,7 @@ def describe(place: Place, choices: Choices) -> Described:
     _add_release(found, place)
     chip = soc.ask(place)
     if choices.multiple_csv_devices:
-        own, left_out = tegra_devices.of(chip, found.nodes, search)
+        own, left_out = tegra_devices.tegra_devices(chip, found.nodes, search)
     else:
         own, left_out = tegra_devices.only(chip, found.nodes), []
     if not own:
@@ -143,14 +143,14 @@ def _witness(found: Found) -> str:
 def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
     gids = choices.additional_gids
     made: list[Device] = [
-        {"name": name, "containerEdits": node_edits.of(nodes, additional_gids=gids)}
+        {"name": name, "containerEdits": node_edits.node_edits(nodes, additional_gids=gids)}
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, nodes in own
         for name in device_selection.names(gpu, (strategy,))
     ]
     if choices.with_all:
         every = {node.path: node for _, nodes in own for node in nodes}
-        edits = node_edits.of([*every.values()], additional_gids=gids)
+        edits = node_edits.node_edits([*every.values()], additional_gids=gids)
         made.append({"name": device_selection.EVERY, "containerEdits": edits})
     return made
 
@@ -186,7 +186,7 @@ class _Description:
         edits.pop("env", None)  # the spec has it
         if found.nodes:
             gids = self.choices.additional_gids
-            edits.update(node_edits.of([*found.nodes.values()], additional_gids=gids))
+            edits.update(node_edits.node_edits([*found.nodes.values()], additional_gids=gids))
         return [{"name": vocabulary.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:

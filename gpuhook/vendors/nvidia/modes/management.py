@@ -53,7 +53,7 @@ def describe(place: Place, choices: Choices) -> Described:
     wanted = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
     common, missing = driver_edits.common(node, wanted)
     given = driver_edits.limited(node, choices).device_nodes
-    edits = node_edits.of([*given], additional_gids=choices.additional_gids)
+    edits = node_edits.node_edits([*given], additional_gids=choices.additional_gids)
     whole = gpu_spec.of_parts(
         choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
     )

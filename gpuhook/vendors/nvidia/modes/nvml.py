@@ -33,5 +33,5 @@ def describe(place: Place, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises what gather.node and spec.describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:
-        found = replace(found, gpus=coherence.asked(found.gpus, found.driver.nvml))
+        found = replace(found, gpus=coherence.with_coherence(found.gpus, found.driver.nvml))
     return gpu_spec.describe(found, choices)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     """Return the node at `place`; GH1121 without a loaded driver, and as gather.assembled."""
-    told = proc_gpus.told(place.roots)
+    told = proc_gpus.read_proc(place.roots)
     if told.driver.module_version is None:
         raise fault("GH1121", root=place.roots.host)
     return discover.assembled(

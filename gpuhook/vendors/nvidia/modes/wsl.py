@@ -41,7 +41,7 @@ def describe(place: Place, choices: Choices) -> Described:
     device = _device(place.roots.dev)
     store = _store(place)
     common, missing = _common(place, choices, store)
-    edits = node_edits.of([device], additional_gids=choices.additional_gids)
+    edits = node_edits.node_edits([device], additional_gids=choices.additional_gids)
     devices = gpu_spec.of_parts(
         choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
     )

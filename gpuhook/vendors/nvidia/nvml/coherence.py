@@ -19,7 +19,7 @@ ANNOTATION = "gpu.nvidia.com/coherent"
 COHERENT, OTHER = ".coherent", ".noncoherent"  # what their specs have in kind and file name
 
 
-def asked(gpus: tuple[Gpu, ...], library: str) -> tuple[Gpu, ...]:
+def with_coherence(gpus: tuple[Gpu, ...], library: str) -> tuple[Gpu, ...]:
     """Return `gpus` with what the NVML at the path `library` says of each; GH1202 to GH1206."""
     from gpuhook.vendors.nvidia.nvml import nvml_inventory
 

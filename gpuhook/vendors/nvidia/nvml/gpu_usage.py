@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from gpuhook.vendors.nvidia.nvml import nvml_sessions
-from gpuhook.vendors.nvidia.nvml.nvml_device import asked
+from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
 
 _MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
 _NO_INSTANCE = 0xFFFFFFFF
@@ -62,7 +62,7 @@ _KINDS = {
 
 def memory(uuid: str) -> Memory | None:
     """Return the memory of a GPU or MIG instance, None where NVML cannot tell."""
-    return asked(uuid, _memory_v2) or asked(uuid, _memory_v1)
+    return ask_device(uuid, _memory_v2) or ask_device(uuid, _memory_v1)
 
 
 def _memory_v2(handle: Any) -> Memory:
@@ -80,7 +80,7 @@ def processes(uuid: str) -> tuple[ProcessUse, ...] | None:
 
     A process that computes and draws is there once for each kind.
     """
-    handle = asked(uuid, lambda handle: handle)
+    handle = ask_device(uuid, lambda handle: handle)
     if handle is None:
         return None
     found = [_processes_of_kind(handle, kind) for kind in _KINDS]

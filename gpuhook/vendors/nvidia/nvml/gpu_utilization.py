@@ -12,7 +12,7 @@ from typing import Any
 
 import pynvml
 
-from gpuhook.vendors.nvidia.nvml.nvml_device import asked
+from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
 
 _SAMPLED_WITHIN = 3.0  # seconds: what is older says nothing of now
 _MICROSECONDS = 1_000_000
@@ -20,7 +20,7 @@ _MICROSECONDS = 1_000_000
 
 def of_gpu(uuid: str) -> int | None:
     """Return the percentage of the last moments in which the GPU computed, None: not told."""
-    return asked(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
+    return ask_device(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
 
 
 def of_processes(uuid: str) -> dict[int, int] | None:
@@ -29,7 +29,7 @@ def of_processes(uuid: str) -> dict[int, int] | None:
     A process that has done nothing of late is not among them.
     """
     since = int((time.time() - _SAMPLED_WITHIN) * _MICROSECONDS)
-    return asked(uuid, lambda handle: _latest(_samples(handle, since)))
+    return ask_device(uuid, lambda handle: _latest(_samples(handle, since)))
 
 
 def _samples(handle: Any, since: int) -> list[Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def asked(uuid: str, question: Callable[[Any], T]) -> T | None:
+def ask_device(uuid: str, question: Callable[[Any], T]) -> T | None:
     """Return what `question` says of the device's handle, None where NVML says nothing.
 
     That is so of a lost device, an old library and a field that the device doesn't have.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from gpuhook.vendors.nvidia.nvml.nvml_device import asked
+from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
 
 _FIELD = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older pynvml has no name for
 # nvmlDeviceGpuRecoveryAction_t.
@@ -34,7 +34,7 @@ def recovery_action(uuid: str) -> str | None:
     An action that is newer than this module is "action 9". None: the driver has no
     such field, or the GPU is lost.
     """
-    return asked(uuid, _action)
+    return ask_device(uuid, _action)
 
 
 def _action(handle: Any) -> str | None:

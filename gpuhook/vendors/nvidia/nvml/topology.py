@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from gpuhook.vendors.nvidia.nvml.nvml_device import answered, asked
+from gpuhook.vendors.nvidia.nvml.nvml_device import answered, ask_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class _End:
 def _end(gpu: Gpu) -> _End | None:
     if gpu.uuid is None or gpu.lost is not None:
         return None
-    handle = asked(gpu.uuid, lambda handle: handle)
+    handle = ask_device(gpu.uuid, lambda handle: handle)
     if handle is None:
         return None
     to_gpus: Counter[str] = Counter()

@@ -84,16 +84,18 @@ def limited(node: Node, choices: Choices) -> Node:
         return node
     return replace(
         node,
-        device_nodes=tuple(d for d in node.device_nodes if vocabulary.wanted(d.path, capabilities)),
+        device_nodes=tuple(
+            d for d in node.device_nodes if vocabulary.is_wanted(d.path, capabilities)
+        ),
         files=tuple(f for f in node.files if _is_wanted(f, capabilities)),
-        links=tuple(link for link in node.links if vocabulary.wanted(link.path, capabilities)),
+        links=tuple(link for link in node.links if vocabulary.is_wanted(link.path, capabilities)),
     )
 
 
 def _is_wanted(file: DriverFile, capabilities: frozenset[str]) -> bool:
     if file.capabilities:
         return not capabilities.isdisjoint(file.capabilities)
-    return vocabulary.wanted(file.container_path, capabilities)
+    return vocabulary.is_wanted(file.container_path, capabilities)
 
 
 def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, list[str]]:
@@ -104,7 +106,7 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     if where:
         found["env"].insert(0, f"{vocabulary.LIBCUDA_DIRECTORY_ENV}={where}")
     if control:
-        found.update(node_edits.of(control, additional_gids=choices.additional_gids))
+        found.update(node_edits.node_edits(control, additional_gids=choices.additional_gids))
     missing = []
     if choices.hooks == "none":
         found["env"].append(hookless_mounts.ENV)

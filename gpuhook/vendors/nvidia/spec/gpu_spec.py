@@ -68,7 +68,7 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
         {
             "name": name,
             **_annotations(gpu, choices),
-            "containerEdits": node_edits.of(mine, additional_gids=gids),
+            "containerEdits": node_edits.node_edits(mine, additional_gids=gids),
         }
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, instance, mine in own
@@ -77,7 +77,7 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
     if choices.with_all:
         # Instances of one GPU have its node in common.
         every = {device.path: device for *_, mine in own for device in mine}
-        whole = node_edits.of([*every.values()], additional_gids=gids)
+        whole = node_edits.node_edits([*every.values()], additional_gids=gids)
         devices.append({"name": device_selection.EVERY, "containerEdits": whole})
     return devices
 

@@ -15,7 +15,7 @@ _WORLD = 0o006
 _EVERYBODY = 0o666
 
 
-def of(nodes: list[DeviceNode], *, additional_gids: bool = True) -> ContainerEdits:
+def node_edits(nodes: list[DeviceNode], *, additional_gids: bool = True) -> ContainerEdits:
     """Return the edits that give a container `nodes`, and the groups without which it can't open.
 
     A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So

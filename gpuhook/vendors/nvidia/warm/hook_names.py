@@ -48,7 +48,7 @@ def skipped(choices: Choices) -> list[str]:
     return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]
 
 
-def told(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:
+def chosen_hooks(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:
     """Return (the names that were disabled, those that were enabled), as far as a hook shows them.
 
     A driver whose parameters need no mask does not show whether that hook was disabled.

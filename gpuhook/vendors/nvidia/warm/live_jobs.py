@@ -32,7 +32,7 @@ _MAX_PROFILE = 4096
 _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
 
 
-def wanted(
+def desired_state(
     root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
 ) -> tuple[Wanted, list[str]]:
     """Return what the container is to have, and why its image's CUDA compatibility is left out.
@@ -42,7 +42,7 @@ def wanted(
     whole = edits.copy()
     # What is `void` in a config.json would be a variable of a process that runs.
     whole["env"] = [entry for entry in edits.get("env") or () if not _is_for_a_start(entry)]
-    made, reasons = rootfs_plan.of(root, todo)
+    made, reasons = rootfs_plan.rootfs_plan(root, todo)
     ldconfig = next((job.ldconfig for job in todo if job.ldconfig), "")
     # Of a running container that has the entries already, the cache is what ldconfig has made.
     if ldconfig and not (is_running and _is_recorded(root, made.entries())):

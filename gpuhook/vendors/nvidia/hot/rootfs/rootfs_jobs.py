@@ -121,9 +121,9 @@ def _is_done(
     """
     if any(job.ldconfig for job in todo) or is_beside_toolkit(spec):
         return False
-    whole, reasons = rootfs_plan.of(root, todo, nodes(spec))
+    whole, reasons = rootfs_plan.rootfs_plan(root, todo, nodes(spec))
     if engine and whole.libraries:
-        whole.together = rootfs_plan.of(root, engine)[0]
+        whole.together = rootfs_plan.rootfs_plan(root, engine)[0]
         if not set(whole.entries()).issubset(whole.together.entries()):
             return False
     if _is_covered(root, whole.paths(), foreign):

@@ -27,7 +27,9 @@ def needs_profile_of(job: Jobs) -> bool:
     return hook_args.PROFILE not in job.skipped and needs_profile(job.libraries)
 
 
-def of(root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()) -> tuple[Provision, list[str]]:
+def rootfs_plan(
+    root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()
+) -> tuple[Provision, list[str]]:
     """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
 
     With the device nodes of the container as `nodes`, EGL learns which GPUs these are.
@@ -62,9 +64,9 @@ def beside(
 
     Whichever of them is done first, the loader's files end up the same.
     """
-    made, reasons = of(root, [job], nodes)
+    made, reasons = rootfs_plan(root, [job], nodes)
     if len(others) > 1:
-        made.together = of(root, others)[0]
+        made.together = rootfs_plan(root, others)[0]
     return made, reasons
 
 

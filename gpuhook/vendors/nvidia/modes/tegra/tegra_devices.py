@@ -28,7 +28,7 @@ _SHARED, _INSTEAD = "/dev/nvidia1", "/dev/nvidia2"
 Own = list[tuple["Gpu", list["DeviceNode"]]]
 
 
-def of(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, list[str]]:
+def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, list[str]]:
     """Return ([(GPU, its nodes), ...], why others are left out).
 
     `named` are the nodes that the system's files name.
