@@ -48,7 +48,7 @@ def _directory(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TransformOptions:
     """How options of hooks inside the container have paths in their values.
 
     The value of one of `of_host` is a path of the host all the same. In those of `behind`, the path
@@ -71,7 +71,9 @@ class Options:
         return "", value, ""
 
 
-def moved(spec: Spec, moves: tuple[Move, ...], relative_to: str, *, options: Options) -> Spec:
+def moved(
+    spec: Spec, moves: tuple[Move, ...], relative_to: str, *, options: TransformOptions
+) -> Spec:
     """Return a copy of `spec` with the paths that `relative_to` names moved, each by one move.
 
     HOST moves hostPath of nodes and mounts, the programs of hooks that run on the host's side, and
@@ -92,7 +94,7 @@ def moved(spec: Spec, moves: tuple[Move, ...], relative_to: str, *, options: Opt
 
 
 class _Mover:
-    def __init__(self, moves: tuple[Move, ...], options: Options) -> None:
+    def __init__(self, moves: tuple[Move, ...], options: TransformOptions) -> None:
         self._moves = moves
         self._options = options
 

@@ -14,7 +14,7 @@ from gpuhook.host import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.configure_engine import Result
+    from gpuhook.engines.configure.configure_engine import EngineResult
 
 
 @click.group(cls=command_sections.Sentences)
@@ -76,7 +76,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     _tell(result, "configure", output, is_dry=is_dry)
 
 
-@configure.command(cls=configure_options.Command)
+@configure.command(cls=configure_options.ConfigureCommand)
 @click.argument("engine", metavar="ENGINE", type=click.Choice(engine_table.ENGINES))
 @configure_options.restart
 @configure_options.dry_run
@@ -141,7 +141,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
         printing.say(sentence)
 
 
-def _tell(result: Result, command: str, output: str, *, is_dry: bool) -> None:
+def _tell(result: EngineResult, command: str, output: str, *, is_dry: bool) -> None:
     if output != printing.TEXT:
         printing.document(configure_text.document(result, command, is_dry=is_dry), output)
         return

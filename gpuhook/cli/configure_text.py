@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpuhook.engines.configure.changeset import Write
-    from gpuhook.engines.configure.configure_engine import Result
-    from gpuhook.engines.configure.engine_status import Shown
+    from gpuhook.engines.configure.configure_engine import EngineResult
+    from gpuhook.engines.configure.engine_status import EngineStatus
 
 SCHEMA = "gpuhook/configure/v1"
 SHOWN_SCHEMA = "gpuhook/configure-show/v1"
@@ -28,7 +28,7 @@ def difference_text(writes: Iterable[Write]) -> str:
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def sentences(result: Result, command: str, *, is_dry: bool) -> Iterator[str]:
+def sentences(result: EngineResult, command: str, *, is_dry: bool) -> Iterator[str]:
     """Yield what is told of a run."""
     for write in result.writes:
         done = _action(write)
@@ -63,7 +63,7 @@ def _action(write: Write) -> str:
     return "remove" if write.after is None else "change"
 
 
-def document(result: Result, command: str, *, is_dry: bool) -> dict[str, Any]:
+def document(result: EngineResult, command: str, *, is_dry: bool) -> dict[str, Any]:
     """Return what a run has done as a document."""
     return {
         "schema": SCHEMA,
@@ -82,7 +82,7 @@ def document(result: Result, command: str, *, is_dry: bool) -> dict[str, Any]:
     }
 
 
-def lines(shown: Shown) -> Iterator[tuple[str, ...]]:
+def lines(shown: EngineStatus) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an engine: its runtimes that give GPUs, one for CDI where there is none."""
     found = shown.said.configuration
     has_cdi = "yes" if shown.said.has_cdi else "no"
@@ -103,13 +103,13 @@ def lines(shown: Shown) -> Iterator[tuple[str, ...]]:
         yield (shown.engine, "-", "-", "-", has_cdi, by if shown.record else "-", files)
 
 
-def _by(shown: Shown) -> str:
+def _by(shown: EngineStatus) -> str:
     if not shown.is_readable:
         return "unknown"
     return _BY_US if shown.record else _BY_OTHERS
 
 
-def remarks(found: Iterable[Shown]) -> Iterator[str]:
+def remarks(found: Iterable[EngineStatus]) -> Iterator[str]:
     """Yield what has happened to files since they were written, and what cannot be known."""
     for one in found:
         for path, state in one.files:
@@ -121,12 +121,12 @@ def remarks(found: Iterable[Shown]) -> Iterator[str]:
             yield f"{trouble.where} {trouble.said}"
 
 
-def shown_document(found: Iterable[Shown]) -> dict[str, Any]:
+def shown_document(found: Iterable[EngineStatus]) -> dict[str, Any]:
     """Return what engines are configured to do as a document."""
     return {"schema": SHOWN_SCHEMA, "engines": [_engine(one) for one in found]}
 
 
-def _engine(shown: Shown) -> dict[str, Any]:
+def _engine(shown: EngineStatus) -> dict[str, Any]:
     found = shown.said.configuration
     return {
         "engine": shown.engine,
@@ -151,7 +151,7 @@ def _engine(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _configured(shown: Shown) -> dict[str, Any] | None:
+def _configured(shown: EngineStatus) -> dict[str, Any] | None:
     if shown.record is None:
         return None
     wanted = shown.record.wanted

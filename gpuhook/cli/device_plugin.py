@@ -27,9 +27,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.device_plugin.config.config_reader import Reading
+    from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.config.findings import Finding
+    from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.device_plugin.config.plugin_options import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
@@ -155,8 +155,8 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
 
 
 def _on_node(
-    name: str, configuration: Configuration, reading: Reading, path: str
-) -> tuple[Finding, ...]:
+    name: str, configuration: Configuration, reading: ConfigReading, path: str
+) -> tuple[ConfigFinding, ...]:
     """Return what is found on the node of an inventory; raises what dump_file.load() does."""
     from gpuhook.device_plugin import node_config_check
     from gpuhook.vendors.nvidia.inventory import dump_file
@@ -173,7 +173,7 @@ def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:
         click.echo(f"{path}: {text}", err=err)
 
 
-def _document(path: str, found: tuple[Finding, ...], *, valid: bool) -> dict[str, object]:
+def _document(path: str, found: tuple[ConfigFinding, ...], *, valid: bool) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "file": path,
@@ -199,7 +199,7 @@ def _text(configuration: Configuration) -> str:
     return text
 
 
-def _warn(found: tuple[Finding, ...]) -> None:
+def _warn(found: tuple[ConfigFinding, ...]) -> None:
     for finding in found:
         click.echo(str(finding), err=True)
         if finding.hint:

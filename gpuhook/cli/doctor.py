@@ -14,7 +14,7 @@ from gpuhook.doctor import doctor_document, doctor_text, fix
 from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import Place
+from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import printing, progress
 
@@ -158,7 +158,7 @@ def doctor(
         _print_list(chosen, output, no_headers=no_headers)
         return
     _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
-    where = Place(host_root=host_root, **place)
+    where = ReadingPlace(host_root=host_root, **place)
     node = (
         doctor_target.of_bundle(bundle)
         if bundle is not None

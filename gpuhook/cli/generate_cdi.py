@@ -30,7 +30,7 @@ from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_HOOK_PATH,
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@click.command(name="generate-cdi", cls=generate_help.Command, epilog=generate_help.EXAMPLES)
+@click.command(
+    name="generate-cdi", cls=generate_help.GenerateCommand, epilog=generate_help.EXAMPLES
+)
 @node_options.spec_options
 @click.option(
     "--mode",
@@ -240,9 +242,9 @@ def _place(
     *,
     create_nodes: bool,
     **csv: Any,
-) -> Place:
+) -> ModeRoots:
     roots = discover.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
-    return Place(
+    return ModeRoots(
         roots=roots,
         nvml_library=node_of["nvml_library"],
         library_search_paths=node_of["library_search_path"],
@@ -252,7 +254,7 @@ def _place(
     )
 
 
-def _described(inventory: str | None, mode: str, place: Place, choices: Choices) -> Described:
+def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choices) -> Described:
     """Return the spec, of a dump or of this machine; prints what is wrong with the node."""
     if inventory is not None:
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gpuhook.device_plugin.health.health_marks import Mark
+    from gpuhook.device_plugin.health.health_marks import HealthMark
 
 HEADERS = ("GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE")
 
@@ -66,7 +66,7 @@ def clear(gpu: str) -> None:
     printing.say(f"asked the device plugin to clear {name}")
 
 
-def _chosen(name: str, marks: Sequence[Mark]) -> str:
+def _chosen(name: str, marks: Sequence[HealthMark]) -> str:
     """Return the UUID of the marked GPU that a person calls `name`, or ALL."""
     if name == ALL:
         return ALL
@@ -78,14 +78,14 @@ def _chosen(name: str, marks: Sequence[Mark]) -> str:
     return found.pop()
 
 
-def _row(mark: Mark, asked: dict[str, float]) -> tuple[str, ...]:
+def _row(mark: HealthMark, asked: dict[str, float]) -> tuple[str, ...]:
     since = datetime.fromtimestamp(mark.since, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     to_do = "is being cleared" if _is_asked(mark, asked) else mark.remedy or "-"
     index = "-" if mark.index is None else str(mark.index)
     return index, mark.gpu, _instance(mark) or "-", mark.reason, to_do, since
 
 
-def _document(mark: Mark, asked: dict[str, float]) -> dict[str, Any]:
+def _document(mark: HealthMark, asked: dict[str, float]) -> dict[str, Any]:
     return {
         "gpu": mark.gpu,
         "index": mark.index,
@@ -98,11 +98,11 @@ def _document(mark: Mark, asked: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _instance(mark: Mark) -> str | None:
+def _instance(mark: HealthMark) -> str | None:
     if mark.instance is None:
         return None
     return ":".join("*" if number is None else str(number) for number in mark.instance)
 
 
-def _is_asked(mark: Mark, asked: dict[str, float]) -> bool:
+def _is_asked(mark: HealthMark, asked: dict[str, float]) -> bool:
     return any(mark.since <= since for name, since in asked.items() if name in (mark.gpu, ALL))

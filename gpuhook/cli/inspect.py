@@ -88,7 +88,7 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
         click.echo(f"hint: {hint}")
 
 
-def _memory(found: Target, asked: limit_report.Asked) -> limit_report.View | None:
+def _memory(found: Target, asked: limit_report.LimitQuestion) -> limit_report.View | None:
     """Return the memory limits of a container that may have some; the driver is asked for those."""
     is_limited = parse.limits_memory(found.spec, vocabulary.VOCABULARY)
     if not (is_limited or limit_records.records_of(found.entry)):

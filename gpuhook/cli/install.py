@@ -12,7 +12,7 @@ import click
 
 from gpuhook.cli.options import install_options, parameters
 from gpuhook.engines.configure import configure_engine
-from gpuhook.engines.configure.engine_options import NAME, ROUTES, Wanted
+from gpuhook.engines.configure.engine_options import NAME, ROUTES, EngineOptions
 from gpuhook.install import (
     driver_file,
     engine_choice,
@@ -112,7 +112,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     where = installation.place(said["host_root"], said["install_dir"])
     found = engine_choice.engines(where.root, said["engine"], said["config"])
     route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
-    wanted = Wanted(
+    wanted = EngineOptions(
         route=route,
         name=said["runtime_name"],
         program=where.program(installation.RUNTIME),
@@ -156,7 +156,7 @@ def _absent_roots(root: str, said: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _end(signal: str, where: installation.Place, said: dict[str, Any]) -> None:
+def _end(signal: str, where: installation.InstallPlace, said: dict[str, Any]) -> None:
     click.echo(f"{signal}: {'uninstalling' if said['undo_on_exit'] else 'ending'}", err=True)
     if said["undo_on_exit"]:
         done = installation.uninstall(where, how=said["restart"])

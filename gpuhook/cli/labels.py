@@ -22,7 +22,7 @@ from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels import node_labels as labels
-from gpuhook.device_plugin.labels.node_labels import Facts
+from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import printing
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.config.findings import Finding
+    from gpuhook.device_plugin.config.findings import ConfigFinding
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -177,7 +177,7 @@ def _asked(said: dict[str, tuple[str, ...]]) -> _Asked:
     return _Asked(loaded.configuration, path, goes_on, flags.sleep_interval)
 
 
-def _of_the_command(finding: Finding) -> Finding:
+def _of_the_command(finding: ConfigFinding) -> ConfigFinding:
     """Return a finding that names the variable by the name that it has here."""
     for own, variable in _OWN_VARIABLES.items():
         if finding.source.endswith(f" {variable}") and os.environ.get(own):
@@ -207,10 +207,10 @@ def _labels(configuration: Configuration, begun: int, node_of: dict[str, Any]) -
     return labels.labels(node, offered, configuration, facts, timestamp)
 
 
-def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> Facts:
+def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:
     """Return what this machine says; nothing of it counts for a node from elsewhere."""
     if node_of["inventory"] is not None:
-        return Facts()
+        return LabelFacts()
     from gpuhook.device_plugin.labels import label_facts
 
     return label_facts.facts(node, node_of["host_root"], machine_file)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.memory_limits.driver_support import Support
-    from gpuhook.memory_limits.limit_report import Asked, View
-    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.memory_limits.limit_report import LimitQuestion, View
+    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
 
 SCHEMA = "gpuhook/limits/v1"
@@ -34,7 +34,7 @@ _BACKENDS = {
 }
 
 
-def show(shown: Sequence[View], asked: Asked, output: str, *, no_headers: bool) -> None:
+def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers: bool) -> None:
     """Print the limits, and on standard error what is wrong with them."""
     wrong = [(view.container, error) for view in shown for error in view.findings()]
     if output == printing.NAME:
@@ -128,7 +128,7 @@ def _of(granted: MemoryLimit | None) -> str:
     return f", {amount(granted.soft)}," if granted and granted.soft else ""
 
 
-def _row(view: View, limit: Limit, *, is_wide: bool) -> tuple[str, ...]:
+def _row(view: View, limit: LimitState, *, is_wide: bool) -> tuple[str, ...]:
     record, told = limit.record, limit_report.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),

@@ -240,7 +240,7 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited(asked: limit_report.Asked) -> list[dict[str, Any]]:
+def _limited(asked: limit_report.LimitQuestion) -> list[dict[str, Any]]:
     """Return the containers with a limit: of the ledger's knowing, or only of the guard's."""
     watched = {container for container, _ in asked.watched}
     return [

@@ -21,7 +21,7 @@ from gpuhook.map import map_drawing, map_terminal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.map.map_model import Picture
-    from gpuhook.usage.node_usage import Usage
+    from gpuhook.usage.node_usage import NodeUsage
 
 _STANDARD_OUTPUT = "-"
 _MAX_LINE = 4096
@@ -112,7 +112,7 @@ def _empty(inventory: str) -> Picture:
     return map_drawing.picture(os.path.basename(inventory), document, {})
 
 
-def _picture(usage: Usage) -> Picture:
+def _picture(usage: NodeUsage) -> Picture:
     node = os.environ.get("NODE_NAME") or os.uname().nodename
     when = time.strftime("%Y-%m-%d %H:%M:%S %z")
     wrong = usage_options.wrong(usage)

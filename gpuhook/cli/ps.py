@@ -18,7 +18,7 @@ from gpuhook.usage import ps_text, visibility
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.usage.node_usage import Usage
+    from gpuhook.usage.node_usage import NodeUsage
 
 _MAX_LINE = 4096
 _DOCUMENTS = (printing.JSON, printing.YAML)
@@ -111,7 +111,7 @@ def ps(
         printing.say(f"no container holds a GPU{why}")
 
 
-def _print(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> None:
+def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> None:
     if output in _DOCUMENTS:
         printing.document(usage.document, output)
     elif output == printing.NAME:
@@ -120,7 +120,7 @@ def _print(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> N
         click.echo(_text(usage, output, isolation=isolation, no_headers=no_headers), nl=False)
 
 
-def _text(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> str:
+def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
     is_wide = output == printing.WIDE
     if isolation:
         lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
@@ -130,7 +130,7 @@ def _text(usage: Usage, output: str, *, isolation: bool, no_headers: bool) -> st
     return table(None if no_headers else headers, rows)
 
 
-def _block(usage: Usage, output: str, isolation: bool, no_headers: bool) -> str:
+def _block(usage: NodeUsage, output: str, isolation: bool, no_headers: bool) -> str:
     """Return a look as --watch shows it: what is wrong stands above it, but for documents."""
     if output == printing.JSON:
         return json.dumps(usage.document) + "\n"

@@ -39,7 +39,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RefreshOutcome:
     """What became of one spec, and why; `error` is what kept it from being written."""
 
     path: str
@@ -130,11 +130,11 @@ def _taken(lock: int) -> bool:
     return True
 
 
-def _untouched(case: Case) -> Outcome:
-    return Outcome(case.path, case.state, case.reason, case.error)
+def _untouched(case: Case) -> RefreshOutcome:
+    return RefreshOutcome(case.path, case.state, case.reason, case.error)
 
 
-def _done(case: Case, root: click.Context) -> Outcome:
+def _done(case: Case, root: click.Context) -> RefreshOutcome:
     """Do what is to be done with one spec; the others do not wait for it."""
     try:
         if case.state == FORGOTTEN:
@@ -150,11 +150,11 @@ def _done(case: Case, root: click.Context) -> Outcome:
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
         generate_call.run(case.words, root)
     except (GpuhookError, OSError) as error:
-        return Outcome(case.path, FAILED, case.reason, worded(error))
-    return Outcome(case.path, WRITTEN, case.reason)
+        return RefreshOutcome(case.path, FAILED, case.reason, worded(error))
+    return RefreshOutcome(case.path, WRITTEN, case.reason)
 
 
-def _show(outcomes: list[Outcome], output: str, *, is_dry: bool) -> None:
+def _show(outcomes: list[RefreshOutcome], output: str, *, is_dry: bool) -> None:
     if output != "text":
         document: dict[str, object] = {
             "schema": SCHEMA,

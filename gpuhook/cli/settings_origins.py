@@ -24,7 +24,7 @@ _OWN = ("GPUHOOK_DRIVER_", "GPUHOOK_REQUEST_", "GPUHOOK_RUNTIME_")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSetting:
     """One setting; `origin` is "default", "/etc/gpuhook/config.yaml, line 3" or a variable."""
 
     section: str
@@ -33,7 +33,7 @@ class Shown:
     origin: str
 
 
-def values(document: Mapping[str, object]) -> list[Shown]:
+def values(document: Mapping[str, object]) -> list[ShownSetting]:
     """Return all settings of a node whose file says `document`; raises GH1533."""
     of_environment = settings_environment.values(os.environ)
     chosen = settings.overridden(settings.from_document(dict(document)))
@@ -51,11 +51,11 @@ def values(document: Mapping[str, object]) -> list[Shown]:
         value = getattr(chosen, attribute)
         if origin == DEFAULT and installed.get(attribute) and not chosen.driver_root:
             value, origin = installed[attribute], driver_locations.installed_file()
-        found.append(Shown(section, key, value, origin))
+        found.append(ShownSetting(section, key, value, origin))
     return [*found, *_generate(document, lines)]
 
 
-def plain(found: list[Shown]) -> dict[str, Any]:
+def plain(found: list[ShownSetting]) -> dict[str, Any]:
     """Return the settings as a settings file has them."""
     document: dict[str, Any] = {}
     for one in found:
@@ -63,7 +63,7 @@ def plain(found: list[Shown]) -> dict[str, Any]:
     return document
 
 
-def with_origins(found: list[Shown]) -> dict[str, Any]:
+def with_origins(found: list[ShownSetting]) -> dict[str, Any]:
     """Return the settings, each with `value` and `origin`."""
     document: dict[str, Any] = {}
     for one in found:
@@ -92,7 +92,7 @@ def _without_words(name: str) -> str | None:
 
 def _generate(
     document: Mapping[str, object], lines: Mapping[tuple[str, str], str]
-) -> Iterator[Shown]:
+) -> Iterator[ShownSetting]:
     """Yield what is set of generate-cdi's options; its --help has the defaults of the others."""
     from gpuhook.cli.generate_cdi import generate_cdi
 
@@ -106,10 +106,10 @@ def _generate(
             value: object = generate_section.listed(option, text) if is_list else text
             if option.is_flag:
                 value = text.lower() in ("1", "true", "t", "yes", "y", "on")
-            yield Shown(generate_section.SECTION, key, value, variable)
+            yield ShownSetting(generate_section.SECTION, key, value, variable)
         elif key in said:
             place = lines.get((generate_section.SECTION, key), DEFAULT)
-            yield Shown(generate_section.SECTION, key, said[key], place)
+            yield ShownSetting(generate_section.SECTION, key, said[key], place)
 
 
 def _lines() -> dict[tuple[str, str], str]:

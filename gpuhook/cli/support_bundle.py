@@ -15,14 +15,14 @@ from gpuhook.doctor import doctor_document
 from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
-from gpuhook.doctor.reading_collectors import Place
+from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.host import output_file, printing, progress
 from gpuhook.node import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.examination import Examination
     from gpuhook.support_bundle.bundle_contents import Bundle
 
@@ -100,7 +100,7 @@ def support_bundle(
         raise click.BadParameter("a bundle goes to a file: name one", param_hint="'--file'")
     if path is not None and not is_dry:
         output_file.require_place(path)  # not after a minute's work
-    where = Place(host_root=host_root, **place)
+    where = ReadingPlace(host_root=host_root, **place)
     node = doctor_target.of_options(root, where, state_roots)
     with progress.telling("looking at the node"):
         looked = node.look()
@@ -133,7 +133,7 @@ def support_bundle(
 
 
 def _add_commands(
-    node: Node,
+    node: ExaminedNode,
     options: list[str],
     documents: dict[str, Any],
     left_out: list[tuple[str, str]],
@@ -156,7 +156,7 @@ def _add_commands(
             documents[name] = told
 
 
-def _containers(node: Node) -> tuple[list[str], list[str]]:
+def _containers(node: ExaminedNode) -> tuple[list[str], list[str]]:
     """Return the ids of running containers: those that something is wrong with, and the others."""
     known = node.readings.document(node_readings.CONTAINERS)
     wrong: list[str] = []

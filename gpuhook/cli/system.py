@@ -14,8 +14,8 @@ from gpuhook.errors import fault
 from gpuhook.host import printing
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
-from gpuhook.vendors.nvidia.system.expected_nodes import Kernel
-from gpuhook.vendors.nvidia.system.system_root import Place
+from gpuhook.vendors.nvidia.system.expected_nodes import KernelFacts
+from gpuhook.vendors.nvidia.system.system_root import SystemRoot
 from gpuhook.vendors.nvidia.system.system_step import CHANGES, REFUSE, SKIP, Step
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
+    from gpuhook.vendors.nvidia.system.expected_nodes import ExpectedNode
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -170,12 +170,12 @@ class _Run:
         for root in (self._roots.dev, self._roots.host):
             if not os.path.isdir(root):
                 raise fault("GH1590", where=root, reason="it is no directory")
-        self._place = Place(self._roots.dev)
+        self._place = SystemRoot(self._roots.dev)
         self._is_dry = is_dry
         self._output = output
         self._no_headers = no_headers
         self._steps: list[Step] = []
-        self._wanted: list[Wanted] = []  # that make_nodes was asked for: a dry run makes none
+        self._wanted: list[ExpectedNode] = []  # that make_nodes was asked for: a dry run makes none
 
     def load(self, modules: tuple[str, ...]) -> None:
         """Load kernel modules."""
@@ -184,7 +184,7 @@ class _Run:
 
     def make_nodes(self, *, is_control: bool, is_replaced: bool) -> None:
         """Make device nodes."""
-        kernel = Kernel(self._roots.host)
+        kernel = KernelFacts(self._roots.host)
         wanted = kernel.control()
         if not is_control:
             wanted += [*kernel.gpus(), *kernel.capabilities()]
@@ -196,7 +196,7 @@ class _Run:
         """Make links to device nodes."""
         found = [*device_links.present(self._place), *device_links.possible(self._wanted)]
         if is_all:
-            kernel = Kernel(self._roots.host)
+            kernel = KernelFacts(self._roots.host)
             wanted = [*kernel.control(), *kernel.gpus(), *kernel.possible_capabilities()]
             found += device_links.possible(wanted)
         run = device_links.steps if self._is_dry else device_links.make

@@ -25,7 +25,7 @@ _MAX_SPEC = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignSpec:
     """What the specs of NVIDIA's tools on this node give: (source, destination), and variables."""
 
     mounts: frozenset[tuple[str, str]] = frozenset()
@@ -45,7 +45,7 @@ def own_spec(settings: Settings, kind: str) -> str:
     return ""
 
 
-def foreign(settings: Settings) -> Foreign:
+def foreign(settings: Settings) -> ForeignSpec:
     """Return what the specs of NVIDIA's GPUs give that gpuhook has not written."""
     paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
     found = [spec for path in paths if (spec := _read(path)) and not _is_ours(spec)]
@@ -65,7 +65,7 @@ def foreign(settings: Settings) -> Foreign:
             variables.update(
                 e for e in (env if isinstance(env, list) else ()) if isinstance(e, str)
             )
-    return Foreign(frozenset(mounts), frozenset(variables))
+    return ForeignSpec(frozenset(mounts), frozenset(variables))
 
 
 def _objects(found: object) -> list[dict[str, Any]]:

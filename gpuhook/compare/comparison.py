@@ -15,7 +15,7 @@ from gpuhook.compare import (
     original_request,
     surplus_items,
 )
-from gpuhook.compare.mount_items import Mounts
+from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.hot import ledger
 from gpuhook.inspect import inspection
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected, Giving
+    from gpuhook.compare.expected_injection import ExpectedInjection, Giving
     from gpuhook.compare.original_request import Before
     from gpuhook.target.running_container import Target
 
@@ -40,7 +40,7 @@ class Comparison:
 
     container: dict[str, Any]
     given_by: str
-    expected: Expected
+    expected: ExpectedInjection
     items: list[Item] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def _as_changed(one: Item, target: Target) -> Item:
 
 
 def _items(
-    target: Target, facts: dict[str, Any], before: Before, by: str, wanted: Expected
+    target: Target, facts: dict[str, Any], before: Before, by: str, wanted: ExpectedInjection
 ) -> list[Item]:
     held, spec = target.held, target.spec
-    mounts = Mounts(held, spec, facts["mounts"], by)
+    mounts = ContainerMounts(held, spec, facts["mounts"], by)
     env = original_request.variables(spec) if spec else held.process.environment()
     return [
         *node_items.items(held, spec, facts["nodes"], by, wanted),
@@ -118,7 +118,7 @@ def _items(
     ]
 
 
-def _refused(by: str, wanted: Expected) -> Item:
+def _refused(by: str, wanted: ExpectedInjection) -> Item:
     error = wanted.refusal
     told = "started" if by == injector.NOBODY else f"started, given GPUs by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""

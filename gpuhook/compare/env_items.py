@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.expected_injection import ExpectedInjection
 
 _KEY = b"ModifyDeviceFiles:"
 _MAX_PARAMS = 1 << 16
 
 
 def variables(
-    env: list[str], added: tuple[str, ...], by: str, expected: Expected
+    env: list[str], added: tuple[str, ...], by: str, expected: ExpectedInjection
 ) -> Iterator[Item]:
     """Yield the variables that gpuhook would set, and those of `added` that it would not.
 
@@ -47,7 +47,7 @@ def variables(
             )
 
 
-def groups(held: Live, expected: Expected) -> Iterator[Item]:
+def groups(held: Live, expected: ExpectedInjection) -> Iterator[Item]:
     """Yield the groups without which a node cannot be opened; root's own is everybody's."""
     wanted = [gid for gid in expected.edits.get("additionalGids") or () if gid]
     member = _groups(held) if wanted else set()
@@ -56,7 +56,7 @@ def groups(held: Live, expected: Expected) -> Iterator[Item]:
         yield compare_item.compare_words(compare_item.GROUP, str(gid), told, "member")
 
 
-def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
+def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     """Yield what hooks did besides links and the loader's files."""
     yield from _mask(held, by, expected)
     if not expected.edits:
@@ -74,7 +74,7 @@ def effects(held: Live, by: str, expected: Expected) -> Iterator[Item]:
         )
 
 
-def _mask(held: Live, by: str, expected: Expected) -> Iterator[Item]:
+def _mask(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     try:
         text = held.root.read(driver_params.PATH, _MAX_PARAMS)
     except (OSError, GpuhookError):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.compare import original_request
-from gpuhook.compare.compare_plan import Foreign, foreign
+from gpuhook.compare.compare_plan import ForeignSpec, foreign
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
 from gpuhook.request import plan
@@ -31,7 +31,7 @@ def _nothing() -> ContainerEdits:
 
 
 @dataclass(slots=True)
-class Expected:
+class ExpectedInjection:
     """The edits and jobs of a grant; nothing where `names` is empty or there is a `refusal`.
 
     `whole` and `whole_todo` are the grant for every capability, `others` the nodes of all of the
@@ -46,7 +46,7 @@ class Expected:
     todo: list[Jobs] = field(default_factory=list)
     whole: ContainerEdits = field(default_factory=_nothing)
     whole_todo: list[Jobs] = field(default_factory=list)
-    foreign: Foreign = field(default_factory=Foreign)
+    foreign: ForeignSpec = field(default_factory=ForeignSpec)
     others: ContainerEdits = field(default_factory=_nothing)
     refusal: GpuhookError | None = None
     notes: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Giving:
 
 def expected_injection(
     giving: Giving, spec: dict[str, Any], nodes: Collection[str], *, is_given: bool
-) -> Expected:
+) -> ExpectedInjection:
     """Return what gpuhook would have given for `spec`, a config.json without anybody's answer.
 
     Where the spec asks for nothing and the container was given GPUs
@@ -89,7 +89,7 @@ def expected_injection(
     """
     context = giving.context
     heard = context.log.warnings
-    found = Expected()
+    found = ExpectedInjection()
     start = len(heard)
     try:
         found.capabilities = plan.capabilities(spec, context.settings, context.node)
@@ -112,7 +112,7 @@ def expected_injection(
     return found
 
 
-def _fill(found: Expected, giving: Giving, injection: Injection) -> None:
+def _fill(found: ExpectedInjection, giving: Giving, injection: Injection) -> None:
     if not injection.is_given:
         return
     found.todo = injection.hook_jobs

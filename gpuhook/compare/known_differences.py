@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.expected_injection import ExpectedInjection
 
 _GRAPHICS = frozenset(("graphics", "display"))
 _DRI = "/dev/dri/"
@@ -47,7 +47,9 @@ _BESIDE = (
 )
 
 
-def of_extra(path: str, by: str, expected: Expected, *, is_whole: bool, is_privileged: bool) -> str:
+def of_extra(
+    path: str, by: str, expected: ExpectedInjection, *, is_whole: bool, is_privileged: bool
+) -> str:
     """Return why a node or file that gpuhook would not give is there all the same.
 
     `is_whole` says that gpuhook would give this very one to whom asks for every capability.
@@ -72,7 +74,7 @@ def _extra_of_legacy(path: str) -> str:
     return ""
 
 
-def missing(path: str, by: str, expected: Expected) -> str:
+def missing(path: str, by: str, expected: ExpectedInjection) -> str:
     """Return why a file that gpuhook would give is not there.
 
     Where graphics is asked for, NVIDIA's runtime adds to the legacy mode what that lacks.
@@ -85,7 +87,7 @@ def missing(path: str, by: str, expected: Expected) -> str:
     return _missing_in_legacy(path, name, expected)
 
 
-def _is_beside_libcuda(path: str, expected: Expected) -> bool:
+def _is_beside_libcuda(path: str, expected: ExpectedInjection) -> bool:
     """Return whether a library of libcuda's version lies in another directory than libcuda."""
     mounts = [mount["containerPath"] for mount in expected.whole.get("mounts") or ()]
     directory, _, name = path.rpartition("/")
@@ -96,7 +98,7 @@ def _is_beside_libcuda(path: str, expected: Expected) -> bool:
     return False
 
 
-def _missing_in_legacy(path: str, name: str, expected: Expected) -> str:
+def _missing_in_legacy(path: str, name: str, expected: ExpectedInjection) -> str:
     if ".so" in name:
         return _missing_library(path, name)
     if name in _LEGACY_BINARIES or name == "socket" or name.startswith("gsp"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.expected_injection import ExpectedInjection
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 Identity = tuple[int, int]  # of a file: device and inode
@@ -35,7 +35,7 @@ _NOT_THERE = "nothing that the loader finds"
 
 
 def items(
-    held: Live, by: str, expected: Expected, bad: Collection[str], moved: Collection[str]
+    held: Live, by: str, expected: ExpectedInjection, bad: Collection[str], moved: Collection[str]
 ) -> Iterator[Item]:
     """Yield libraries and links; `bad` are the mounts that are not what they should be.
 
@@ -66,16 +66,16 @@ def items(
 
 
 @dataclass(slots=True)
-class Made:
+class JobNames:
     """What jobs make, by where it leads: names of the loader (32-bit or not), and links."""
 
     names: dict[tuple[str, bool], str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
 
 
-def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> Made:
+def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> JobNames:
     """Return the names and links that jobs make in a container."""
-    found = Made()
+    found = JobNames()
     for job in todo:
         provided, _ = rootfs_plan.rootfs_plan(held.root, [job])
         links = {path: normpath(join(dirname(path), target)) for target, path in provided.links}
@@ -90,7 +90,9 @@ def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> Made:
 class Side:
     """What is there, looked at beside the files that the mounts of `edits` would bring."""
 
-    def __init__(self, held: Live, by: str, expected: Expected, edits: ContainerEdits) -> None:
+    def __init__(
+        self, held: Live, by: str, expected: ExpectedInjection, edits: ContainerEdits
+    ) -> None:
         self._held = held
         self._by = by
         self._seen: dict[str, Identity | None] = {}

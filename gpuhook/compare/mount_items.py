@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import Mount
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.expected_injection import ExpectedInjection
     from gpuhook.kernel.mountinfo import Mount as Mounted
 
 _OPTIONS = ("ro", "nosuid", "nodev")
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
 
 
-class Mounts:
+class ContainerMounts:
     """The comparison of mounts.
 
     Afterwards `bad` has the paths whose file is not the one meant, and is not anywhere else, and
@@ -55,7 +55,7 @@ class Mounts:
         """The paths at which something of the driver is mounted."""
         return list(self._there)
 
-    def items(self, expected: Expected) -> list[Item]:
+    def items(self, expected: ExpectedInjection) -> list[Item]:
         """Return the items: those of gpuhook's mounts, then those that are only there."""
         wanted = expected.edits.get("mounts") or []
         self.expected = tuple(mount["containerPath"] for mount in wanted)
@@ -78,7 +78,7 @@ class Mounts:
             self.unexpected |= {path} if not reason else set()
         return found
 
-    def _others(self, expected: Expected) -> dict[str, dict[str, Any]]:
+    def _others(self, expected: ExpectedInjection) -> dict[str, dict[str, Any]]:
         """Return the mounts that are of the driver by their source, or by a spec of NVIDIA's."""
         hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
         known = {one for one in map(_identity, hosts) if one is not None}
@@ -106,7 +106,9 @@ class Mounts:
         found = self._held.root.found(place)
         return None if found is None else (found.st_dev, found.st_ino)
 
-    def _one(self, mount: Mount, place: str, places: Iterable[str], expected: Expected) -> Item:
+    def _one(
+        self, mount: Mount, place: str, places: Iterable[str], expected: ExpectedInjection
+    ) -> Item:
         """Return the item of one mount that gpuhook would make, which is at `place` then."""
         target, source = mount["containerPath"], mount["hostPath"]
         ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import DeviceNode
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected
+    from gpuhook.compare.expected_injection import ExpectedInjection
 
 _ACCESS = "rw"
 _ANY = (4095, 1048575)  # the last of the kernel's device numbers, which no rule names by chance
 
 
 def items(
-    held: Live, spec: dict[str, Any], there: list[dict[str, Any]], by: str, expected: Expected
+    held: Live,
+    spec: dict[str, Any],
+    there: list[dict[str, Any]],
+    by: str,
+    expected: ExpectedInjection,
 ) -> Iterator[Item]:
     """Yield the device nodes and their access; `there` are those of an inspection.
 
@@ -93,7 +97,7 @@ def _foreign(
     general: list[Rule],
     found: dict[str, dict[str, Any]],
     wanted: dict[str, DeviceNode],
-    expected: Expected,
+    expected: ExpectedInjection,
 ) -> Iterator[Item]:
     """Yield the devices of the host that have no node in the container, and are allowed there.
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import Expected
-    from gpuhook.compare.mount_items import Mounts
+    from gpuhook.compare.expected_injection import ExpectedInjection
+    from gpuhook.compare.mount_items import ContainerMounts
 
 _LINK = "--link"  # of the hook create-symlinks: TARGET::PATH
 _MARGIN = 0.01  # seconds: the kernel stamps files by a clock that it updates at each tick
 
 
 def items(
-    held: Live, spec: dict[str, Any], by: str, expected: Expected, mounts: Mounts
+    held: Live, spec: dict[str, Any], by: str, expected: ExpectedInjection, mounts: ContainerMounts
 ) -> Iterator[Item]:
     """Yield the links, then the names of the loader, that the container alone has."""
     if not expected.edits:
@@ -61,7 +61,9 @@ class _Surplus:
     The sides know files by device and inode.
     """
 
-    def __init__(self, held: Live, by: str, expected: Expected, mounts: Mounts) -> None:
+    def __init__(
+        self, held: Live, by: str, expected: ExpectedInjection, mounts: ContainerMounts
+    ) -> None:
         self._held = held
         self._by = by
         self._expected = expected

@@ -85,13 +85,13 @@ def of_file(path: str) -> Imported:
         document = toml_document.parsed(content)
     except OSError as error:
         raise fault("GH1534", path=path, reason=error.strerror or error) from error
-    except toml_document.UnreadableError as error:
+    except toml_document.UnreadableTomlError as error:
         line = f"line {error.line}: " if error.line else ""
         raise fault("GH1534", path=path, reason=line + error.reason) from error
-    return imported(toolkit_settings.Settings(path, document, content))
+    return imported(toolkit_settings.ToolkitSettings(path, document, content))
 
 
-def imported(found: toolkit_settings.Settings) -> Imported:
+def imported(found: toolkit_settings.ToolkitSettings) -> Imported:
     """Return what the toolkit's settings come to."""
     work = _Import(found)
     for key, value in toolkit_settings.leaves(found.document):
@@ -117,7 +117,7 @@ def text(found: Imported, path: str) -> str:
 class _Import:
     """The document in the making, where each of its keys is from, and the remarks."""
 
-    def __init__(self, found: toolkit_settings.Settings) -> None:
+    def __init__(self, found: toolkit_settings.ToolkitSettings) -> None:
         self._found = found
         self._sources: dict[tuple[str, str], str] = {}
         self._wrong = dict(found.wrong())

@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.device_plugin.config.config_source import Loaded
+    from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.notifier import News
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.device_plugin.reconcile import Outcome
+    from gpuhook.device_plugin.reconcile import TurnOutcome
     from gpuhook.device_plugin.services.policy_service import PolicyState
 
 
@@ -35,19 +35,19 @@ class TurnNews:
         self._doubts: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
         self._unhealthy: frozenset[str] = frozenset()
-        self._isolation: frozenset[sharing_notes.Told] = frozenset()
+        self._isolation: frozenset[sharing_notes.SharingNote] = frozenset()
         self._faults: dict[str, frozenset[str]] = {}  # messages by the reason of their event
         self._divided: dict[str, object] = {}  # how resources divide memory, by their names
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
-    def configured(self, loaded: Loaded) -> None:
+    def configured(self, loaded: LoadedConfig) -> None:
         """Tell which configuration is in force, and what is doubtful in it."""
         self._news.good("ConfigApplied", f"configuration {_called(loaded)}", loaded.digest)
         self._doubts = frozenset()
         self._refused, self._is_asked = "", False
         self.read(loaded)
 
-    def read(self, loaded: Loaded) -> None:
+    def read(self, loaded: LoadedConfig) -> None:
         """Tell what is doubtful in a configuration that says the same, as far as that is new.
 
         Where the last one was refused, or somebody has asked, also that it says the same.
@@ -70,7 +70,7 @@ class TurnNews:
         self._news.log.info("SIGHUP: reading the configuration and the node anew")
 
     def refused(
-        self, error: Exception, serving: Loaded | None, refused: Loaded | None = None
+        self, error: Exception, serving: LoadedConfig | None, refused: LoadedConfig | None = None
     ) -> None:
         """Tell that a configuration was not taken, and which one goes on, None for none.
 
@@ -106,7 +106,7 @@ class TurnNews:
         """Take that the node was looked at and offers something: the next failure is news."""
         self._failure = ""
 
-    def worked_out(self, outcome: Outcome) -> None:
+    def worked_out(self, outcome: TurnOutcome) -> None:
         """Tell the warnings that were not there before, what was written and what was started."""
         for warning in dict.fromkeys(outcome.warnings):
             if warning not in self._warnings:
@@ -241,7 +241,7 @@ class TurnNews:
             self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
 
 
-def _called(loaded: Loaded) -> str:
+def _called(loaded: LoadedConfig) -> str:
     return f"{loaded.name or loaded.path or 'of defaults'}, {loaded.digest}"
 
 

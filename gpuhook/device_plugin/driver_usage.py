@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.device_plugin.node_snapshot import Look
-    from gpuhook.vendors.nvidia.nvml.gpu_usage import Memory, ProcessUse
+    from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
 
 
 class DriverUsage:
@@ -32,7 +32,7 @@ class DriverUsage:
         with nvml_inventory.opened(*self._library):
             yield
 
-    def memory(self, uuid: str) -> Memory | None:
+    def memory(self, uuid: str) -> GpuMemory | None:
         """Return its memory in bytes, None if nobody can tell. Raises GH1202 to GH1206."""
         from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 

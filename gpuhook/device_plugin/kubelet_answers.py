@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNode:
     """What answers are made of. `unhealthy` has reasons by device UUID."""
 
     topology: Scores
@@ -36,7 +36,7 @@ class Answering:
     `free_memory` returns the bytes that the device of a UUID has free, None if nobody can tell.
     """
 
-    def __init__(self, known: Known, free_memory: Callable[[str], int | None]) -> None:
+    def __init__(self, known: KnownNode, free_memory: Callable[[str], int | None]) -> None:
         self.known = known
         self._free_memory = free_memory
 

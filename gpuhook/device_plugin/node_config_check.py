@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from gpuhook.device_plugin.config.configuration import UNLIMITED
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, Finding
+from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.config_reader import Reading
+    from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration, Sharing
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 
 def findings(
-    node: Node, configuration: Configuration, reading: Reading, source: str
-) -> tuple[Finding, ...]:
+    node: Node, configuration: Configuration, reading: ConfigReading, source: str
+) -> tuple[ConfigFinding, ...]:
     """Return what is wrong with a configuration on `node`, else what its offer warns of.
 
     `reading` is what it was read from, in the file `source`: a finding has the place of the entry
@@ -41,9 +41,11 @@ def is_for_a_node(sharing: Sharing) -> bool:
     )
 
 
-def _finding(severity: str, text: str, hint: str, reading: Reading, source: str) -> Finding:
+def _finding(
+    severity: str, text: str, hint: str, reading: ConfigReading, source: str
+) -> ConfigFinding:
     path, _, message = text.partition(": ")
     place = reading.places.get(path)
     if not isinstance(place, tuple):
-        return Finding(severity, "", 0, 0, text, hint, source)
-    return Finding(severity, path, *place, message, hint, source)
+        return ConfigFinding(severity, "", 0, 0, text, hint, source)
+    return ConfigFinding(severity, path, *place, message, hint, source)

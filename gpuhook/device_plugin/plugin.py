@@ -19,10 +19,10 @@ from gpuhook.device_plugin.change_watch import Lookout
 from gpuhook.device_plugin.kubelet.kubelet_service import Serving
 from gpuhook.device_plugin.kubelet.observer import Log
 from gpuhook.device_plugin.kubelet.observer_group import all_of, on_allocate
-from gpuhook.device_plugin.kubelet_answers import Answering, Known
+from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
 from gpuhook.device_plugin.metrics.counters import Observations
 from gpuhook.device_plugin.offer import resources
-from gpuhook.device_plugin.reconcile import Outcome
+from gpuhook.device_plugin.reconcile import TurnOutcome
 from gpuhook.device_plugin.services.config_service import ConfigKeeping
 from gpuhook.device_plugin.services.guard_service import Guarding
 from gpuhook.device_plugin.services.health_service import Monitoring
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gpuhook.device_plugin.api_clients import Connections
-    from gpuhook.device_plugin.config.config_source import Loaded
+    from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.device_plugin.node_snapshot import Look
@@ -58,7 +58,7 @@ class Plugin:
     def __init__(
         self,
         launch: Launch,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         connections: Connections,
         triggers: Triggers,
         news: News,
@@ -68,7 +68,7 @@ class Plugin:
         self._triggers = triggers
         self._news = news
         self._look: Look = node_snapshot.Look()
-        self._outcome = Outcome()
+        self._outcome = TurnOutcome()
         self._worked_out = loaded.configuration  # what the outcome is of
         self._is_serving = False
         self._mps = MpsKeeping()
@@ -84,7 +84,7 @@ class Plugin:
             self._observations.xid,
             keeps=launch.inventory is None,
         )
-        self._answering = Answering(Known(self._look.topology), self._free_memory)
+        self._answering = Answering(KnownNode(self._look.topology), self._free_memory)
         self._guarding = Guarding(
             own.guard,
             launch.pod_resources_socket,
@@ -172,7 +172,7 @@ class Plugin:
         elif reasons - {Reason.HEALTH}:
             await self._work_out(reasons, self._configs.loaded.configuration)
 
-    async def _change(self, loaded: Loaded, *, is_asked: bool) -> None:
+    async def _change(self, loaded: LoadedConfig, *, is_asked: bool) -> None:
         """Work out what another configuration offers, and go by it.
 
         One that the node cannot have is refused as a whole: the last one goes on, with the node as
@@ -195,7 +195,7 @@ class Plugin:
             return
         await self._work_out(reasons, self._configs.loaded.configuration)
 
-    def _apply(self, loaded: Loaded) -> None:
+    def _apply(self, loaded: LoadedConfig) -> None:
         """Have everybody go by a configuration."""
         own = loaded.configuration.own
         self._configs.apply(loaded)
@@ -260,7 +260,7 @@ class Plugin:
         book = self._monitoring.unhealthy(devices.values())
         unhealthy = {**outcome.unusable, **book}
         context = with_health(outcome.context, unhealthy)
-        self._answering.known = Known(self._look.topology, configuration, context, unhealthy)
+        self._answering.known = KnownNode(self._look.topology, configuration, context, unhealthy)
         await self._serving.offer(offered, unhealthy)
         self._told.offered(offered, unhealthy)
         self._told.isolated(offered, outcome.bounds, outcome.unheld)

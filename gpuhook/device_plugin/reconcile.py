@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TurnOutcome:
     """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
 
     `written` are the CDI specs that are new or changed. `bounds` is who bounds the memory of those
@@ -52,7 +52,7 @@ def worked_out(
     look: Look,
     keeping: MpsKeeping,
     policy_keeping: PolicyKeeping,
-) -> Outcome:
+) -> TurnOutcome:
     """Return what the node offers. Raises GpuhookError where the two contradict each other."""
     offer = resources.offered(look.node, configuration)
     extras = auxiliary_devices.find(configuration, look.places)
@@ -77,7 +77,9 @@ def worked_out(
     warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
     unheld = _unheld(offer.resources, look)
     bounds = _bounds(offer.resources, configuration, driver=not unheld[0])
-    return Outcome(offer, made, mps, policies, unusable, warnings, specs.written, bounds, unheld)
+    return TurnOutcome(
+        offer, made, mps, policies, unusable, warnings, specs.written, bounds, unheld
+    )
 
 
 def _unheld(offered: tuple[Resource, ...], look: Look) -> tuple[str, str]:
@@ -104,7 +106,7 @@ def _specs(
     launch: Launch,
     configuration: Configuration,
     look: Look,
-    extras: tuple[auxiliary_devices.Extra, ...],
+    extras: tuple[auxiliary_devices.AuxiliaryDevice, ...],
 ) -> Specs:
     """Write the CDI specs, if any strategy names devices by them; of a dump, only describe them."""
     if not set(configuration.flags.plugin.device_list_strategy) & set(

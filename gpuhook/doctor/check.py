@@ -65,7 +65,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Node:
+class ExaminedNode:
     """The node that is examined: its files, its readings, and what checks have worked out of them.
 
     `driver_root` and `dev_root` are the node's paths of the driver's user space and of its /dev.
@@ -77,7 +77,7 @@ class Node:
     dev_root: str = "/"
     _known: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, work_out: Callable[[Node], Any]) -> Any:
+    def once(self, work_out: Callable[[ExaminedNode], Any]) -> Any:
         """Return what `work_out(node)` returns; it is called once for all checks that ask."""
         if work_out not in self._known:
             self._known[work_out] = work_out(self)
@@ -95,7 +95,7 @@ class Check:
     id: str  # "driver.version": its section's subject, a dot, what is checked
     section: str
     title: str  # what it makes sure of: "The driver's libraries are of the kernel module's version"
-    look: Callable[[Node], Iterable[Finding]]
+    look: Callable[[ExaminedNode], Iterable[Finding]]
     needs: tuple[str, ...] = ()
 
 

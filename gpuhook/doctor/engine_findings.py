@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.engines.read.engine_config import Configuration, Runtime
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
     from gpuhook.node.node_tree import Tree
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
@@ -29,7 +29,7 @@ UNREAD = (
 _SPEC = (".yaml", ".yml", ".json")
 
 
-def refused(configuration: Configuration, meaning: str, verify: str) -> list[Finding]:
+def refused(configuration: EngineConfiguration, meaning: str, verify: str) -> list[Finding]:
     """Return a finding for everything that keeps an engine from starting, and for unread files.
 
     No command writes what was meant: the place is opened, and what was written is tried.
@@ -95,7 +95,7 @@ def _ours_again(tree: Tree, path: str, engine: str) -> str:
     return f"{again.partition(' #')[0]} # or, without gpuhook: gpuhook configure undo {engine}"
 
 
-def gpu_runtimes(tree: Tree, configuration: Configuration) -> list[Runtime]:
+def gpu_runtimes(tree: Tree, configuration: EngineConfiguration) -> list[Runtime]:
     """Return the runtimes of an engine that give containers GPUs."""
     return [one for one in configuration.runtimes.values() if gives_gpus(tree, one)]
 
@@ -105,13 +105,13 @@ def named(runtimes: Iterable[Runtime]) -> str:
     return ", ".join(f'"{one.name}" ({one.path or "runc"}, {one.where})' for one in runtimes)
 
 
-def spec_dirs(node: Node) -> tuple[str, ...]:
+def spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     """Return the usual directories that have CDI specs of GPUs."""
     found: tuple[str, ...] = node.once(_spec_dirs)
     return found
 
 
-def _spec_dirs(node: Node) -> tuple[str, ...]:
+def _spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     return tuple(place for place in SPEC_DIRS if has_gpu_specs(node.tree, place))
 
 
@@ -125,7 +125,7 @@ def has_gpu_specs(tree: Tree, directory: str) -> bool:
 
 
 def unseen_specs(
-    node: Node, engine: str, configuration: Configuration, command: str
+    node: ExaminedNode, engine: str, configuration: EngineConfiguration, command: str
 ) -> list[Finding]:
     """Return a finding where an engine looks for CDI specs in none of the places that have some.
 
@@ -193,7 +193,7 @@ def installing(tree: Tree, package: str, *, again: bool = False) -> str:
     return package_commands.install(tree, package, again=again)
 
 
-def without_cdi_dirs(configuration: Configuration, restart: str) -> str:
+def without_cdi_dirs(configuration: EngineConfiguration, restart: str) -> str:
     """Return the command that has an engine look for CDI specs in the usual directories."""
     edit = f"sed -i '/cdi_spec_dirs/d' {' '.join(configuration.files)}"
     return f"{edit} && {restart}" if restart else edit

@@ -16,16 +16,16 @@ from gpuhook.engines.read import oci_hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 _BY_SPEC = "NVIDIA's runtime in mode cdi"
 
 
-def users(node: Node) -> list[str]:
+def users(node: ExaminedNode) -> list[str]:
     """Return the names of what needs a spec for its containers to get GPUs."""
     crio, podman = crio_here(node), podman_here(node)
-    engines: list[tuple[str, str, Configuration]] = [
+    engines: list[tuple[str, str, EngineConfiguration]] = [
         *(("containerd", one.distribution.name, one.read.configuration)
           for one in containerds(node) if one.read.has_cri),
         *(("docker", "Docker", one.read.configuration) for one in dockers(node)),
@@ -44,5 +44,5 @@ def users(node: Node) -> list[str]:
     return found
 
 
-def _has_hook(node: Node, directories: tuple[str, ...]) -> bool:
+def _has_hook(node: ExaminedNode, directories: tuple[str, ...]) -> bool:
     return any(one.gives_gpus for one in oci_hooks.read(node.tree, directories))

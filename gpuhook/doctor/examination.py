@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _WORST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
@@ -44,7 +44,7 @@ class Examination:
 
 
 def examine(
-    node: Node, checks: Sequence[Check], chosen: Iterable[str] | None = None
+    node: ExaminedNode, checks: Sequence[Check], chosen: Iterable[str] | None = None
 ) -> Examination:
     """Return what the checks find of a node; of the `chosen` ids alone, where some are given.
 
@@ -73,7 +73,7 @@ def examine(
     )
 
 
-def _looked(node: Node, check: Check, causes: list[str]) -> list[Finding]:
+def _looked(node: ExaminedNode, check: Check, causes: list[str]) -> list[Finding]:
     if causes:
         return [Finding(NOT_APPLICABLE, f"waits for {', '.join(causes)} to be mended")]
     try:

@@ -33,7 +33,7 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadingPlace:
     """Where the parts of the node are, as paths of this machine; as the node options say."""
 
     driver_root: str = "/"
@@ -45,7 +45,7 @@ class Place:
 
 def live(
     tree: Tree,
-    place: Place,
+    place: ReadingPlace,
     state_roots: Sequence[str] = (),
     more: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Readings:
@@ -75,7 +75,7 @@ def is_this_machine(tree: Tree) -> bool:
         return tree.read(_BOOT) == file.read()
 
 
-def inventory(place: Place) -> dict[str, Any]:
+def inventory(place: ReadingPlace) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs.
 
     It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
@@ -84,7 +84,7 @@ def inventory(place: Place) -> dict[str, Any]:
     return driver_worker.call_driver(partial(driver_dump, place))
 
 
-def driver_dump(place: Place) -> dict[str, Any]:
+def driver_dump(place: ReadingPlace) -> dict[str, Any]:
     """Return the dump, asked of the driver in this very process.
 
     Where nobody named another place than the node's root and no driver is there, it is looked
@@ -104,7 +104,7 @@ def driver_dump(place: Place) -> dict[str, Any]:
         raise
 
 
-def _others(place: Place) -> Iterator[Place]:
+def _others(place: ReadingPlace) -> Iterator[ReadingPlace]:
     host = os.path.normpath(place.host_root)
     named = place.nvml_library or place.library_search_path
     if named or os.path.normpath(place.driver_root) != host:
@@ -116,7 +116,7 @@ def _others(place: Place) -> Iterator[Place]:
     yield replace(place, library_search_path=(driver_locations.NIXOS_LIBRARIES,))
 
 
-def _dump(place: Place) -> dict[str, Any]:
+def _dump(place: ReadingPlace) -> dict[str, Any]:
     from gpuhook.vendors.nvidia.inventory import discover, dump
 
     node = discover.node(

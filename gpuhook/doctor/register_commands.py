@@ -16,7 +16,7 @@ from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import ContainerdHere, DockerHere
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -25,20 +25,20 @@ _INSTALLED = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")  # besides directori
 _CONFIGURE = "gpuhook configure"
 
 
-def is_gpuhooks(node: Node, runtime: Runtime | None = None) -> bool:
+def is_gpuhooks(node: ExaminedNode, runtime: Runtime | None = None) -> bool:
     """Return whether gpuhook is to give GPUs by `runtime`, or by one that is yet to be made."""
     if runtime is not None:
         return compat_programs.is_our_runtime(node.tree, runtime.path)
     return has_gpuhook(node) or not spec_facts.has_toolkit(node)
 
 
-def has_gpuhook(node: Node) -> bool:
+def has_gpuhook(node: ExaminedNode) -> bool:
     """Return whether gpuhook's runtime is installed."""
     return program(node.tree, GPUHOOK_RUNTIME, _INSTALLED) is not None
 
 
 def with_containerd(
-    node: Node, one: ContainerdHere, runtime: Runtime | None = None, options: str = ""
+    node: ExaminedNode, one: ContainerdHere, runtime: Runtime | None = None, options: str = ""
 ) -> str:
     """Return the command for a containerd; `options` are more of gpuhook's."""
     if is_gpuhooks(node, runtime):
@@ -48,7 +48,7 @@ def with_containerd(
 
 
 def with_docker(
-    node: Node, one: DockerHere, runtime: Runtime | None = None, options: str = ""
+    node: ExaminedNode, one: DockerHere, runtime: Runtime | None = None, options: str = ""
 ) -> str:
     """Return the command for a Docker daemon; a user's own is configured by that user."""
     if is_gpuhooks(node, runtime):
@@ -60,7 +60,9 @@ def with_docker(
     return f"{_CTK}docker{path} && {one.restart}"
 
 
-def with_crio(node: Node, restart: str, runtime: Runtime | None = None, options: str = "") -> str:
+def with_crio(
+    node: ExaminedNode, restart: str, runtime: Runtime | None = None, options: str = ""
+) -> str:
     """Return the command for CRI-O."""
     if is_gpuhooks(node, runtime):
         return _ours(node, f"crio{options} --restart")
@@ -73,6 +75,6 @@ def as_default(name: str) -> str:
     return f"{named} --set-as-default"
 
 
-def _ours(node: Node, words: str) -> str:
+def _ours(node: ExaminedNode, words: str) -> str:
     command = f"{_CONFIGURE} {words}"
     return command if has_gpuhook(node) else f"{package_commands.gpuhook(node.tree)} && {command}"

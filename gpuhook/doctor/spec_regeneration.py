@@ -28,13 +28,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.spec_facts import SpecFile
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.inventory import inventory
 
 
-def mend(node: Node, one: SpecFile) -> Mend | None:
+def mend(node: ExaminedNode, one: SpecFile) -> Mend | None:
     """Return what writes the spec again, None where that is not ours, or might change what it is.
 
     Where generate-cdi has noted how it was made, it is made so again. Without, a spec with a part

@@ -62,7 +62,7 @@ class Create:
         context: PlanContext,
         launcher: str,
         trouble: GpuhookError | None = None,
-        work: rootfs_jobs.Work | None = None,
+        work: rootfs_jobs.RootfsWork | None = None,
         *,
         hook: str = "",
     ) -> None:
@@ -71,7 +71,7 @@ class Create:
         self.context = context
         self.log = context.log
         self._trouble = trouble
-        self._work = work or rootfs_jobs.Work()
+        self._work = work or rootfs_jobs.RootfsWork()
         self._hook = hook
         self._began = time.monotonic()
 

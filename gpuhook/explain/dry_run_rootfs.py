@@ -11,11 +11,11 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.live.file_change import Change
+from gpuhook.apply.live.file_change import FileChange
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import Work
+from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import RootfsWork
 
 _MAX_FILE = 16 << 20
 
@@ -26,12 +26,12 @@ class RehearsedRoot(Root):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         # By place: what would be there by now, and what is there.
-        self._made: dict[str, Change] = {}
-        self._before: dict[str, Change] = {}
+        self._made: dict[str, FileChange] = {}
+        self._before: dict[str, FileChange] = {}
         self._directories: set[str] = set()
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         """The links and files that would be other ones in the end, in order."""
         return [
             made
@@ -41,18 +41,18 @@ class RehearsedRoot(Root):
 
     def link(self, target: str, path: str) -> bool:
         """Note a link that is not there yet; raises OSError as making it would."""
-        return self._make(Change(path, target=target))
+        return self._make(FileChange(path, target=target))
 
     def write(self, path: str, data: bytes) -> bool:
         """Note a file that holds something else; raises OSError as writing it would."""
-        return self._make(Change(path, data=data))
+        return self._make(FileChange(path, data=data))
 
     def read(self, path: str, limit: int) -> bytes | None:
         """Return what the file holds, or would by now."""
         made = self._made.get(self._place(path))
         return super().read(path, limit) if made is None or made.data is None else made.data
 
-    def _make(self, change: Change) -> bool:
+    def _make(self, change: FileChange) -> bool:
         fd, name, place = self._found(change.path)
         now = self._made.get(place) or self._is(change, fd, name)
         if (now.target, now.data) == (change.target, change.data):
@@ -62,19 +62,19 @@ class RehearsedRoot(Root):
         self._made[place] = change
         return True
 
-    def _is(self, change: Change, fd: int | None, name: str) -> Change:
+    def _is(self, change: FileChange, fd: int | None, name: str) -> FileChange:
         """Return what is at the path of a change: a link, a file, or something else."""
         if fd is None:
-            return Change(change.path)
+            return FileChange(change.path)
         try:
-            return Change(change.path, target=os.readlink(name, dir_fd=fd))
+            return FileChange(change.path, target=os.readlink(name, dir_fd=fd))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):
                 raise
         try:
-            return Change(change.path, data=super().read(change.path, _MAX_FILE))
+            return FileChange(change.path, data=super().read(change.path, _MAX_FILE))
         except (OSError, GpuhookError):  # a directory, a device, or larger than anything of ours
-            return Change(change.path, is_large=True)
+            return FileChange(change.path, is_large=True)
 
     def _place(self, path: str) -> str:
         """Return where a file of this path is, links on the way to it resolved."""
@@ -123,7 +123,7 @@ class RehearsedRoot(Root):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
 
 
-class Rehearsal(Work):
+class RootfsDryRun(RootfsWork):
     """Work in root file systems of which nothing comes; `changes` are what would be made."""
 
     def __init__(self, *, shown_as: str = "") -> None:
@@ -132,7 +132,7 @@ class Rehearsal(Work):
         self._roots: list[RehearsedRoot] = []
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         """The links and files that would be made, in order."""
         return [change for root in self._roots for change in root.changes]
 

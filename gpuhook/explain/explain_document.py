@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.explain.node_context import Ground
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.explain.trace.outcome import Outcome
 
 SCHEMA = "gpuhook/explain/v1"
 
 
-def explain_document(found: Iterable[Answer], ground: Ground) -> dict[str, Any]:
+def explain_document(found: Iterable[SimulatedAnswer], ground: Ground) -> dict[str, Any]:
     """Return the document of the answers that were found on one ground."""
     answers = list(found)
     ends = zip(answers, outcome.of_all(answers), strict=True)
@@ -66,7 +66,7 @@ def is_well(told: dict[str, Any]) -> bool:
     return all(outcome.is_well(container["result"]) for container in told["containers"])
 
 
-def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
+def _container(answer: SimulatedAnswer, end: Outcome, ground: Ground) -> dict[str, Any]:
     context, node = ground.context, ground.context.node
     environment = parse.environment(answer.asked)
     capabilities = capabilities_of(answer.asked, context)
@@ -138,7 +138,7 @@ def _container(answer: Answer, end: Outcome, ground: Ground) -> dict[str, Any]:
     }
 
 
-def _changes(answer: Answer) -> dict[str, Any]:
+def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
     """Return what changes of config.json and of the root file system."""
     before, after = answer.before, answer.after
     old, new = _env(before), _env(after)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"
@@ -70,7 +70,7 @@ def allotted(
 
 def _with(
     question: Question,
-    asked: Asked,
+    asked: PodRequest,
     given: Allocated | None,
     node: Node | None,
     image_env: Sequence[str],

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import Asked
-    from gpuhook.usage.unrecorded_containers import Held
+    from gpuhook.explain.pods.pod_requests import PodRequest
+    from gpuhook.usage.unrecorded_containers import InjectedDevices
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"
@@ -39,8 +39,8 @@ class Question:
     raw: bytes = b""
     notes: tuple[str, ...] = ()
     start_warnings: tuple[dict[str, str], ...] = ()
-    held: Held | None = None
-    asked: Asked | None = None  # the container of a manifest that it is
+    held: InjectedDevices | None = None
+    asked: PodRequest | None = None  # the container of a manifest that it is
     allocated: Allocated | None = None  # what a device plugin gives to that
 
 

@@ -20,7 +20,7 @@ from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
-from gpuhook.explain.dry_run_rootfs import Rehearsal
+from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.explain.trace import requirement_trace as requirement_facts
 from gpuhook.host.hot import fastjson, state
 from gpuhook.request import parse, plan, policy
@@ -30,11 +30,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.apply.live.file_change import Change
+    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.explain.node_context import Ground
     from gpuhook.explain.question import Question
     from gpuhook.request.policy import Verdict
-    from gpuhook.usage.unrecorded_containers import Held
+    from gpuhook.usage.unrecorded_containers import InjectedDevices
 
 LAUNCHER = "gpuhook-runtime"
 _ROOT = "rootfs"
@@ -43,7 +43,7 @@ _HOOK = "/usr/bin/gpuhook-hook"  # of a node that is not this one
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SimulatedAnswer:
     """What becomes of a container: config.json `before` and `after`, and how it came to that.
 
     `fault` is why it would not start; `after` is as `before` then. `asked` is the spec as it asks,
@@ -57,10 +57,10 @@ class Answer:
     asked: dict[str, Any]
     edited: Edited
     verdict: Verdict
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     warnings: tuple[GpuhookError, ...] = ()
     fault: GpuhookError | None = None
-    held: Held | None = None
+    held: InjectedDevices | None = None
 
     @property
     def has_engines_edits(self) -> bool:
@@ -68,7 +68,7 @@ class Answer:
         return bool(hook_args.hooks_in(self.before))
 
 
-def simulate(question: Question, ground: Ground) -> Answer:
+def simulate(question: Question, ground: Ground) -> SimulatedAnswer:
     """Return what the wrapper would make of the container in question on this ground."""
     before = copy.deepcopy(question.spec)
     asked = copy.deepcopy(question.spec)
@@ -76,7 +76,7 @@ def simulate(question: Question, ground: Ground) -> Answer:
     heard = len(ground.heard.warnings)
     after, edited, changes, trouble = _edited(question, ground)
     trouble = trouble or _refused_by_hook(question, asked, ground)
-    return Answer(
+    return SimulatedAnswer(
         question=question,
         before=before,
         after=before if trouble else after,
@@ -90,7 +90,7 @@ def simulate(question: Question, ground: Ground) -> Answer:
     )
 
 
-def _held(question: Question, ground: Ground) -> Held | None:
+def _held(question: Question, ground: Ground) -> InjectedDevices | None:
     """Return what a running container of this node has of GPUs, None if that is nothing."""
     held = question.held
     return held if held and held.is_holder and held.nodes and ground.is_here else None
@@ -98,19 +98,19 @@ def _held(question: Question, ground: Ground) -> Held | None:
 
 def _edited(
     question: Question, ground: Ground
-) -> tuple[dict[str, Any], Edited, list[Change], GpuhookError | None]:
+) -> tuple[dict[str, Any], Edited, list[FileChange], GpuhookError | None]:
     """Return (config.json after, what was done, changes of the root, why it would not start)."""
     spec = copy.deepcopy(question.spec)
     if not _may_ask(question, ground):
         return spec, Edited(), [], None
     root = spec.get("root")
     with TemporaryDirectory(prefix="gpuhook-explain-") as place:
-        command, work = oci_command.Command(), Rehearsal()
+        command, work = oci_command.Command(), RootfsDryRun()
         command.bundle = question.bundle
         if _is_rootless(question):
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            work = Rehearsal(shown_as=_shown(question))
+            work = RootfsDryRun(shown_as=_shown(question))
         hook = "" if ground.is_here else _HOOK
         create = Create(command, ground.context, _launcher(), ground.trouble, work, hook=hook)
         edited, trouble = Edited(), None

@@ -12,12 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
 
 _MAX_LINE = 1 << 16
 
 
-def lines(answer: Answer) -> Iterator[str]:
+def lines(answer: SimulatedAnswer) -> Iterator[str]:
     """Yield the lines of the difference, none where nothing changes."""
     name = answer.question.where
     for line in difflib.unified_diff(

@@ -46,7 +46,7 @@ def _json(value: object, *, ensure_ascii: bool) -> str:
     mark = os.urandom(16).hex()  # json.dumps takes no text of a number, only another value
 
     def marked(number: object) -> str:
-        if not isinstance(number, fastjson.Number):
+        if not isinstance(number, fastjson.ExactNumber):
             raise TypeError(f"{type(number).__name__} has no JSON form")
         numbers.append(number.text)
         return mark

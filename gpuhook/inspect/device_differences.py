@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from gpuhook.apply.live.hotplug_steps import Access
+from gpuhook.apply.live.hotplug_steps import AccessStep
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.hotplug_plan import Plan
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.errors import GpuhookError
 
 _SHOWN = 4
 
 
-def findings(container: str, plan: Plan) -> list[GpuhookError]:
+def findings(container: str, plan: HotplugPlan) -> list[GpuhookError]:
     """Return what is wrong with `container`, the device rules first: most often it is these."""
     wrong: list[GpuhookError] = []
     for operation in plan.operations:
-        if isinstance(operation, Access):
+        if isinstance(operation, AccessStep):
             names = ", ".join(operation.names())
             wrong.insert(0, fault("GH1744", container=container, nodes=names))
         elif operation.describe():

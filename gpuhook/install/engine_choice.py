@@ -81,7 +81,7 @@ def _of_file(host: Host, path: str) -> str:
         return "docker" if _is_object(content) else _of_name(path)
     try:
         keys = toml_document.parsed(content).keys()
-    except toml_document.UnreadableError:  # such as a template of k3s
+    except toml_document.UnreadableTomlError:  # such as a template of k3s
         return _of_name(path)
     return _only(one for one, own in _KEYS.items() if own & keys) or _of_name(path)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.engines.configure import configure_engine
-from gpuhook.engines.configure.configure_record import Store, directory
+from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.engine_table import ENGINES
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import fault
@@ -26,13 +26,13 @@ from gpuhook.install import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.configure_engine import Result, Where
-    from gpuhook.engines.configure.configure_record import Record
-    from gpuhook.engines.configure.engine_options import Wanted
+    from gpuhook.engines.configure.configure_engine import EngineResult, Where
+    from gpuhook.engines.configure.configure_record import ConfigureRecord
+    from gpuhook.engines.configure.engine_options import EngineOptions
     from gpuhook.engines.configure.engine_restart import How
     from gpuhook.install.container_directories import ContainerFiles
-    from gpuhook.install.runtime_tree import Tree
-    from gpuhook.install.version_references import Named
+    from gpuhook.install.runtime_tree import RuntimeTree
+    from gpuhook.install.version_references import VersionReferences
 
 DIRECTORY = "/opt/gpuhook"
 RUNTIME, HOOK, PRESTART = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"
@@ -40,7 +40,7 @@ _PATIENCE = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstallPlace:
     """Where gpuhook is on a host: the host's root as seen from here, and the host's directory."""
 
     root: str
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class InstallOutcome:
     """What was done, or would be; `kept` are versions that containers name, or that may be.
 
     Each of `unknown` is a reason why containers that cannot be seen could name a version. `removed`
@@ -66,7 +66,7 @@ class Outcome:
 
     version: str
     is_new: bool
-    engines: tuple[Result, ...]
+    engines: tuple[EngineResult, ...]
     kept: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -79,23 +79,23 @@ class Outcome:
         return self.is_new or is_engine or bool(self.removed)
 
 
-def place(root: str, at: str = DIRECTORY) -> Place:
+def place(root: str, at: str = DIRECTORY) -> InstallPlace:
     """Return the place below a host's root. Raises GH2100 and GH2103 for what is none."""
     mounted_host.require(root)
     launchers.require_usable(at)
-    return Place(root, posixpath.normpath(at))
+    return InstallPlace(root, posixpath.normpath(at))
 
 
 def install(
-    where: Place,
-    tree: Tree | None,
+    where: InstallPlace,
+    tree: RuntimeTree | None,
     engines: tuple[Where, ...],
-    wanted: Wanted,
+    wanted: EngineOptions,
     *,
     driver: str = "",
     how: How = "none",
     is_dry: bool = False,
-) -> Outcome:
+) -> InstallOutcome:
     """Copy the tree, and configure the engines for it; a host that has all of it stays as it is.
 
     `driver` is driver_file.text() for the copy. Without a tree nothing is copied: the route cdi
@@ -120,17 +120,19 @@ def install(
         for one in engines
     ]
     others = tuple(name for name in kept if tree is not None and name != tree.name)
-    return Outcome(
+    return InstallOutcome(
         tree.name if tree else "", is_new, tuple(done), others, unknown if others else ()
     )
 
 
-def is_replaced(where: Place, tree: Tree | None) -> bool:
+def is_replaced(where: InstallPlace, tree: RuntimeTree | None) -> bool:
     """Return whether another version than `tree` is used by now: the host is another pod's."""
     return tree is not None and tree_copy.used(where.here) not in ("", tree.name)
 
 
-def _copied(where: Place, tree: Tree, driver: str) -> tuple[list[str], tuple[str, ...]]:
+def _copied(
+    where: InstallPlace, tree: RuntimeTree, driver: str
+) -> tuple[list[str], tuple[str, ...]]:
     """Copy the tree, try it and use it. `driver` is the content of its driver_file.
 
     Returns the versions that exist then, and why unused ones were kept where that is unknown.
@@ -160,8 +162,8 @@ def _said(error: OSError) -> str:
 
 
 def uninstall(
-    where: Place, *, how: How = "none", is_dry: bool = False, forced: bool = False
-) -> Outcome:
+    where: InstallPlace, *, how: How = "none", is_dry: bool = False, forced: bool = False
+) -> InstallOutcome:
     """Take back what `install` did: the engines' configurations, then the tree, then the rest.
 
     A version that a container names stays, and so does its directory: its hooks are still to be
@@ -200,10 +202,10 @@ def uninstall(
             if not left:
                 container_directories.forget(files, where.directory)
     unknown = found.unknown if left else ()
-    return Outcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
+    return InstallOutcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
 
 
-def _container_files(where: Place) -> ContainerFiles:
+def _container_files(where: InstallPlace) -> ContainerFiles:
     files = Host(where.root)
     records = [record for engine in ENGINES if (record := _record(where, files, engine))]
     configured = {record.engine: record.config for record in records}
@@ -211,7 +213,9 @@ def _container_files(where: Place) -> ContainerFiles:
     return container_directories.locate(files, configured, where.directory, made)
 
 
-def _needed(where: Place, found: Named, undone: list[Result]) -> frozenset[str]:
+def _needed(
+    where: InstallPlace, found: VersionReferences, undone: list[EngineResult]
+) -> frozenset[str]:
     """Return the versions that containers of the host still need."""
     if not found.is_whole:
         return frozenset(tree_copy.versions(where.here))
@@ -221,13 +225,13 @@ def _needed(where: Place, found: Named, undone: list[Result]) -> frozenset[str]:
     return found.versions
 
 
-def _record(where: Place, files: Host, engine: str) -> Record | None:
+def _record(where: InstallPlace, files: Host, engine: str) -> ConfigureRecord | None:
     """Return how an engine was configured for this place, None for a package's programs."""
-    record = Store(files, directory(engine, None)).load()
+    record = RecordStore(files, directory(engine, None)).load()
     return record if record and record.wanted.program == where.program(RUNTIME) else None
 
 
-def _require_running(where: Place, version: str) -> None:
+def _require_running(where: InstallPlace, version: str) -> None:
     """Run the hook as the host would, in its root; raises GH2105 where it cannot be run.
 
     Who may not change its root directory cannot try it, and goes on.

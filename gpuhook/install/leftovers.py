@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
-from gpuhook.engines.configure.configure_record import Store
+from gpuhook.engines.configure.configure_record import RecordStore
 from gpuhook.engines.configure.configure_record import directory as record_directory
 from gpuhook.engines.configure.engine_table import ENGINES
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
@@ -138,7 +138,7 @@ def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
 def _user(host: Host, at: str) -> str:
     """Return the path of what uses the state of the host, "" for nothing; raises GH2009."""
     for engine in ENGINES:
-        record = Store(host, record_directory(engine, None)).load()
+        record = RecordStore(host, record_directory(engine, None)).load()
         program = record.wanted.program if record else ""
         if program and not program.startswith(f"{at}/") and host.status(program):
             return program

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[0-9A-Za-z.+~-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class RuntimeTree:
     """A tree at `path`; `digest` is of all that is in it."""
 
     path: str
@@ -30,7 +30,7 @@ class Tree:
         return f"{self.version}-{self.digest[:12]}"
 
 
-def at(path: str) -> Tree:
+def at(path: str) -> RuntimeTree:
     """Return the tree at `path`. Raises GH2101 where there is none."""
     try:
         with open(os.path.join(path, DESCRIPTION), encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def at(path: str) -> Tree:
     version, digest = str(known.get("version", "")), str(known.get("digest", ""))
     if known.get("schema") != SCHEMA or not _NAME.fullmatch(version) or len(digest) != 64:
         raise fault("GH2101", path=path, reason=f"its {DESCRIPTION} is not of {SCHEMA}")
-    return Tree(path, version, digest)
+    return RuntimeTree(path, version, digest)
 
 
 def own() -> str:

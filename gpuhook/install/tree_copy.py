@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.install.runtime_tree import Tree
+    from gpuhook.install.runtime_tree import RuntimeTree
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -97,7 +97,7 @@ def version_directory(place: str, name: str) -> str:
     return os.path.join(place, VERSIONS, name)
 
 
-def is_there(tree: Tree, place: str) -> bool:
+def is_there(tree: RuntimeTree, place: str) -> bool:
     """Return whether the tree is installed at `place` and is the one that is used."""
     if used(place) != tree.name:
         return False
@@ -129,7 +129,7 @@ def versions(place: str) -> list[str]:
     return sorted(names, key=lambda name: -os.lstat(os.path.join(directory, name)).st_mtime_ns)
 
 
-def copy(tree: Tree, place: str, at: str) -> bool:
+def copy(tree: RuntimeTree, place: str, at: str) -> bool:
     """Copy the tree to its directory at `place`, which the host calls `at`; not used so far.
 
     What is there is complete: a copy that was broken off begins anew. Returns whether it was

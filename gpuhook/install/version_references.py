@@ -24,7 +24,7 @@ _MAX = 16 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class VersionReferences:
     """The names of versions, and whether a program is named by the path that outlives them.
 
     Each of `unknown` is a reason why another version could be named.
@@ -40,7 +40,7 @@ class Named:
         return not self.unknown
 
 
-def version_references(root: str, at: str, where: ContainerFiles) -> Named:
+def version_references(root: str, at: str, where: ContainerFiles) -> VersionReferences:
     """Return what the containers' files of a host name below its directory `at`."""
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()
@@ -67,7 +67,9 @@ def version_references(root: str, at: str, where: ContainerFiles) -> Named:
                 unknown.append(f"{path} cannot be read")
             else:
                 search(content)
-    return Named(frozenset(name.decode() for name in names), has_programs, tuple(unknown))
+    return VersionReferences(
+        frozenset(name.decode() for name in names), has_programs, tuple(unknown)
+    )
 
 
 def _paths(here: str, patterns: tuple[str, ...]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
 from gpuhook.request.resolve import resolve_names
 from gpuhook.target.report import Report
-from gpuhook.target.running_container import Note
+from gpuhook.target.running_container import ContainerNote
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 
@@ -78,7 +78,11 @@ def attach(
                 _enter(entry, target, wanted.edits, todo)
                 limits.enter(entry)
 
-            hotplug.operations = [Note(target, intend), *hotplug.operations, Note(target, enter)]
+            hotplug.operations = [
+                ContainerNote(target, intend),
+                *hotplug.operations,
+                ContainerNote(target, enter),
+            ]
             hotplug.execute(held)
             report.notes += held.rules.notes
         report.notes += limits.notes

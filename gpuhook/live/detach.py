@@ -13,15 +13,15 @@ from typing import Any
 from gpuhook.apply.live import hotplug_plan, unplug_plan
 from gpuhook.apply.live.bind_mounts import Bind
 from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.hotplug_plan import Plan
-from gpuhook.apply.live.injected import Made, noted
+from gpuhook.apply.live.hotplug_plan import HotplugPlan
+from gpuhook.apply.live.injected import InjectedItems, noted
 from gpuhook.apply.live.unplug_steps import Forbid, PutBack
 from gpuhook.containers.warm import open_devices
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.live.detach_selection import Taken
 from gpuhook.memory_limits import attach_limits
 from gpuhook.target.report import Report
-from gpuhook.target.running_container import Note
+from gpuhook.target.running_container import ContainerNote
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
@@ -80,13 +80,13 @@ def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) 
     if is_dry or not (taken.nodes or taken.replicas or taken.is_last):
         return report
     # First that it is to go: who is killed in the middle leaves nothing that a repair gives back.
-    plan.operations.insert(0, Note(target, detaching.intend))
+    plan.operations.insert(0, ContainerNote(target, detaching.intend))
 
     def enter(entry: dict[str, Any]) -> None:
         detaching.enter(entry)
         limits.enter(entry)
 
-    plan.operations.append(Note(target, enter))
+    plan.operations.append(ContainerNote(target, enter))
     plan.execute(target.held)
     report.notes += [*target.held.rules.notes, *limits.notes]
     report.left += target.held.left
@@ -99,11 +99,11 @@ class _Detach:
     def __init__(self, target: Target, taken: Taken) -> None:
         self.target = target
         self.taken = taken
-        self._coming = Made()
+        self._coming = InjectedItems()
 
-    def plan(self) -> Plan:
+    def plan(self) -> HotplugPlan:
         """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
-        plan, target = Plan(), self.target
+        plan, target = HotplugPlan(), self.target
         binds = _binds(target)
         rules = [(node["path"], hotplug_plan.rule_of(node)) for node in self.taken.nodes]
         taken = [(path, os.makedev(*rule.device[1:])) for path, rule in rules if rule is not None]
@@ -149,14 +149,14 @@ class _Detach:
             return []
         return [f"{len(found)} mounts of driver files stay: no record says who made them"]
 
-    def _rest(self, binds: dict[str, Bind]) -> Plan:
+    def _rest(self, binds: dict[str, Bind]) -> HotplugPlan:
         """Return how the driver's files are taken away, as far as what is there can be read."""
         target = self.target
         try:
             made, _ = rootfs_plan.rootfs_plan(target.held.root, target.jobs)
             return unplug_plan.rest(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
-            plan = Plan()
+            plan = HotplugPlan()
             plan.skipped.append(f"the driver's files stay: {error}")
             return plan
 

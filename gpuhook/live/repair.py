@@ -19,7 +19,7 @@ from gpuhook.memory_limits import restore_limits
 from gpuhook.request import plan
 from gpuhook.request.resolve import resolve_names
 from gpuhook.target.report import Report
-from gpuhook.target.running_container import Note
+from gpuhook.target.running_container import ContainerNote
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 
@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.apply.live.hotplug_plan import Plan
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.request.resolve import Grant
@@ -55,12 +55,12 @@ def repair(
     return report
 
 
-def _done(target: Target, lacking: Plan, *, is_dry: bool) -> Report:
+def _done(target: Target, lacking: HotplugPlan, *, is_dry: bool) -> Report:
     report = Report(target, lacking, is_dry=is_dry)
     if is_dry or not lacking.operations:
         return report
     if target.entry.get("live"):
-        lacking.operations.append(Note(target, lambda entry: _enter(entry, target)))
+        lacking.operations.append(ContainerNote(target, lambda entry: _enter(entry, target)))
     lacking.execute(target.held)
     report.notes += target.held.rules.notes
     return report
@@ -73,7 +73,7 @@ def looks_into(target: Target, context: PlanContext | None) -> bool:
     return plan.verdict(target.spec, context.settings, context.node).chosen is not None
 
 
-def missing(target: Target, context: PlanContext | None) -> Plan:
+def missing(target: Target, context: PlanContext | None) -> HotplugPlan:
     """Return the plan that brings back what the container was granted: what is wrong with it.
 
     Raises the faults of resolving a request, where that is what counts.
@@ -82,7 +82,7 @@ def missing(target: Target, context: PlanContext | None) -> Plan:
     if not edits and context is not None and not target.entry:
         edits = _given_by_others(target, context)
     if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
-        return hotplug_plan.Plan()
+        return hotplug_plan.HotplugPlan()
     edits = _credible(edits, target, context)
     wanted, _ = nvidia_live.desired_state(target.held.root, edits, todo, is_running=True)
     if nvidia_live.has_profile(target.made):

@@ -10,7 +10,7 @@ from gpuhook.loader import ld_cache_format
 from gpuhook.loader.ld_cache_format import ENTRY, MAX_NAME, MAX_PATH, Table
 
 
-class Entry:
+class CacheEntry:
     """One line of `ldconfig -p`."""
 
     __slots__ = ("flags", "hwcap", "hwcaps", "path", "soname")
@@ -25,11 +25,11 @@ class Entry:
         self.hwcaps = hwcaps  # glibc-hwcaps directory, b"x86-64-v3", None for the usual entry
 
 
-def parse(data: bytes) -> list[Entry]:
+def parse(data: bytes) -> list[CacheEntry]:
     """Return the entries of the cache `data` in their order; faults GH1600, GH1601."""
     table = ld_cache_format.read(data)
     return [
-        Entry(
+        CacheEntry(
             table.string(key, MAX_NAME),
             table.string(value, MAX_PATH),
             flags,

@@ -18,7 +18,7 @@ from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.limit_step import HoldMemory, unlimited
 from gpuhook.memory_limits.nvml_worker import PatientDriver
 from gpuhook.memory_limits.warm import guarantees, limit_records, memory_backend
-from gpuhook.memory_limits.warm.limit_records import Record
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit
 from gpuhook.request.memory_text import amount
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live, Operation
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
-    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
@@ -46,7 +46,7 @@ class Limits:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.records: dict[str, Record | None] = {}
+        self.records: dict[str, LimitRecord | None] = {}
         self.notes: list[str] = []
 
     def enter(self, entry: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def coming(
             if required:
                 raise
             for limit, before in _with_before(target, wanted):
-                record = found.records[limit.device] = Record(limit, before.granted)
+                record = found.records[limit.device] = LimitRecord(limit, before.granted)
                 _fail(found, record, error)
         else:
             backend = memory_backend.backend_of(own[-1])
@@ -113,7 +113,7 @@ def coming(
                 # A guarantee that is wished for is one that somebody wants here and now.
                 policy = chosen.limits_guarantee if wish is None else ALWAYS
                 kept, reason = guarantees.supported_limit(limit, policy, backend)
-                record = Record(kept, before.granted if wish else limit, reason)
+                record = LimitRecord(kept, before.granted if wish else limit, reason)
                 record.cgroups = cgroups
                 _add(found, driver, before, record, required=required)
         yield found
@@ -124,7 +124,7 @@ def _with_before(
     wanted: list[MemoryLimit],
     driver: PatientDriver | None = None,
     cgroups: list[str] | None = None,
-) -> list[tuple[MemoryLimit, Limit]]:
+) -> list[tuple[MemoryLimit, LimitState]]:
     """Return each limit with what there is on its GPU now."""
     gpus = [limit.device for limit in wanted]
     found = limit_state.limits_of(target.entry, target.spec, gpus, driver, cgroups)
@@ -133,7 +133,7 @@ def _with_before(
 
 
 def _add(
-    found: Limits, driver: PatientDriver, before: Limit, record: Record, *, required: bool
+    found: Limits, driver: PatientDriver, before: LimitState, record: LimitRecord, *, required: bool
 ) -> None:
     limit = record.limit
     if before.record is None or record.document() != before.record.document():
@@ -148,7 +148,7 @@ def _add(
     found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
 
 
-def _fail(found: Limits, record: Record, error: GpuhookError | OSError) -> None:
+def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
     code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
     record.by, record.trouble, record.cgroups = "", f"{code}{error}", []
     found.notes.append(_UNLIMITED.format(record.limit.device, record.trouble))
@@ -186,7 +186,7 @@ def _doubting(
     """Return what notes that nobody knows what the driver holds: a repair tries to clear it."""
 
     def doubt(error: GpuhookError | OSError) -> None:
-        record = found.records[gpu] = Record(unlimited(gpu), None)
+        record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
         code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
         record.by, record.trouble, record.cgroups = "", f"{code}{error}", cgroups
         found.notes.append(_STAYS.format(gpu, record.trouble))

@@ -7,9 +7,9 @@ from gpuhook.apply.live import hotplug_plan
 from gpuhook.memory_limits import limit_changes, limit_state
 from gpuhook.memory_limits.limit_step import unlimited
 from gpuhook.memory_limits.warm import limit_records
-from gpuhook.memory_limits.warm.limit_records import Record
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.target.report import Report
-from gpuhook.target.running_container import Note
+from gpuhook.target.running_container import ContainerNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _FORGOTTEN = "no driver was told, only the ledger: {}"
 
 def lifted(target: Target, gpus: Sequence[str], reason: GpuhookError, *, is_dry: bool) -> Report:
     """Lift the limits of a container on `gpus`, whose driver cannot be told for `reason`."""
-    records: dict[str, Record | None] = {}
+    records: dict[str, LimitRecord | None] = {}
     notes = []
     for before in limit_state.limits_of(target.entry, target.spec, gpus, None, []):
         granted, now = before.granted, before.record
@@ -35,10 +35,12 @@ def lifted(target: Target, gpus: Sequence[str], reason: GpuhookError, *, is_dry:
                 limit_changes.LIFTED.format(gpu=before.gpu, limit=limit_state.amounts(granted))
             )
         if now is None or now.is_limited:
-            records[before.gpu] = Record(unlimited(before.gpu), granted) if granted else None
-    plan = hotplug_plan.Plan()
+            records[before.gpu] = LimitRecord(unlimited(before.gpu), granted) if granted else None
+    plan = hotplug_plan.HotplugPlan()
     if records:
-        plan.operations.append(Note(target, lambda entry: limit_records.enter(entry, records)))
+        plan.operations.append(
+            ContainerNote(target, lambda entry: limit_records.enter(entry, records))
+        )
         notes.append(_FORGOTTEN.format(reason.message))
     report = Report(target, plan, is_dry=is_dry)
     report.notes += notes

@@ -18,23 +18,23 @@ from gpuhook.memory_limits.warm import (
     memory_backend,
     memory_cgroup,
 )
-from gpuhook.memory_limits.warm.limit_records import Record
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request.memory_request import MemoryLimit
 from gpuhook.request.memory_text import amount
 from gpuhook.target.report import Report
-from gpuhook.target.running_container import Note
+from gpuhook.target.running_container import ContainerNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpuhook.apply.live.hotplug_plan import Plan
-    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
+    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.nvml_worker import Limits
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
-    Records = dict[str, "Record | None"]
+    Records = dict[str, "LimitRecord | None"]
 
 _GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
 LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
@@ -86,7 +86,7 @@ def set_limits(
     notes = []
     for before in change.before(str(gpu.uuid) for gpu in gpus):
         wanted = _wished(before, wish)
-        change.make(before, wanted, Record(wanted, before.granted, _left_out(before, wanted)))
+        change.make(before, wanted, LimitRecord(wanted, before.granted, _left_out(before, wanted)))
         if wanted.soft and change.backend == memory_backend.DMEM:
             soft = amount(wanted.soft)
             notes.append(_STAYS.format(gpu=before.gpu, soft=soft, container=target.found.id))
@@ -118,19 +118,19 @@ def clear(
         if granted is None:
             change.make(before, None, None)
         elif lifts_grants:
-            change.make(before, None, Record(unlimited(before.gpu), granted))
+            change.make(before, None, LimitRecord(unlimited(before.gpu), granted))
             notes.append(LIFTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
         else:
             kept, reason = guarantees.supported_limit(granted, guarantee, change.backend)
             if before.record is not None or not before.holds(kept):
-                change.make(before, kept, Record(kept, granted, reason))
+                change.make(before, kept, LimitRecord(kept, granted, reason))
             notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
             if reason:
                 notes.append(_LEFT_OUT.format(before.gpu, amount(granted.soft), reason))
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Limits) -> tuple[Plan, list[str]]:
+def lost(target: Target, driver: Limits) -> tuple[HotplugPlan, list[str]]:
     """Return the plan that makes the driver hold what the ledger says that it holds.
 
     Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
@@ -138,7 +138,7 @@ def lost(target: Target, driver: Limits) -> tuple[Plan, list[str]]:
     return _again(target, driver, by=limit_records.DRIVER)
 
 
-def never_held(target: Target, driver: Limits, guarantee: str) -> Plan:
+def never_held(target: Target, driver: Limits, guarantee: str) -> HotplugPlan:
     """Return the plan that tries the limits again that the driver did not take at the time.
 
     It may be another driver by now. `guarantee` is the setting. Raises as lost() does.
@@ -148,7 +148,7 @@ def never_held(target: Target, driver: Limits, guarantee: str) -> Plan:
 
 def _again(
     target: Target, driver: Limits, guarantee: str = settings.ALWAYS, *, by: str
-) -> tuple[Plan, list[str]]:
+) -> tuple[HotplugPlan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
         record = before.record
@@ -162,7 +162,7 @@ def _again(
                 wanted = clipped(driver, wanted)
                 granted = clipped(driver, granted) if granted else None
             limit, reason = guarantees.supported_limit(wanted, guarantee, change.backend)
-            again: Record | None = Record(limit, granted, reason or record.guarantee)
+            again: LimitRecord | None = LimitRecord(limit, granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
                 again = None  # nobody knew whether the driver holds anything
             change.make(before, limit, again)
@@ -174,12 +174,12 @@ def clipped(driver: Limits, limit: MemoryLimit) -> MemoryLimit:
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
 
-def _left_out(before: Limit, wanted: MemoryLimit) -> str:
+def _left_out(before: LimitState, wanted: MemoryLimit) -> str:
     """Return why a guarantee is left out still; one that is asked for now is not."""
     return before.record.guarantee if before.record and not wanted.soft else ""
 
 
-def _wished(before: Limit, wish: Wish) -> MemoryLimit:
+def _wished(before: LimitState, wish: Wish) -> MemoryLimit:
     soft = wish.soft
     if soft is None:
         soft = before.record.limit.soft if before.record else before.soft
@@ -196,21 +196,23 @@ class _Change:
         self._cgroups = _to_change(target)
         self._steps: list[HoldMemory] = []
         self._records: Records = {}
-        self._before: dict[str, Limit] = {}
+        self._before: dict[str, LimitState] = {}
 
     @property
     def backend(self) -> str:
         """Return the driver's backend; it knows its own once a GPU was asked about: before()."""
         return memory_backend.backend_of(self._cgroups[-1])
 
-    def before(self, gpus: Iterable[str]) -> list[Limit]:
+    def before(self, gpus: Iterable[str]) -> list[LimitState]:
         """Return what there is on `gpus` now, of all that the ledger has where none is named."""
         named = list(gpus)
         target = self._target
         found = limit_state.limits_of(target.entry, target.spec, named, self._driver, self._cgroups)
         return [limit for limit in found if not named or limit.gpu in named]
 
-    def make(self, before: Limit, wanted: MemoryLimit | None, record: Record | None) -> None:
+    def make(
+        self, before: LimitState, wanted: MemoryLimit | None, record: LimitRecord | None
+    ) -> None:
         """Have the driver hold `wanted` and the ledger `record`, where they do not."""
         cgroups = memory_backend.to_limit(self.backend, self._cgroups)
         if record is not None:
@@ -221,13 +223,13 @@ class _Change:
         if _document(record) != _document(before.record):
             self._records[before.gpu] = record
 
-    def plan(self) -> Plan:
+    def plan(self) -> HotplugPlan:
         """Return the plan; a ledger that has it already is not told."""
-        plan = hotplug_plan.Plan()
+        plan = hotplug_plan.HotplugPlan()
         if self._records:
             records = self._records
             change = _entering(records)
-            plan.operations.append(Note(self._target, change))
+            plan.operations.append(ContainerNote(self._target, change))
         plan.operations += self._steps
         return plan
 
@@ -256,10 +258,10 @@ class _Change:
             self._target.note(_entering(records))
 
 
-def _doubtful(before: Limit, cgroups: list[str], why: str) -> Record:
+def _doubtful(before: LimitState, cgroups: list[str], why: str) -> LimitRecord:
     """Return the record of a GPU of which the driver may hold what there was before, or may not."""
     limit = before.record.limit if before.record else before.granted
-    record = Record(limit or unlimited(before.gpu), before.granted)
+    record = LimitRecord(limit or unlimited(before.gpu), before.granted)
     record.by, record.trouble, record.cgroups = "", why, cgroups
     return record
 
@@ -268,5 +270,5 @@ def _entering(records: Records) -> Callable[[dict[str, object]], None]:
     return lambda entry: limit_records.enter(entry, records)
 
 
-def _document(record: Record | None) -> dict[str, object] | None:
+def _document(record: LimitRecord | None) -> dict[str, object] | None:
     return None if record is None else record.document()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpuhook.memory_limits.driver_support import Support
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.target.running_container import Target
 
@@ -38,7 +38,7 @@ class View:
 
     container: str
     pod: dict[str, Any]
-    limits: tuple[Limit, ...]
+    limits: tuple[LimitState, ...]
 
     def findings(self) -> list[GpuhookError]:
         """Return what is wrong: GH1785, GH1786."""
@@ -56,7 +56,7 @@ class View:
         }
 
 
-class Asked:
+class LimitQuestion:
     """The driver that is asked, opened when it is needed first, until `stack` is closed.
 
     `library` is "" and `trouble` is set where it cannot be asked.
@@ -99,13 +99,13 @@ class Asked:
 
 
 @contextmanager
-def asking(find: Callable[[], str]) -> Iterator[Asked]:
+def asking(find: Callable[[], str]) -> Iterator[LimitQuestion]:
     """Give the driver whose library `find` finds, once it is needed, until the end of this."""
     with ExitStack() as stack:
-        yield Asked(stack, find)
+        yield LimitQuestion(stack, find)
 
 
-def of_entry(entry: dict[str, Any], asked: Asked) -> View:
+def of_entry(entry: dict[str, Any], asked: LimitQuestion) -> View:
     """Return the limits that a ledger entry has."""
     found = limit_state.limits_of(
         entry, None, guard_status.guarded_devices(entry["id"], asked.watched), asked.driver
@@ -113,7 +113,7 @@ def of_entry(entry: dict[str, Any], asked: Asked) -> View:
     return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
 
 
-def of_target(target: Target, asked: Asked) -> View:
+def of_target(target: Target, asked: LimitQuestion) -> View:
     """Return the limits of a running container on all of its GPUs, as far as these can be told."""
     driver, gpus = asked.driver, []
     if asked.library:
@@ -130,12 +130,14 @@ def of_target(target: Target, asked: Asked) -> View:
     return View(target.found.id, pod, _with_guard(target.found.id, found, asked))
 
 
-def _with_guard(container: str, found: Iterable[Limit], asked: Asked) -> tuple[Limit, ...]:
+def _with_guard(
+    container: str, found: Iterable[LimitState], asked: LimitQuestion
+) -> tuple[LimitState, ...]:
     watched = guard_status.guarded_devices(container, asked.watched)
     return tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
 
 
-def document(limit: Limit) -> dict[str, Any]:
+def document(limit: LimitState) -> dict[str, Any]:
     """Return a limit as JSON has it: bytes, and null for no limit and for what is not known."""
     record = limit.record
     return {
@@ -153,7 +155,7 @@ def document(limit: Limit) -> dict[str, Any]:
     }
 
 
-def by(limit: Limit) -> str:
+def by(limit: LimitState) -> str:
     """Return who bounds the memory: the driver, as it says itself or as the ledger has it.
 
     Where it does not, that is the guard of the device plugin, if it ends who is above.
@@ -167,14 +169,14 @@ def by(limit: Limit) -> str:
     return limit_records.DRIVER if is_held else guard_status.by(limit.watched)
 
 
-def used(limit: Limit) -> int | None:
+def used(limit: LimitState) -> int | None:
     """Return what the container uses, as the driver says; else what the guard saw above a limit."""
     if limit.used is not None or limit.watched is None or limit.watched.over is None:
         return limit.used
     return limit.watched.over.used
 
 
-def _directories(target: Target, asked: Asked) -> list[str]:
+def _directories(target: Target, asked: LimitQuestion) -> list[str]:
     try:
         return limit_changes.directories(target)
     except GpuhookError as error:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.nvml_worker import Limits
-    from gpuhook.memory_limits.warm.driver_limit import Held
-    from gpuhook.memory_limits.warm.limit_records import Record
+    from gpuhook.memory_limits.warm.driver_limit import DriverLimit
+    from gpuhook.memory_limits.warm.limit_records import LimitRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LimitState:
     """A container's limit on the GPU `gpu`, a UUID.
 
     `record` is the ledger's, None where it knows none. `held` has what the driver holds for each
@@ -35,8 +35,8 @@ class Limit:
 
     gpu: str
     granted: MemoryLimit | None = None
-    record: Record | None = None
-    held: dict[str, Held | None] = field(default_factory=dict)
+    record: LimitRecord | None = None
+    held: dict[str, DriverLimit | None] = field(default_factory=dict)
     trouble: str = ""
     watched: Watched | None = None
 
@@ -76,7 +76,7 @@ def limits_of(
     gpus: Iterable[str],
     driver: Limits | None,
     cgroups: list[str] | None = None,
-) -> list[Limit]:
+) -> list[LimitState]:
     """Return the limits of a container on `gpus` and on those that its entry has records of.
 
     `spec` is its config.json, None where it was not read. `cgroups` are its cgroups; without them
@@ -88,11 +88,11 @@ def limits_of(
         record = records.get(gpu)
         granted = record.granted if record else _by_config(spec, gpu)
         held, trouble = _held(driver, gpu, _directories(record, cgroups))
-        found.append(Limit(gpu, granted, record, held, trouble))
+        found.append(LimitState(gpu, granted, record, held, trouble))
     return found
 
 
-def is_held(held: Held | None, limit: MemoryLimit | None) -> bool:
+def is_held(held: DriverLimit | None, limit: MemoryLimit | None) -> bool:
     """Return whether what the driver holds for a cgroup is the limit, None for no limit."""
     hard, soft = (limit.hard, limit.soft) if limit else (NO_LIMIT, 0)
     if held is None:
@@ -100,7 +100,7 @@ def is_held(held: Held | None, limit: MemoryLimit | None) -> bool:
     return held.holds(hard, soft)
 
 
-def finding(container: str, limit: Limit) -> GpuhookError | None:
+def finding(container: str, limit: LimitState) -> GpuhookError | None:
     """Return what is wrong with a limit of a container: GH1785, GH1786, or None."""
     record = limit.record
     if record is None or limit.agrees:
@@ -125,7 +125,7 @@ def amounts(limit: MemoryLimit | None) -> str:
     return amount(limit.hard) + (f" ({amount(limit.soft)} of it guaranteed)" if limit.soft else "")
 
 
-def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:
+def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[str]:
     if cgroups is not None:
         return cgroups
     return record.cgroups if record else []
@@ -133,7 +133,7 @@ def _directories(record: Record | None, cgroups: list[str] | None) -> list[str]:
 
 def _held(
     driver: Limits | None, gpu: str, cgroups: list[str]
-) -> tuple[dict[str, Held | None], str]:
+) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""
     try:

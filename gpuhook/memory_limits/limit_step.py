@@ -11,9 +11,9 @@ from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.memory_limits.limit_state import Limit
+    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.nvml_worker import Limits
-    from gpuhook.memory_limits.warm.driver_limit import Held
+    from gpuhook.memory_limits.warm.driver_limit import DriverLimit
 
 
 class HoldMemory:
@@ -23,14 +23,14 @@ class HoldMemory:
     """
 
     def __init__(
-        self, driver: Limits, before: Limit, wanted: MemoryLimit | None, cgroups: list[str]
+        self, driver: Limits, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
     ) -> None:
         self._driver = driver
         self._gpu = before.gpu
         self._was = limit_state.amounts(MemoryLimit(before.gpu, before.hard, before.soft))
         self._wanted = wanted
         self._cgroups = cgroups
-        self._before: list[tuple[str, Held | None]] = []
+        self._before: list[tuple[str, DriverLimit | None]] = []
         self.doubt = ""
 
     @property

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
-    from gpuhook.memory_limits.warm.driver_limit import Held
+    from gpuhook.memory_limits.warm.driver_limit import DriverLimit
 
     T = TypeVar("T")
 
     class Limits(Protocol):
         """A driver's memory limits: in this process, or in one of its own."""
 
-        def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+        def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
             """Limit the processes of a cgroup, and return what is read back."""
             ...
 
-        def get(self, uuid: str, cgroup: str) -> Held | None:
+        def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
             """Return the limits of a cgroup, None where the driver knows none."""
             ...
 
@@ -45,16 +45,16 @@ class PatientDriver:
     def __init__(self, library: str, patience: float = cgroup_limits.PATIENCE) -> None:
         self._patience = patience
         with _worded(patience):
-            self._driver = worker.Worker(lambda: nvml_limits.Driver(library), patience)
+            self._driver = worker.Worker(lambda: nvml_limits.NvmlDriver(library), patience)
 
-    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
         """Limit the processes of a cgroup, and return what is read back."""
-        held: Held = self._call("set", uuid, cgroup, hard, soft)
+        held: DriverLimit = self._call("set", uuid, cgroup, hard, soft)
         return held
 
-    def get(self, uuid: str, cgroup: str) -> Held | None:
+    def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
         """Return the limits of a cgroup, None where the driver knows none."""
-        held: Held | None = self._call("get", uuid, cgroup)
+        held: DriverLimit | None = self._call("get", uuid, cgroup)
         return held
 
     def clear(self, uuid: str, cgroup: str) -> None:

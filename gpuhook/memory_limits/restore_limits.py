@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.apply.live.hotplug_plan import Plan
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.target.report import Report
     from gpuhook.target.running_container import Target
 
@@ -30,8 +30,8 @@ class Lost:
     """
 
     def __init__(self) -> None:
-        self.plan: Plan = hotplug_plan.Plan()
-        self.untaken: Plan = hotplug_plan.Plan()
+        self.plan: HotplugPlan = hotplug_plan.HotplugPlan()
+        self.untaken: HotplugPlan = hotplug_plan.HotplugPlan()
         self.notes: list[str] = []
 
     def try_again(self, target: Target, report: Report, *, is_dry: bool) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.errors import GpuhookError
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+    from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs import hook_args
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
@@ -85,7 +85,7 @@ class DescribedNode(NvidiaNode):
         """Return the names that alias() knows."""
         return list(self._aliases)
 
-    def driver_facts(self) -> Known:
+    def driver_facts(self) -> KnownGpu:
         """Return what the facts say of the driver and the GPUs."""
         return self._facts
 

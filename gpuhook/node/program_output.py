@@ -32,7 +32,7 @@ _MAX_OUTPUT = 1 << 20
 _ENDS_WITHIN = 1.0  # seconds
 
 
-class Asked:
+class ProgramOutput:
     """A program that was started, to be heard later: several run at the same time."""
 
     def __init__(self, argv: Sequence[str], root: str = "/") -> None:
@@ -75,4 +75,4 @@ class Asked:
 
 def answer(argv: Sequence[str], root: str = "/", seconds: float = PATIENCE) -> str:
     """Return what a program prints; raises OSError with its name."""
-    return Asked(argv, root).heard(seconds)
+    return ProgramOutput(argv, root).heard(seconds)

@@ -46,11 +46,11 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
     """
     found = {name: path for name in _WORDS if (path := where(tree, name))}
     found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
-    asked: dict[str, program_output.Asked | OSError] = {}
+    asked: dict[str, program_output.ProgramOutput | OSError] = {}
     for name, path in found.items():
         try:
             _require_roots(tree, path)
-            asked[name] = program_output.Asked([path, _WORDS[name]], tree.root)
+            asked[name] = program_output.ProgramOutput([path, _WORDS[name]], tree.root)
         except OSError as error:
             asked[name] = error
     return {name: _told(path, asked[name]) for name, path in found.items()}
@@ -97,7 +97,7 @@ def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, 
     return {"config": program_output.answer(words, tree.root), "command": " ".join(words)}
 
 
-def _told(path: str, asked: program_output.Asked | OSError) -> dict[str, str]:
+def _told(path: str, asked: program_output.ProgramOutput | OSError) -> dict[str, str]:
     try:
         if isinstance(asked, OSError):
             raise asked

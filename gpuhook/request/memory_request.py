@@ -52,7 +52,7 @@ class MemoryLimit:
         return self.device, self.hard, self.soft, self.is_asked
 
 
-class Asked:
+class MemoryRequest:
     """What the variables ask for, in bytes; None where they say nothing."""
 
     __slots__ = ("limit", "request")
@@ -99,25 +99,25 @@ def _both(one: MemoryLimit, other: MemoryLimit) -> MemoryLimit:
     return MemoryLimit(one.device, hard, soft, is_asked=True)
 
 
-def memory_request(environment: Mapping[str, str], words: Vocabulary) -> Asked:
+def memory_request(environment: Mapping[str, str], words: Vocabulary) -> MemoryRequest:
     """Return what the two variables ask for. Raises GH1022 for what is no number of MiB.
 
     An empty variable says nothing.
     """
-    return Asked(
+    return MemoryRequest(
         _mebibytes(environment, words.memory_request_env),
         _mebibytes(environment, words.memory_limit_env),
     )
 
 
-def _of_its_own(wanted: Asked, grants: Collection[MemoryLimit]) -> Asked:
+def _of_its_own(wanted: MemoryRequest, grants: Collection[MemoryLimit]) -> MemoryRequest:
     """Return what is `wanted` without what a device plugin says.
 
     It repeats a grant in the variables, for runtimes that know no mounts: that is not the pod's
     asking, and says nothing of devices that another resource, or nobody, limits.
     """
     softs, hards = {grant.soft for grant in grants}, {grant.hard for grant in grants}
-    return Asked(
+    return MemoryRequest(
         None if wanted.request in softs else wanted.request,
         None if wanted.limit in hards else wanted.limit,
     )
@@ -143,7 +143,7 @@ def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> l
     return [limit for limit in found if limit is not None]
 
 
-def narrowed(device: str, grant: MemoryLimit | None, wanted: Asked) -> MemoryLimit | None:
+def narrowed(device: str, grant: MemoryLimit | None, wanted: MemoryRequest) -> MemoryLimit | None:
     """Return `grant` with what is `wanted`, as far as that is less; None where nothing is limited.
 
     Who wants something else than the grant asks for the limit.

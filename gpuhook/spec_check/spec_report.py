@@ -10,7 +10,7 @@ from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
 from gpuhook.spec_check import host_check
-from gpuhook.spec_check.host_check import ERROR, WARNING, Finding
+from gpuhook.spec_check.host_check import ERROR, WARNING, SpecFinding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Judged:
     path: str
     spec: Spec | None = None
     error: GpuhookError | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SpecFinding, ...] = ()
 
     @property
     def is_valid(self) -> bool:
@@ -46,7 +46,7 @@ def check_file(path: str, *, is_here: bool) -> Judged:
     return Judged(path, found, findings=tuple(host_check.findings(found, path)) if is_here else ())
 
 
-def contradictions(files: Iterable[Judged]) -> dict[str, list[Finding]]:
+def contradictions(files: Iterable[Judged]) -> dict[str, list[SpecFinding]]:
     """Return, by path, what files say that another one says too.
 
     In one directory that is an error, as no device of that name exists then; a later directory
@@ -61,14 +61,14 @@ def contradictions(files: Iterable[Judged]) -> dict[str, list[Finding]]:
     for name, holders in owners.items():
         if len(holders) > 1:
             shared.setdefault(tuple(holders), []).append(name)
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[SpecFinding]] = {}
     for paths, names in shared.items():
         for path, finding in _between(paths, names):
             found.setdefault(path, []).append(finding)
     return found
 
 
-def _between(paths: tuple[str, ...], names: list[str]) -> Iterable[tuple[str, Finding]]:
+def _between(paths: tuple[str, ...], names: list[str]) -> Iterable[tuple[str, SpecFinding]]:
     last = os.path.dirname(paths[-1])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     listed = ", ".join(names[:_SHOWN]) + more
@@ -77,10 +77,10 @@ def _between(paths: tuple[str, ...], names: list[str]) -> Iterable[tuple[str, Fi
         rivals = [other for other in beside if os.path.dirname(other) == os.path.dirname(path)]
         if rivals:
             said = f"{listed}: also described by {', '.join(rivals)}: neither of them counts"
-            yield path, Finding(ERROR, "/devices", said)
+            yield path, SpecFinding(ERROR, "/devices", said)
         elif os.path.dirname(path) != last:
             said = f"{listed}: {paths[-1]} describes them too, and wins"
-            yield path, Finding(WARNING, "/devices", said)
+            yield path, SpecFinding(WARNING, "/devices", said)
 
 
 def of_directories(dirs: list[str], *, is_here: bool) -> list[Judged]:

@@ -23,7 +23,7 @@ WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
 )  # fmt: skip
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """How a file is read, and the keys of it that are listed."""
 
     form: str
@@ -132,39 +132,42 @@ _UNIT = _words(
 _FLAGS = _words("KUBELET_KUBEADM_ARGS KUBELET_EXTRA_ARGS")
 _PACKAGE = _words("Package Status Version Architecture Source")
 
-FILES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
+FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
-        (r"/proc/\d+/cmdline", Kind(COMMAND)),
-        (r"/proc/\d+/(?:stat|comm|cgroup)", Kind(WHOLE)),
-        (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", Kind(WHOLE)),
-        (r"/proc/driver/nvidia.*|/sys/.*", Kind(WHOLE)),
-        (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", Kind(WHOLE)),
-        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", Kind(PROGRAM)),
-        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", Kind(PROGRAM)),
-        (r"/(?:etc|run|var/run)/cdi/.*\.json", Kind(JSON, _CDI)),
-        (r"/(?:etc|run|var/run)/cdi/.*", Kind(YAML, _CDI)),
-        (r"/etc/gpuhook/.*\.ya?ml", Kind(YAML, _SETTINGS)),
-        (r".*/daemon\.json", Kind(JSON, _DAEMON)),
-        (r"/run/gpuhook/containers/.*\.json", Kind(JSON, _LEDGER)),
-        (r"/var/lib/gpuhook/configured/[^/]+/record\.json", Kind(JSON, _RECORD)),
-        (r".*/hooks\.d/.*\.json", Kind(JSON, _HOOKS)),
-        (r"/(?:etc|usr/share)/(?:vulkan|egl|glvnd)/.*\.json", Kind(JSON, _ICD)),
-        (r".*/kubelet_internal_checkpoint", Kind(JSON, _CHECKPOINT)),
-        (r".*/kubelet/config\.yaml", Kind(YAML, _KUBELET)),
-        (r".*/volumes/kubernetes\.io~configmap/[^/]+/.*", Kind(YAML, _PLUGIN)),
-        (r"/var/lib/rancher/(?:k3s|rke2)/server/manifests/.*", Kind(YAML, _MANIFEST)),
-        (r".*\.toml(?:\.tmpl)?|/etc/crio/.*\.conf|.*/containers\.conf", Kind(TOML, _TOML)),
-        (r".*/crio\.conf\.d/.*|.*/containers\.conf\.d/.*", Kind(TOML, _TOML)),
-        (r"/(?:etc|usr/lib)/os-release", Kind(LINES, _OS)),
-        (r".*/systemd/system/.*", Kind(LINES, _UNIT)),
-        (r".*/kubelet/kubeadm-flags\.env|/etc/(?:default|sysconfig)/kubelet", Kind(LINES, _FLAGS)),
-        (r"/var/lib/dpkg/status", Kind(LINES, _PACKAGE)),
-        (r"/etc/debian_version", Kind(WHOLE)),
+        (r"/proc/\d+/cmdline", FileKind(COMMAND)),
+        (r"/proc/\d+/(?:stat|comm|cgroup)", FileKind(WHOLE)),
+        (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", FileKind(WHOLE)),
+        (r"/proc/driver/nvidia.*|/sys/.*", FileKind(WHOLE)),
+        (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", FileKind(WHOLE)),
+        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", FileKind(PROGRAM)),
+        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", FileKind(PROGRAM)),
+        (r"/(?:etc|run|var/run)/cdi/.*\.json", FileKind(JSON, _CDI)),
+        (r"/(?:etc|run|var/run)/cdi/.*", FileKind(YAML, _CDI)),
+        (r"/etc/gpuhook/.*\.ya?ml", FileKind(YAML, _SETTINGS)),
+        (r".*/daemon\.json", FileKind(JSON, _DAEMON)),
+        (r"/run/gpuhook/containers/.*\.json", FileKind(JSON, _LEDGER)),
+        (r"/var/lib/gpuhook/configured/[^/]+/record\.json", FileKind(JSON, _RECORD)),
+        (r".*/hooks\.d/.*\.json", FileKind(JSON, _HOOKS)),
+        (r"/(?:etc|usr/share)/(?:vulkan|egl|glvnd)/.*\.json", FileKind(JSON, _ICD)),
+        (r".*/kubelet_internal_checkpoint", FileKind(JSON, _CHECKPOINT)),
+        (r".*/kubelet/config\.yaml", FileKind(YAML, _KUBELET)),
+        (r".*/volumes/kubernetes\.io~configmap/[^/]+/.*", FileKind(YAML, _PLUGIN)),
+        (r"/var/lib/rancher/(?:k3s|rke2)/server/manifests/.*", FileKind(YAML, _MANIFEST)),
+        (r".*\.toml(?:\.tmpl)?|/etc/crio/.*\.conf|.*/containers\.conf", FileKind(TOML, _TOML)),
+        (r".*/crio\.conf\.d/.*|.*/containers\.conf\.d/.*", FileKind(TOML, _TOML)),
+        (r"/(?:etc|usr/lib)/os-release", FileKind(LINES, _OS)),
+        (r".*/systemd/system/.*", FileKind(LINES, _UNIT)),
+        (
+            r".*/kubelet/kubeadm-flags\.env|/etc/(?:default|sysconfig)/kubelet",
+            FileKind(LINES, _FLAGS),
+        ),
+        (r"/var/lib/dpkg/status", FileKind(LINES, _PACKAGE)),
+        (r"/etc/debian_version", FileKind(WHOLE)),
     )
 )
 
-CONTAINERD = Kind(TOML, _TOML)
+CONTAINERD = FileKind(TOML, _TOML)
 READINGS: dict[str, frozenset[str]] = {
     "inventory": frozenset(),  # of the driver alone: kept as it is
     "units": _words("units load active result enabled"),
@@ -194,7 +197,7 @@ EVENT = re.compile(r"[A-Za-z][a-z]*(?: [a-z]+){0,7}")
 LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid units socket")
 
 
-def kind_of(path: str) -> Kind | None:
+def kind_of(path: str) -> FileKind | None:
     """Return how a file is kept, None if it is not."""
     if path.startswith(("/home/", "/root/")):
         return None

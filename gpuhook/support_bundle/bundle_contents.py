@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gpuhook
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.node import node_readings
 from gpuhook.node import node_tree as trees
 from gpuhook.support_bundle import allow_list, bundle_records
@@ -85,13 +85,13 @@ class Bundle:
     made: float = 0.0
 
 
-def recorded(node: Node) -> Node:
+def recorded(node: ExaminedNode) -> ExaminedNode:
     """Return the node with its files behind a tree that records what is looked at."""
-    return Node(RecordingTree(node.tree), node.readings, node.driver_root, node.dev_root)
+    return ExaminedNode(RecordingTree(node.tree), node.readings, node.driver_root, node.dev_root)
 
 
 def gathered(
-    node: Node,
+    node: ExaminedNode,
     documents: Mapping[str, Any],
     texts: Mapping[str, str],
     left_out: Iterable[tuple[str, str]] = (),
@@ -201,7 +201,7 @@ def _reading(taken: Reading, name: str, allowed: AllowList) -> dict[str, Any]:
     return {"document": document, **allowed.document(texts, frozenset(texts), where)}
 
 
-def _manifest(node: Node, bundle: Bundle) -> dict[str, Any]:
+def _manifest(node: ExaminedNode, bundle: Bundle) -> dict[str, Any]:
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(bundle.made))
     return {
         "schema": SCHEMA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.errors import fault
 from gpuhook.node.node_readings import Reading, Readings
 from gpuhook.support_bundle import bundle_archive, bundle_records, reading_shapes
@@ -26,7 +26,7 @@ def opened(path: str) -> tuple[RecordedTree, Readings]:
     return node.tree, node.readings
 
 
-def examined(path: str) -> Node:
+def examined(path: str) -> ExaminedNode:
     """Return a bundle's node as checks take it. Raises GH1906, GH1907 and OSError."""
     members = bundle_archive.read(path)
     manifest = _document(path, members, MANIFEST)
@@ -47,7 +47,7 @@ def examined(path: str) -> Node:
         raise fault("GH1906", path=path, reason=error) from error
     kept = Readings({})
     kept.taken.update(taken)
-    return Node(RecordedTree(known), kept, driver_root=places[0], dev_root=places[1])
+    return ExaminedNode(RecordedTree(known), kept, driver_root=places[0], dev_root=places[1])
 
 
 def _document(path: str, members: dict[str, bytes], name: str) -> dict[str, Any]:

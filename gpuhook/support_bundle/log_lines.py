@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _LINES = 1000
 _PATIENCE = 10.0  # seconds
@@ -28,7 +28,7 @@ _RESOURCE = re.compile(r"nvidia\.com/(?:gpu|gpu\.shared|mig-[0-9a-z.]+)")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
-def log_lines(node: Node, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def log_lines(node: ExaminedNode, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Return log lines by member name, and what could not be had and why.
 
     The journal is asked of a machine that runs (`is_live`); files are read of any tree.
@@ -86,7 +86,7 @@ def _is_fit(key: str, value: Any) -> bool:
     return pattern.fullmatch(said) is not None
 
 
-def _units(node: Node) -> list[str]:
+def _units(node: ExaminedNode) -> list[str]:
     """Return the options that name gpuhook's installed units."""
     units = node.readings.document(node_readings.UNITS)
     known = units if isinstance(units, dict) else {}

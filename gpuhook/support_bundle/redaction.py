@@ -31,7 +31,7 @@ from gpuhook.support_bundle.allow_list import (
     WHOLE,
     WORDS,
     YAML,
-    Kind,
+    FileKind,
     kind_of,
 )
 
@@ -82,7 +82,7 @@ class AllowList:
             return self._words(text, kind, where).encode("latin-1")
         return self.text(text, kind, where).encode()
 
-    def text(self, text: str, kind: Kind, where: str) -> str:
+    def text(self, text: str, kind: FileKind, where: str) -> str:
         """Return what may be known of a text of that kind."""
         if kind.form == COMMAND:
             return "\0".join(self._arguments(text.split("\0"), where, "argv"))
@@ -92,7 +92,7 @@ class AllowList:
             return "\n".join(self._line(line, kind, where) for line in text.split("\n"))
         return self._structured(text, kind, where)
 
-    def _structured(self, text: str, kind: Kind, where: str) -> str:
+    def _structured(self, text: str, kind: FileKind, where: str) -> str:
         try:
             documents = _parsed(text, kind)
         except _BROKEN:
@@ -173,7 +173,7 @@ class AllowList:
         self.removed[where, "the text of the program"] += 1
         return left + "\n"
 
-    def _line(self, line: str, kind: Kind, where: str) -> str:
+    def _line(self, line: str, kind: FileKind, where: str) -> str:
         found = _LINE.fullmatch(line)
         if found is None or (found[1] or found[3]) not in kind.keys:
             if line.strip():
@@ -189,7 +189,7 @@ class AllowList:
         self.kept[where, found[1] or found[3]] += 1
         return line
 
-    def _words(self, text: str, kind: Kind, where: str) -> str:
+    def _words(self, text: str, kind: FileKind, where: str) -> str:
         """Return a text with crosses for all words that are not listed."""
 
         def word(found: re.Match[str]) -> str:
@@ -203,7 +203,7 @@ class AllowList:
         return _TOKEN.sub(word, text)
 
 
-def _parsed(text: str, kind: Kind) -> list[Any]:
+def _parsed(text: str, kind: FileKind) -> list[Any]:
     """Return the objects of a text; raises _BROKEN for another text, and for a key twice."""
     if kind.form == JSON:
         found = [json.loads(text, object_pairs_hook=_object_of)]
@@ -231,14 +231,14 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_same(text: str, documents: list[Any], kind: Kind) -> bool:
+def _is_same(text: str, documents: list[Any], kind: FileKind) -> bool:
     try:
         return _parsed(text, kind) == documents
     except _BROKEN:
         return False
 
 
-def _written(document: Any, kind: Kind) -> str:
+def _written(document: Any, kind: FileKind) -> str:
     if kind.form == JSON:
         return json.dumps(document, indent=1) + "\n"
     if kind.form == YAML:

@@ -7,7 +7,7 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.hotplug_plan import Plan
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.target.running_container import Target
 
 
@@ -17,7 +17,7 @@ class Report:
     `left` is what a container held on to of what was to be taken away.
     """
 
-    def __init__(self, target: Target, plan: Plan, *, is_dry: bool) -> None:
+    def __init__(self, target: Target, plan: HotplugPlan, *, is_dry: bool) -> None:
         self.id = target.found.id
         self.pid = target.held.process.pid
         self.is_dry = is_dry

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.injected import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.containers.warm.runtime_state import Found
@@ -76,7 +76,7 @@ class Target:
         self.denied = [*self.withdrawn, *begun]
 
     def record(
-        self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: Made | None = None
+        self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: InjectedItems | None = None
     ) -> dict[str, Any]:
         """Return what the ledger keeps when the container is given `edits` and `todo` as well.
 
@@ -130,7 +130,7 @@ class Target:
         )
 
 
-class Note:
+class ContainerNote:
     """An operation of a plan: the ledger knows what is done, or it is not done."""
 
     def __init__(self, target: Target, change: Callable[[dict[str, Any]], None]) -> None:

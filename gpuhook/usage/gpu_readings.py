@@ -28,7 +28,7 @@ _MAX_MINORS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class DeviceUse:
     """A process on a device: bytes, and the percentage of its multiprocessors' time."""
 
     pid: int
@@ -37,7 +37,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class UsageDevice:
     """A GPU or MIG instance; bytes, None where nobody can tell. Its uuid is "" if NVML has none.
 
     `gpu` is the UUID of the GPU, which is its own for a GPU; `index` is "0", or "0:1" for an
@@ -55,24 +55,24 @@ class Device:
     used: int | None = None
     reserved: int | None = None
     percent: int | None = None
-    processes: tuple[Use, ...] | None = None
+    processes: tuple[DeviceUse, ...] | None = None
     is_split: bool = False
     lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class UsageLook:
     """What one look at the driver showed; `trouble` is why it showed nothing, None if it did.
 
     `is_asked` is false where nobody wanted it to be asked.
     """
 
-    devices: tuple[Device, ...] = ()
+    devices: tuple[UsageDevice, ...] = ()
     trouble: GpuhookError | None = None
     is_asked: bool = True
 
 
-class Driver:
+class DriverReading:
     """The driver, asked through the NVML library at `library` for as long as it is needed."""
 
     def __init__(self, library: str, patience: float | None = None) -> None:
@@ -86,22 +86,22 @@ class Driver:
         except (GpuhookError, NoAnswerError) as error:
             self._trouble = _worded(error, self._patience)
 
-    def look(self) -> Look:
+    def look(self) -> UsageLook:
         """Return what the devices are used for now."""
         if self._worker is None or self._trouble is not None:
-            return Look(trouble=self._trouble)
+            return UsageLook(trouble=self._trouble)
         try:
-            return Look(devices=self._worker.call("look"))
+            return UsageLook(devices=self._worker.call("look"))
         except (GpuhookError, NoAnswerError) as error:
             self._trouble = _worded(error, self._patience)
-            return Look(trouble=self._trouble)
+            return UsageLook(trouble=self._trouble)
 
     def close(self) -> None:
         """Let the library go."""
         if self._worker is not None:
             self._worker.close()
 
-    def __enter__(self) -> Driver:  # noqa: PYI034 # Self needs a newer Python
+    def __enter__(self) -> DriverReading:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(
@@ -136,7 +136,7 @@ class _Asking:
         loaded = host_fingerprint.module_version(host_root) or None
         self._nvml = self._stack.enter_context(nvml_inventory.opened(library, loaded))
 
-    def look(self) -> tuple[Device, ...]:
+    def look(self) -> tuple[UsageDevice, ...]:
         minors = _minors(self._host_root)
         return tuple(one for gpu in self._nvml.gpus() for one in _devices(gpu, minors))
 
@@ -154,7 +154,7 @@ def _minors(host_root: str) -> dict[str, int]:
     return mig_capabilities.parse_minors(content.decode("ascii", "replace"))
 
 
-def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[Device]:
+def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[UsageDevice]:
     from gpuhook.vendors.nvidia.nvml import gpu_usage, gpu_utilization
 
     uuid = gpu.uuid or ""
@@ -169,29 +169,31 @@ def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[Device]:
         told = {} if is_split else gpu_utilization.of_processes(uuid)
         facts["processes"] = _uses(listed, told)
     facts.setdefault("total", gpu.memory_bytes)
-    yield Device(uuid, uuid, str(gpu.index), is_split=is_split, **facts)
+    yield UsageDevice(uuid, uuid, str(gpu.index), is_split=is_split, **facts)
     for instance in gpu.instances:
         yield _instance(gpu, instance, minors)
 
 
-def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> Device:
-    from gpuhook.device_plugin.guard.usage_sample import Target, memory_by_pid
+def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageDevice:
+    from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
     from gpuhook.vendors.nvidia.devices import mig_capabilities
     from gpuhook.vendors.nvidia.hot import vocabulary
 
     uuid = gpu.uuid or ""
     place = (instance.gpu_instance, instance.compute_instance)
     minor = minors.get(mig_capabilities.name(gpu.minor, *place)) if gpu.minor is not None else None
-    listed = memory_by_pid(_Listing(), Target(instance.uuid, uuid, place))
+    listed = memory_by_pid(_Listing(), SampleTarget(instance.uuid, uuid, place))
     facts: dict[str, Any] = {"total": instance.memory_bytes, **_memory(instance.uuid)}
-    return Device(
+    return UsageDevice(
         instance.uuid,
         uuid,
         f"{gpu.index}:{instance.index}",
         name=gpu.name or "",
         profile=instance.profile or "",
         node=vocabulary.capability_node(minor) if minor is not None else "",
-        processes=None if listed is None else tuple(Use(pid, used) for pid, used in listed.items()),
+        processes=None
+        if listed is None
+        else tuple(DeviceUse(pid, used) for pid, used in listed.items()),
         **facts,
     )
 
@@ -219,7 +221,7 @@ def _memory(uuid: str) -> dict[str, int | None]:
 
 def _uses(
     listed: Sequence[ProcessUse] | None, percents: dict[int, int] | None
-) -> tuple[Use, ...] | None:
+) -> tuple[DeviceUse, ...] | None:
     """Return the processes; one that computes and draws is listed twice, with all its memory."""
     if listed is None:
         return None
@@ -228,4 +230,4 @@ def _uses(
         before, now = found.get(one.pid), one.memory_bytes
         found[one.pid] = now if before is None else max(before, now or 0)
     busy = None if percents is None else {pid: percents.get(pid, 0) for pid in found}
-    return tuple(Use(pid, used, busy[pid] if busy else None) for pid, used in found.items())
+    return tuple(DeviceUse(pid, used, busy[pid] if busy else None) for pid, used in found.items())

@@ -34,7 +34,7 @@ _MAX_CHECKPOINT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KubeletAnswer:
     """What the kubelet told. `trouble` is why its checkpoint cannot be read, "" if it can.
 
     `held` are the units of each container, `units` all that are registered of each device.
@@ -50,21 +50,21 @@ def root() -> str:
     return next((one for one in ROOTS if os.path.isdir(one)), "")
 
 
-def kubelet_units(place: str) -> Told:
+def kubelet_units(place: str) -> KubeletAnswer:
     """Return what the kubelet with this root tells; "" for no kubelet.
 
     A kubelet to which no device plugin has registered has no checkpoint.
     """
     path = os.path.join(place, _CHECKPOINT)
     if not place or not os.path.lexists(path):
-        return Told()
+        return KubeletAnswer()
     try:
         data = json.loads(files.read(path, _MAX_CHECKPOINT))["Data"]
-        return Told(_held(data), _units(data["RegisteredDevices"] or {}))
+        return KubeletAnswer(_held(data), _units(data["RegisteredDevices"] or {}))
     except OSError as error:
-        return Told(trouble=f"{path}: {error.strerror}")
+        return KubeletAnswer(trouble=f"{path}: {error.strerror}")
     except (GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        return Told(trouble=f"{path}: {type(error).__name__}: {error}")
+        return KubeletAnswer(trouble=f"{path}: {type(error).__name__}: {error}")
 
 
 def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from gpuhook.request.memory_request import NO_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.memory_limits.warm.limit_records import Record
+    from gpuhook.memory_limits.warm.limit_records import LimitRecord
 
 
 def entry_document(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def entry_document(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str, 
     }
 
 
-def _limit(record: Record) -> dict[str, Any]:
+def _limit(record: LimitRecord) -> dict[str, Any]:
     """Return the limit of one GPU's memory: bytes, null for none; `by` nobody where none holds."""
     limit, is_held = record.limit, record.by == limit_records.DRIVER and record.is_limited
     return {

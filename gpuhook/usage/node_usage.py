@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.attribution import Users
-    from gpuhook.usage.gpu_readings import Device, Look
-    from gpuhook.usage.kubelet_units import Told
+    from gpuhook.usage.gpu_readings import UsageDevice, UsageLook
+    from gpuhook.usage.kubelet_units import KubeletAnswer
 
 SCHEMA = "gpuhook/ps/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UsageQuestion:
     """What is to be looked at, besides the ledger.
 
     `roots` are further state roots of runtimes; `kubelet` is the kubelet's root, "" for none;
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class NodeUsage:
     """What there was to see: the document, and what could not be seen, as faults and sentences.
 
     `units` are all units of each device that the kubelet has.
@@ -66,7 +66,7 @@ class Usage:
     units: Mapping[str, tuple[str, ...]] | None = None
 
 
-def look(wanted: Wanted, driver: Look) -> Usage:
+def look(wanted: UsageQuestion, driver: UsageLook) -> NodeUsage:
     """Return who uses what now; `driver` is what the driver has just told."""
     told = kubelet_units.kubelet_units(wanted.kubelet)
     running, denied = find.visible(wanted.roots)
@@ -111,7 +111,7 @@ def look(wanted: Wanted, driver: Look) -> Usage:
         reason = f"cannot read which container holds which replica: {told.trouble}"
         warnings.insert(0, reason)
     trouble = tuple(one for one in faults if one is not None)
-    return Usage(document, trouble, tuple(warnings), told.units)
+    return NodeUsage(document, trouble, tuple(warnings), told.units)
 
 
 def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{who} started without a requested GPU ({codes})"]
 
 
-def empty(devices: Iterable[Device]) -> dict[str, Any]:
+def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:
     """Return the document of devices that nobody uses, such as those of a dump."""
     gpus = [_device(one, attribution.Users()) for one in devices]
     driver = {"asked": False, "trouble": "", "code": ""}
@@ -181,7 +181,7 @@ def _add_pods(entries: Iterable[dict[str, Any]], running: Iterable[Found]) -> No
             entry["pod_uid"] = unrecorded_containers.pod_uid(unrecorded_containers.config(found))
 
 
-def _with_units(entry: dict[str, Any], told: Told) -> dict[str, Any]:
+def _with_units(entry: dict[str, Any], told: KubeletAnswer) -> dict[str, Any]:
     """Return an entry with the replicas that the kubelet assigned to its container, if any.
 
     Any container can set the variable that `replicas` comes from.
@@ -207,7 +207,10 @@ def _complete(
 
 
 def _add_uses(
-    containers: Sequence[dict[str, Any]], devices: Iterable[Device], users: Users, told: Told
+    containers: Sequence[dict[str, Any]],
+    devices: Iterable[UsageDevice],
+    users: Users,
+    told: KubeletAnswer,
 ) -> None:
     """Say of each container what it uses of each of its devices, and of others if it does."""
     by_uuid = {device.uuid: device for device in devices if device.uuid}
@@ -237,7 +240,7 @@ def _add_uses(
 def _use(
     container: dict[str, Any],
     gpu: str,
-    device: Device | None,
+    device: UsageDevice | None,
     users: Users,
     *,
     units: Sequence[str],
@@ -263,12 +266,12 @@ def _use(
     }
 
 
-def _busy(device: Device | None) -> bool:
+def _busy(device: UsageDevice | None) -> bool:
     """Return whether the driver tells how busy processes are: not of MIG instances."""
     return device is not None and device.index.isdecimal()
 
 
-def _device(device: Device, users: Users) -> dict[str, Any]:
+def _device(device: UsageDevice, users: Users) -> dict[str, Any]:
     """Return a device, with what of its used memory no process accounts for."""
     return {
         "gpu": device.uuid or None,
@@ -286,7 +289,7 @@ def _device(device: Device, users: Users) -> dict[str, Any]:
     }
 
 
-def _unattributed(device: Device, users: Users) -> int | None:
+def _unattributed(device: UsageDevice, users: Users) -> int | None:
     """Return the bytes in use that no process known by name has, None where that is not told.
 
     An old driver counts what it has for itself as used, and some do not tell it of processes.

@@ -44,7 +44,7 @@ _HOST_DEVICES = ("devtmpfs", "/")  # file system and root of a mount of the whol
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InjectedDevices:
     """What a container has: device nodes of single GPUs, and whether it has the driver's files.
 
     `is_everything`: it may open all devices of the host, as a privileged container may.
@@ -68,12 +68,12 @@ class Held:
         return bool(self.nodes)
 
 
-def injected_devices(found: Found, spec: Mapping[str, Any]) -> Held:
+def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
     """Return what a running container has; its config.json is `spec`, {} where nobody has it."""
     mounts = _mounts(found)
     by_config = _config_nodes(spec)
     bound = [mount.target for mount in mounts if vocabulary.is_gpu_node(mount.target)]
-    return Held(
+    return InjectedDevices(
         nodes=tuple(dict.fromkeys((*by_config, *bound))),
         has_driver=any(injection_traces.is_driver_mount(mount.target) for mount in mounts),
         is_everything=has_all_devices(spec, mounts),
@@ -83,7 +83,7 @@ def injected_devices(found: Found, spec: Mapping[str, Any]) -> Held:
 
 
 def entry(
-    found: Found, spec: dict[str, Any], has: Held, by_node: Mapping[str, str]
+    found: Found, spec: dict[str, Any], has: InjectedDevices, by_node: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return what the container holds in the form of an entry of the ledger, and its pod's UID.
 

@@ -11,7 +11,7 @@ import os
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
-from gpuhook.usage.gpu_readings import Device
+from gpuhook.usage.gpu_readings import UsageDevice
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _MAX_SIZE = 16 << 20
 
 
-def of_node(node: Node) -> tuple[Device, ...]:
+def of_node(node: Node) -> tuple[UsageDevice, ...]:
     """Return the devices of a node of which only the facts are known, not what uses it."""
     return tuple(one for gpu in node.gpus for one in _of_gpu(gpu))
 
 
-def noted() -> tuple[Device, ...]:
+def noted() -> tuple[UsageDevice, ...]:
     """Return the devices that generate-cdi has noted of this node; none where it has not."""
     try:
         if not state.usable(os.lstat(node_json.path())):
@@ -40,7 +40,7 @@ def noted() -> tuple[Device, ...]:
     return of_node(node)
 
 
-def by_node(devices: Iterable[Device], noted: dict[str, str]) -> dict[str, str]:
+def by_node(devices: Iterable[UsageDevice], noted: dict[str, str]) -> dict[str, str]:
     """Return the UUID of each device by the device node that only its holders have.
 
     `noted` is what generate-cdi has noted, which the driver knows better.
@@ -52,9 +52,9 @@ def by_node(devices: Iterable[Device], noted: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _of_gpu(gpu: Gpu) -> Iterator[Device]:
+def _of_gpu(gpu: Gpu) -> Iterator[UsageDevice]:
     uuid = gpu.uuid or ""
-    yield Device(
+    yield UsageDevice(
         uuid,
         uuid,
         str(gpu.index),
@@ -68,9 +68,9 @@ def _of_gpu(gpu: Gpu) -> Iterator[Device]:
         yield _of_instance(gpu, instance)
 
 
-def _of_instance(gpu: Gpu, instance: MigInstance) -> Device:
+def _of_instance(gpu: Gpu, instance: MigInstance) -> UsageDevice:
     minor = instance.compute_instance_minor
-    return Device(
+    return UsageDevice(
         instance.uuid,
         gpu.uuid or "",
         f"{gpu.index}:{instance.index}",

@@ -7,7 +7,11 @@ import os
 import stat
 from pathlib import Path
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from tests.contract import bundles
 from tests.contract.bundles import Bundle
@@ -17,7 +21,9 @@ def read(response: api.ContainerAllocateResponse) -> Allocation:
     """Return what the kubelet reads in the answer of Allocate for one container."""
     return Allocation(
         envs=dict(response.envs),
-        mounts=tuple(Mount(m.container_path, m.host_path, m.read_only) for m in response.mounts),
+        mounts=tuple(
+            AllocatedMount(m.container_path, m.host_path, m.read_only) for m in response.mounts
+        ),
         devices=tuple(
             DeviceSpec(node.container_path, node.host_path, node.permissions)
             for node in response.devices

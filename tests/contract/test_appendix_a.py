@@ -19,7 +19,7 @@ from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.labels.node_labels import Facts, labels
+from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
 from gpuhook.device_plugin.offer import offered_devices
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
@@ -386,7 +386,7 @@ def test_a20_driver_versions_and_labels_of_any_length() -> None:
     device = Device("GPU-0", "0", "GPU-0", 0, (), (), model=gpu.name)
     offered = Resource(GPU, tuple(Unit(f"GPU-0::{n}", device, n) for n in range(4)), "time-slicing")
     for version in ("580", "580.95", "580.95.05", "580.95.05.01"):
-        found = labels(Node(Driver(version), (gpu,)), (offered,), Configuration(), Facts())
+        found = labels(Node(Driver(version), (gpu,)), (offered,), Configuration(), LabelFacts())
         assert found["nvidia.com/gpu.count"] == "1"
         assert all(len(value) <= 63 for value in found.values())
 

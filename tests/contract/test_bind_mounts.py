@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.apply.live.bind_mounts import Bind, Mounts
+from gpuhook.apply.live.bind_mounts import Bind, BindMounts
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.apply.live.hotplug_steps import Live
-from gpuhook.apply.live.injected import Made
+from gpuhook.apply.live.injected import InjectedItems
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.kernel import mounts
 
@@ -29,7 +29,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     try:
         with (
             Process(started.pid) as process,
-            Live(process, str(tmp_path / "root"), DeviceRules(None, None), Made()) as made,
+            Live(process, str(tmp_path / "root"), DeviceRules(None, None), InjectedItems()) as made,
         ):
             yield made
     finally:
@@ -54,7 +54,7 @@ def test_source_replaced(
             source.write_text("second")
 
     monkeypatch.setattr(mounts, "attach", replaced)
-    operation = Mounts([Bind(str(source), "/target", 0, is_directory=False)])
+    operation = BindMounts([Bind(str(source), "/target", 0, is_directory=False)])
     operation.execute(live)
     there = Path(f"/proc/{live.process.pid}/root{target}")
     assert there.read_text() == "first"

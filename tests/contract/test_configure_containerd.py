@@ -14,8 +14,8 @@ import pytest
 from gpuhook.engines.configure import configure_engine, engine_status
 from gpuhook.engines.configure.containerd import configure_containerd, containerd_locations
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
-from gpuhook.engines.configure.engine_options import Wanted
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_options import EngineOptions
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.configure.toml import toml_marks
@@ -25,7 +25,7 @@ from gpuhook.errors import GpuhookError
 from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 
 pytestmark = [pytest.mark.contract, pytest.mark.every_case]
-WANTED = Wanted("wrapper", "nvidia", PROGRAM, HOOK)
+WANTED = EngineOptions("wrapper", "nvidia", PROGRAM, HOOK)
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}
 IN_LINES = {name: one for name, one in CHANGED.items() if name != "inline-tables"}
@@ -44,7 +44,7 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def write(root: Path, changes: tuple[Change, ...]) -> None:
+def write(root: Path, changes: tuple[ConfigChange, ...]) -> None:
     for change in changes:
         place = root / change.path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)

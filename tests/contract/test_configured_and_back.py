@@ -14,8 +14,8 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine, engine_status, plan_check
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import Route, Wanted
-from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.engine_options import EngineOptions, Route
+from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.engine_table import ENGINES
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms, Ran
@@ -102,7 +102,7 @@ def test_every_route_of_every_engine_goes_there_and_back(
         (tmp_path / path[1:]).write_bytes(text.encode())
     before = _files(tmp_path)
     host, where = Host(str(tmp_path)), Where(engine)
-    wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1], is_default=is_default)
+    wanted = EngineOptions(route, "nvidia", PROGRAMS[0], PROGRAMS[1], is_default=is_default)
     if is_default and route != "wrapper" and engine != "containerd":
         with pytest.raises(GpuhookError):
             configure_engine.configure(host, where, wanted)
@@ -145,7 +145,7 @@ def containerd_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_containerd_itself_says_that_it_is_right(containerd_host: Path, route: Route) -> None:
     host, where = Host(str(containerd_host)), Where("containerd")
     before = _files(containerd_host)
-    wanted = Wanted(route, "nvidia", PROGRAMS[0], PROGRAMS[1])
+    wanted = EngineOptions(route, "nvidia", PROGRAMS[0], PROGRAMS[1])
     done = configure_engine.configure(host, where, wanted)
     assert done.verified == "containerd --config /etc/containerd/config.toml config dump"
     configure_engine.undo(host, where)
@@ -158,10 +158,10 @@ def test_what_containerd_refuses_is_taken_back(
     before = _files(containerd_host)
     monkeypatch.setattr(plan_check, "require", lambda *_: None)
     path = "/etc/containerd/config.toml"
-    plan = Plan(
+    plan = EnginePlan(
         "containerd",
-        (Change(path, None, b'version = "2"\n'),),
-        Expected({}),
+        (ConfigChange(path, None, b'version = "2"\n'),),
+        ExpectedConfig({}),
         Service(),
         config=path,
     )
@@ -172,7 +172,7 @@ def test_what_containerd_refuses_is_taken_back(
         configure_engine.configure(
             Host(str(containerd_host)),
             Where("containerd"),
-            Wanted("wrapper", "nvidia", PROGRAMS[0], PROGRAMS[1]),
+            EngineOptions("wrapper", "nvidia", PROGRAMS[0], PROGRAMS[1]),
         )
     assert caught.value.code == "GH2005"
     assert _files(containerd_host) == before

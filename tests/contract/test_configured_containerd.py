@@ -14,7 +14,7 @@ import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.engines.configure.containerd import base_spec, configure_containerd, containerd_handler
-from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
 from gpuhook.node.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
 from tests.contract.installation import CONTROL, Installation
@@ -24,9 +24,9 @@ from tests.contract.views import questions, view
 pytestmark = pytest.mark.contract
 
 
-def configure(config: Path, wanted: Wanted, base_spec: bytes | None = None) -> None:
+def configure(config: Path, wanted: EngineOptions, base_spec: bytes | None = None) -> None:
     """Write what a plan says, as `gpuhook configure` does."""
-    node = Node(DirectoryTree("/"), (1, 6, 20), config=str(config), base_spec=base_spec)
+    node = EngineNode(DirectoryTree("/"), (1, 6, 20), config=str(config), base_spec=base_spec)
     for change in configure_containerd.plan(node, wanted).changes:
         assert change.path.startswith(str(config.parent))
         assert change.after is not None
@@ -51,8 +51,8 @@ def node(
         with pytest.MonkeyPatch.context() as patch:  # the machine's /etc/containerd is left alone
             patch.setattr(containerd_handler, "BASE_SPEC", base)
             patch.setattr(base_spec, "BASE_SPEC", base)
-            configure(config, Wanted("wrapper", "nvidia", str(runtime), str(hook)))
-            configure(config, Wanted("hook", "hooked", str(runtime), str(hook)), spec)
+            configure(config, EngineOptions("wrapper", "nvidia", str(runtime), str(hook)))
+            configure(config, EngineOptions("hook", "hooked", str(runtime), str(hook)), spec)
 
     with cri(place / "containerd", {"runc": "/usr/sbin/runc"}, configured) as server:
         yield server, made

@@ -16,8 +16,8 @@ import pytest
 from gpuhook.engines.configure import configure_engine, engine_verification
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.containerd.containerd_process import host_programs
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Expected, Plan, Service
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import engine_versions, toml_document
@@ -28,7 +28,7 @@ from tests.contract.runtimes import SECONDS
 
 pytestmark = pytest.mark.contract
 PROGRAM = "/opt/gpuhook/bin/gpuhook-runtime"
-WANTED = Wanted("wrapper", "nvidia", PROGRAM, "/opt/gpuhook/bin/gpuhook-prestart")
+WANTED = EngineOptions("wrapper", "nvidia", PROGRAM, "/opt/gpuhook/bin/gpuhook-prestart")
 SUITE = "forky"
 
 
@@ -74,7 +74,7 @@ def _record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(configure_engine, "directory", lambda *_: str(tmp_path / "record"))
 
 
-def configure(config: Path) -> configure_engine.Result:
+def configure(config: Path) -> configure_engine.EngineResult:
     """Configure the containerd of this machine that reads a file."""
     return configure_engine.configure(Host("/"), Where("containerd", config=str(config)), WANTED)
 
@@ -122,11 +122,11 @@ def test_a_table_that_containerd_ignores_is_not_verified(running: Path) -> None:
     handler = f"[plugins.'{CRI_OF_2}'.containerd.runtimes.nvidia]\n"
     text = f'{handler}runtime_type = "{reader.RUNC}"\noptions = {{BinaryName = "{PROGRAM}"}}\n'
     running.write_text(running.read_text() + text)
-    expected = Expected({"nvidia": PROGRAM})
-    plan = Plan("containerd", (), expected, Service(), config=str(running))
+    expected = ExpectedConfig({"nvidia": PROGRAM})
+    plan = EnginePlan("containerd", (), expected, Service(), config=str(running))
     host = Host("/")
     programs = host_programs(host, "containerd", str(running))
-    node = Node(host, programs.version("containerd"), str(running))
+    node = EngineNode(host, programs.version("containerd"), str(running))
     with pytest.raises(GpuhookError) as caught:
         engine_verification.verify(programs, plan, node)
     assert caught.value.code == "GH2005"

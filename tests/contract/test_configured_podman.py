@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 
 from gpuhook.engines.configure import configure_podman
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Plan
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import EnginePlan
 from gpuhook.engines.read import dependent_containers, engine_versions
 from gpuhook.engines.read import podman_config as reading
 from tests.contract.engines import ULIMITS
@@ -48,7 +48,7 @@ class Tree:
         place = self._place(path)
         return sorted(os.listdir(place)) if place.is_dir() else []
 
-    def write(self, plan: Plan) -> None:
+    def write(self, plan: EnginePlan) -> None:
         for change in plan.changes:
             place = self._place(change.path)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -67,12 +67,12 @@ def tree(tmp_path: Path) -> Tree:
 
 
 @pytest.fixture
-def wanted(apart: Installation, tmp_path: Path) -> Wanted:
+def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
     """Return what is wanted: programs under their own names, which know the simulated node."""
     runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
-    return Wanted("wrapper", "nvidia", str(runtime), str(hook))
+    return EngineOptions("wrapper", "nvidia", str(runtime), str(hook))
 
 
 def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Result:
@@ -110,13 +110,13 @@ def container(
 
 def test_the_runtime(
     tree: Tree,
-    wanted: Wanted,
+    wanted: EngineOptions,
     apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """`podman --runtime nvidia` knows the drop-in's runtime, and keeps those that it had."""
-    tree.write(configure_podman.plan(Node(tree), wanted))
+    tree.write(configure_podman.plan(EngineNode(tree), wanted))
     told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
     assert told.stdout.strip() == wanted.program
     mine = run(tree, tmp_path, "--runtime", "runc", "info", "--format={{.Host.OCIRuntime.Name}}")
@@ -130,10 +130,10 @@ def test_the_runtime(
 
 
 def test_a_container_that_is_kept(
-    tree: Tree, wanted: Wanted, tmp_path: Path, root_of: Callable[[str], Path]
+    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
     """One that was made with our runtime is found in podman's own database, another is not."""
-    tree.write(configure_podman.plan(Node(tree), wanted))
+    tree.write(configure_podman.plan(EngineNode(tree), wanted))
     storage = tmp_path / "kept"
     root = str(root_of("debian"))
     words = ["create", "--name", "mine", "--network", "none", "--rootfs", root, "/probe"]
@@ -149,21 +149,21 @@ def test_a_container_that_is_kept(
     assert one.why == "its runtime is nvidia"
 
 
-def test_the_default_runtime(tree: Tree, wanted: Wanted, tmp_path: Path) -> None:
-    tree.write(configure_podman.plan(Node(tree), replace(wanted, is_default=True)))
+def test_the_default_runtime(tree: Tree, wanted: EngineOptions, tmp_path: Path) -> None:
+    tree.write(configure_podman.plan(EngineNode(tree), replace(wanted, is_default=True)))
     told = run(tree, tmp_path, "info", "--format={{.Host.OCIRuntime.Name}}")
     assert told.stdout.strip() == "nvidia"
 
 
 def test_the_hook(
     tree: Tree,
-    wanted: Wanted,
+    wanted: EngineOptions,
     apart: Installation,
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
     """podman's own runtime calls our hook, which is read without a warning."""
-    plan = configure_podman.plan(Node(tree), replace(wanted, route="hook"))
+    plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))
     tree.write(plan)
     assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"
     root = root_of("debian")
@@ -181,7 +181,8 @@ def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
     version = engine_versions.parse_version(said.stdout)
     assert version is not None
     plan = configure_podman.plan(
-        Node(tree, version=version), Wanted("cdi", "nvidia", "/gpuhook-runtime", "/gpuhook-hook")
+        EngineNode(tree, version=version),
+        EngineOptions("cdi", "nvidia", "/gpuhook-runtime", "/gpuhook-hook"),
     )
     assert plan.changes == ()
     assert plan.expected.has_cdi

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract.bundles import Bundle
 from tests.contract.live import eventually
 from tests.contract.runtimes import Container, lifecycle
@@ -64,7 +64,7 @@ def test_two_containers_on_one_gpu(
     ):
         for container, soft in ((first, 4000), (second, 1000)):
             assert container.create().rc == 0, container.errors
-            with Driver(driver.node.nvml_library) as nvml_driver:
+            with NvmlDriver(driver.node.nvml_library) as nvml_driver:
                 nvml_driver.set(
                     gpu(driver), str(cgroup_of(container)), stub_limits.NO_LIMIT, soft * MIB
                 )

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia.hot import requirements
-from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, RequirementFacts
 from tests.contract import compiled
 
-Judge = Callable[[str, Facts], str]
+Judge = Callable[[str, RequirementFacts], str]
 
-NOTHING = Facts("")
+NOTHING = RequirementFacts("")
 NUMBER = st.sampled_from(["0", "1", "2", "9", "10", "012", "", "18446744073709551615", "9" * 25])
 VERSION = st.lists(NUMBER, min_size=1, max_size=3).map(".".join)
 FACT = st.lists(st.sampled_from(["0", "1", "2", "9", "10", "012"]), min_size=1, max_size=3).map(
@@ -30,7 +30,7 @@ TERM = st.tuples(NAME, OPERATOR, OPERAND).map("".join) | st.just("")
 TEXT = st.lists(st.lists(TERM, min_size=1, max_size=3).map(",".join), min_size=1, max_size=4)
 BRAND = st.sampled_from(["Tesla", "GeForce"])
 FACTS = st.builds(
-    Facts,
+    RequirementFacts,
     st.sampled_from(["", "/dev/nvidia0"]),
     st.none() | FACT,
     st.none() | FACT,
@@ -50,7 +50,7 @@ def judge() -> Iterator[Judge]:
         assert program.stdout
         stdin, stdout = program.stdin, program.stdout
 
-        def judged(text: str, facts: Facts) -> str:
+        def judged(text: str, facts: RequirementFacts) -> str:
             of_gpu = [facts.cuda, facts.driver, facts.arch, facts.brand]
             fields = ["1" if facts.gpu else "0", *(fact or "" for fact in of_gpu), text]
             stdin.write("\t".join(fields) + "\n")
@@ -61,7 +61,7 @@ def judge() -> Iterator[Judge]:
         stdin.close()
 
 
-def starts(text: str, facts: Facts) -> str:
+def starts(text: str, facts: RequirementFacts) -> str:
     """Return our verdict in the words of libnvidia-container: what is unknown is met there."""
     for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text}):
         verdict = requirements.of_requirement(one, facts)
@@ -72,19 +72,19 @@ def starts(text: str, facts: Facts) -> str:
 @given(TEXT.map(" ".join), FACTS)
 @example("cuda=0 cuda,cuda=0 brand=tesla", NOTHING)
 def test_a_text_is_judged_as_libnvidia_container_judges(
-    judge: Judge, text: str, facts: Facts
+    judge: Judge, text: str, facts: RequirementFacts
 ) -> None:
     assert starts(text, facts) == judge(text, facts)
 
 
 @given(st.text("cudarivebn<>=!., 019", max_size=40), FACTS)
 def test_any_text_is_judged_as_libnvidia_container_judges(
-    judge: Judge, text: str, facts: Facts
+    judge: Judge, text: str, facts: RequirementFacts
 ) -> None:
     assert starts(text, facts) == judge(text, facts)
 
 
-T4 = Facts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
+T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ T4 = Facts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="
         ("cuda>=18446744073709551615", T4, INVALID),
         ("cuda>=13.18446744073709551615", T4, UNMET),
         ("cuda>=12.18446744073709551615", T4, INVALID),
-        ("arch>=new brand<tesla", Facts("", cuda="12.2"), MET),
-        ("brand<tesla", Facts("", cuda="12.2"), MET),
-        ("driver>=new", Facts("/dev/nvidia0", cuda="12.2"), MET),
+        ("arch>=new brand<tesla", RequirementFacts("", cuda="12.2"), MET),
+        ("brand<tesla", RequirementFacts("", cuda="12.2"), MET),
+        ("driver>=new", RequirementFacts("/dev/nvidia0", cuda="12.2"), MET),
         ("brand!=" + "t" * 200, T4, MET),
         ("brand=" + "t" * 119, T4, UNMET),
         ("brand=" + "t" * 120, T4, INVALID),
     ],
 )
 def test_both_judge_the_cases_of_the_rules(
-    judge: Judge, text: str, facts: Facts, wanted: str
+    judge: Judge, text: str, facts: RequirementFacts, wanted: str
 ) -> None:
     assert (judge(text, facts), starts(text, facts)) == (wanted, wanted)

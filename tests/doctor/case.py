@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.doctor import reading_collectors as asking
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import Examination, examine
 from gpuhook.node import node_readings
@@ -60,7 +60,7 @@ class FaultCase:
         """Return what all checks, or the chosen ones, find."""
         return examine(self.examined(), checks(), chosen)
 
-    def examined(self) -> Node:
+    def examined(self) -> ExaminedNode:
         """Return the node as checks get it."""
         documents = copy.deepcopy(self.readings)
         for program in (documents.get(node_readings.PROGRAMS) or {}).values():
@@ -69,10 +69,10 @@ class FaultCase:
             name: partial(documents.get, name) for name in documents
         }
         collectors.setdefault(node_readings.INVENTORY, self._inventory)
-        return Node(DirectoryTree(str(self.root)), Readings(collectors))
+        return ExaminedNode(DirectoryTree(str(self.root)), Readings(collectors))
 
     def _inventory(self) -> Any:
-        return asking.driver_dump(asking.Place(str(self.root), None, str(self.root)))
+        return asking.driver_dump(asking.ReadingPlace(str(self.root), None, str(self.root)))
 
 
 PARTS: list[Callable[[FaultCase], None]] = []

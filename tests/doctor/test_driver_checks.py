@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.checks.driver import device_links
 from gpuhook.doctor.examination import examine
@@ -38,20 +38,20 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 _OURS = ("driver", "devices", "gpus", "specs")
 
 
-def looked(node: Node, *ids: str) -> Examination:
+def looked(node: ExaminedNode, *ids: str) -> Examination:
     """Return what the checks of these subjects find, or those of the ids."""
     chosen = ids or tuple(check.id for check in checks() if check.section in _OURS)
     return examine(node, checks(), chosen)
 
 
-def found(node: Node, identity: str) -> list[Finding]:
+def found(node: ExaminedNode, identity: str) -> list[Finding]:
     """Return what one check finds."""
     return [r.finding for r in looked(node, identity).results if r.check.id == identity]
 
 
-def bare(root: Path) -> Node:
+def bare(root: Path) -> ExaminedNode:
     """Return a node that is only the files below `root`."""
-    return Node(DirectoryTree(str(root)), Readings({}))
+    return ExaminedNode(DirectoryTree(str(root)), Readings({}))
 
 
 def troubles(examination: Examination) -> list[tuple[str, str]]:
@@ -184,7 +184,7 @@ def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], FaultC
         raise fault("GH1205", path="/usr/lib/libnvidia-ml.so.1")
 
     collectors = {node_readings.INVENTORY: refused}
-    node = Node(DirectoryTree(str(healthy("t4").root)), Readings(collectors))
+    node = ExaminedNode(DirectoryTree(str(healthy("t4").root)), Readings(collectors))
     [finding] = found(node, "gpus.nvml")
     assert finding.status == NOT_APPLICABLE
     assert "root" in finding.said
@@ -210,7 +210,7 @@ def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Fau
     [finding] = found(case.examined(), "devices.uvm")
     assert finding.mend is None
     # Its own names are those of this machine: the node of the tree's /dev is made there.
-    live = Node(LiveTree(case.root), Readings({}), dev_root=str(case.root))
+    live = ExaminedNode(LiveTree(case.root), Readings({}), dev_root=str(case.root))
     [finding] = found(live, "devices.uvm")
     assert finding.mend is not None
     assert finding.mend.says == f"make {path}, the character device 242:0 with mode 0666"
@@ -225,7 +225,7 @@ def test_a_node_with_other_numbers_is_made_anew(fresh: Callable[[str], FaultCase
     path = case.path("/dev/nvidia-uvm")
     path.unlink()
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    live = Node(LiveTree(case.root), Readings({}), dev_root=str(case.root))
+    live = ExaminedNode(LiveTree(case.root), Readings({}), dev_root=str(case.root))
     wanted = device_facts.control()[device_facts.UVM]
     mend = device_facts.mend(live, wanted, is_there=True)
     assert mend is not None

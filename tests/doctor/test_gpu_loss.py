@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cli import main
 from gpuhook.doctor import doctor_text
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING, Node
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.node import node_readings
@@ -180,7 +180,7 @@ def test_files_without_sys_tell_nothing_of_the_bus(fresh: Callable[[str], FaultC
     case = fresh("t4")
     for name in ("sys", "proc"):
         shutil.rmtree(case.root / name)
-    node = Node(DirectoryTree(str(case.root)), Readings({}))
+    node = ExaminedNode(DirectoryTree(str(case.root)), Readings({}))
     found = examine(node, checks(), ["driver.gpu", "driver.bus"])
     assert found.of(FAILED) == []
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, KUBERNETES, NOT_APPLICABLE, OK, WARNING, Node
+from gpuhook.doctor.check import FAILED, KUBERNETES, NOT_APPLICABLE, OK, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 CHECKS = [one.id for one in checks() if one.section == KUBERNETES]
 
 
-def _found(node: Node) -> dict[str, Finding]:
+def _found(node: ExaminedNode) -> dict[str, Finding]:
     """Return the worst finding of each check."""
     found: dict[str, Finding] = {}
     for one in examine(node, checks(), CHECKS).results:
@@ -39,7 +39,7 @@ def _found(node: Node) -> dict[str, Finding]:
     return found
 
 
-def _kinds(node: Node) -> set[str]:
+def _kinds(node: ExaminedNode) -> set[str]:
     return {finding.status for finding in _found(node).values()}
 
 
@@ -66,7 +66,7 @@ def test_what_a_cluster_has_left_behind_is_no_fault(fresh: Callable[[str], Fault
 
 def test_files_alone_fail_nothing(healthy: Callable[[str], FaultCase]) -> None:
     case = healthy("t4")
-    node = Node(DirectoryTree(str(case.root)), Readings({}))
+    node = ExaminedNode(DirectoryTree(str(case.root)), Readings({}))
     found = _found(node)
     assert FAILED not in {finding.status for finding in found.values()}
     assert found["plugin.registration"].status == OK
@@ -78,7 +78,7 @@ def test_files_without_sockets_fail_nothing(fresh: Callable[[str], FaultCase]) -
     for path in case.path(f"{parts.PLUGINS}/x").parent.glob("*.sock"):
         path.unlink()
     case.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
-    assert FAILED not in _kinds(Node(DirectoryTree(str(case.root)), Readings({})))
+    assert FAILED not in _kinds(ExaminedNode(DirectoryTree(str(case.root)), Readings({})))
 
 
 def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
@@ -93,7 +93,7 @@ def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
     documents = case.readings
     collectors = {name: (lambda name=name: documents[name]) for name in documents}
     taken = Readings({**collectors, node_readings.INVENTORY: no_driver})
-    found = _found(Node(DirectoryTree(str(case.root)), taken))
+    found = _found(ExaminedNode(DirectoryTree(str(case.root)), taken))
     assert found["plugin.running"].status == NOT_APPLICABLE
     assert "GH1905" in found["plugin.running"].said
 

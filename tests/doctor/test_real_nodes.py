@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.doctor.check import FAILED, WARNING, Node
+from gpuhook.doctor.check import FAILED, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.node.node_readings import Readings
@@ -34,7 +34,7 @@ def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> Non
 @pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
 def test_its_files_alone_are_called_healthy(node: RealNode, tmp_path: Path) -> None:
     tree = DirectoryTree(str(node.make(tmp_path).root))
-    examination = examine(Node(tree, Readings({})), checks())
+    examination = examine(ExaminedNode(tree, Readings({})), checks())
     told = [(r.check.id, r.finding.said) for r in examination.of(FAILED)]
     told += [
         (r.check.id, r.finding.said)

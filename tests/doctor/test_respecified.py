@@ -10,7 +10,7 @@ import pytest
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cdi import spec_file
 from gpuhook.doctor import spec_regeneration
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 def offered(case: FaultCase) -> Mend | None:
     """Return what is offered for the one spec of a node that is taken for this machine."""
     document = dump.as_dict(case.node.node)
-    node = Node(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
+    node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [one] = spec_facts.spec_files(node)
     return spec_regeneration.mend(node, one)
 
@@ -54,7 +54,7 @@ def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
     case = fresh("t4")
     case.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
     document = dump.as_dict(case.node.node)
-    node = Node(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
+    node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [failed] = found(node, "specs.fresh")
     assert failed.mend is not None
     [failed] = found(case.examined(), "specs.fresh")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import elf, ld_cache, ld_cache_entries, ld_cache_format
 from gpuhook.vendors.nvidia.driver import driver_files, libcuda, site_rules
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from tests.faults.generating import generate
 from tests.simulated import elf_maker, elf_maker_32, tegra_node, wsl_node
@@ -201,7 +201,7 @@ def test_a_pattern_of_many_links_is_bounded(tmp_path: Path) -> None:
     """Links to their own directory would multiply with every part of a pattern."""
     for number in range(600):
         (tmp_path / f"l{number}").symlink_to(".")
-    assert len(link_patterns.matches(Root(str(tmp_path)), "/*" * 8)) <= 4096
+    assert len(link_patterns.matches(DriverRoot(str(tmp_path)), "/*" * 8)) <= 4096
 
 
 GOOD = elf_maker.shared_object("libcuda.so.1")
@@ -272,7 +272,7 @@ def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
     elf_maker.write(tmp_path / f"opt/driver/libcuda.so.{V}", "libcuda.so.1")
     (tmp_path / "opt/driver/libcuda.so.1").symlink_to(f"libcuda.so.{V}")
     held = tmp_path / "etc/ld.so.cache"
-    root = Root(str(tmp_path))
+    root = DriverRoot(str(tmp_path))
     flags = ld_cache.flags_for("x86_64")
     for size in range(len(whole) + 1):
         held.write_bytes(whole[:size])

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.driver_limit import Held
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.driver_limit import DriverLimit
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
@@ -44,7 +44,7 @@ def backend(real: Installation) -> str:
     why = reason_to_skip(str(driver.nvml))
     if why:
         pytest.skip(why)
-    with Driver(str(driver.nvml)) as opened:
+    with NvmlDriver(str(driver.nvml)) as opened:
         return opened.backend(str(real.gpu(0).uuid), "/sys/fs/cgroup")
 
 
@@ -91,9 +91,9 @@ def cgroup(container: Container) -> Path:
     return Path(f"/sys/fs/cgroup{name}")
 
 
-def held(installation: Installation, container: Container) -> Held | None:
+def held(installation: Installation, container: Container) -> DriverLimit | None:
     """Return what the driver itself says of the container's cgroup."""
-    with Driver(str(installation.node.node.driver.nvml)) as driver:
+    with NvmlDriver(str(installation.node.node.driver.nvml)) as driver:
         return driver.get(str(installation.gpu(0).uuid), str(cgroup(container)))
 
 

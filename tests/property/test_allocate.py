@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.device_plugin.config.configuration import ID_STRATEGIES, LIST_STRATEGIES
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
@@ -34,7 +38,9 @@ CONTEXTS = st.builds(
     cdi_names=st.just(frozenset(f"{VENDOR}/gpu={device.uuid}" for device in DEVICES)),
     pass_device_specs=st.booleans(),
     control_nodes=st.just((DeviceSpec("/dev/nvidiactl", "/host/dev/nvidiactl"),)),
-    host_files=st.just(Allocation({"LD_LIBRARY_PATH": "/x"}, (Mount("/x/libcuda.so.1", "/c"),))),
+    host_files=st.just(
+        Allocation({"LD_LIBRARY_PATH": "/x"}, (AllocatedMount("/x/libcuda.so.1", "/c"),))
+    ),
 )
 RESOURCES = st.builds(
     Resource,

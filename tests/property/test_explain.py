@@ -233,7 +233,7 @@ def _difference(before: dict[str, str | bytes], after: dict[str, str | bytes]) -
     }
 
 
-def _changed(told: simulate.Answer, root: Path) -> dict[str, Any]:
+def _changed(told: simulate.SimulatedAnswer, root: Path) -> dict[str, Any]:
     """Return what explain says of links and files, by the places that they have now."""
     found = {}
     with Root(str(root)) as opened:
@@ -290,7 +290,7 @@ def _no_driver_to_ask() -> Node:
     raise AssertionError("this node has specs")
 
 
-def _explained(bundle: Path) -> simulate.Answer:
+def _explained(bundle: Path) -> simulate.SimulatedAnswer:
     chosen = settings_file.of_node()
     base = node_context.here(chosen, None, _no_driver_to_ask)
     return simulate.simulate(explain_inputs.of_directory(str(bundle)), base)

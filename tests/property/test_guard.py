@@ -19,7 +19,7 @@ from gpuhook.device_plugin.config.configuration import (
     Guard,
 )
 from gpuhook.device_plugin.guard import sample_interval
-from gpuhook.device_plugin.guard.guard_loop import Question, Watch
+from gpuhook.device_plugin.guard.guard_loop import GuardQuestion, Watch
 from gpuhook.device_plugin.guard.guard_policy import SETTLED
 from tests.depth import depth
 from tests.simulated.guarded_world import (
@@ -293,7 +293,7 @@ class Scenario:
         world.attempts = set()
         oracle.look(is_new=self.is_new)
         due = set() if is_disturbed else self._due()
-        question = Question(Driver(world), world.holdings(), world.units(), TARGETS)
+        question = GuardQuestion(Driver(world), world.holdings(), world.units(), TARGETS)
         taken = self.watch.round(question)
         self.is_new = not taken.is_needed
         for order, _error in taken.failed:

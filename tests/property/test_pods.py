@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.errors import GpuhookError
 from gpuhook.explain import pods
-from gpuhook.explain.pods import Asked
+from gpuhook.explain.pods import PodRequest
 from gpuhook.explain.pods.quantities import quantity
 from gpuhook.explain.text import pod_text
 from tests.unit.offering import H100
@@ -103,7 +103,7 @@ PODS = st.fixed_dictionaries(
 )
 
 
-def _read(text: str) -> tuple[Asked, ...]:
+def _read(text: str) -> tuple[PodRequest, ...]:
     try:
         return pods.read(text, "pod.yaml")
     except GpuhookError as error:

@@ -10,7 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
-from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, NEWER, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot.requirements import (
+    INVALID,
+    MET,
+    NEWER,
+    UNKNOWN,
+    UNMET,
+    RequirementFacts,
+)
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 COMPARISONS = {
@@ -31,7 +38,7 @@ BAD = st.sampled_from(["cuda", "gpu=1", "cuda>=x", "brand<tesla", "cuda=>1"])
 TERM = st.one_of(OF_VERSION, OF_VERSION, OF_BRAND, BAD)
 TEXT = st.lists(st.lists(TERM, min_size=1, max_size=3).map(",".join), min_size=1, max_size=4)
 FACTS = st.builds(
-    Facts,
+    RequirementFacts,
     st.sampled_from(["", "/dev/nvidia0"]),
     st.none() | VERSION,
     st.none() | VERSION,
@@ -45,7 +52,7 @@ def padded(version: str) -> list[int]:
     return numbers + [0] * (4 - len(numbers))
 
 
-def plain_term(text: str, facts: Facts) -> str:
+def plain_term(text: str, facts: RequirementFacts) -> str:
     """Judge one term by a regular expression and Python's own comparisons."""
     found = re.fullmatch(r"(cuda|driver|arch|brand)([<>=!]=?)([0-9a-z.]+)", text.lower())
     if found is None or found[2] not in COMPARISONS:
@@ -65,7 +72,7 @@ def plain_term(text: str, facts: Facts) -> str:
     return MET if COMPARISONS[sign](padded(fact), padded(operand)) else UNMET
 
 
-def plain(text: str, facts: Facts) -> str:
+def plain(text: str, facts: RequirementFacts) -> str:
     """Judge a text: what is unknown counts as what holds, until the end."""
     is_open = False
     for alternative in text.split():
@@ -82,14 +89,14 @@ def plain(text: str, facts: Facts) -> str:
 
 
 @given(TEXT.map(" ".join), FACTS)
-@example("cuda=0 cuda,cuda=0 brand=tesla", Facts(""))
-def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: Facts) -> None:
+@example("cuda=0 cuda,cuda=0 brand=tesla", RequirementFacts(""))
+def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: RequirementFacts) -> None:
     (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, facts) == plain(text, facts)
 
 
 @given(st.text() | st.text("cudarivebn<>=!., 019"), FACTS)
-def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
+def test_whatever_is_written_gets_a_verdict(text: str, facts: RequirementFacts) -> None:
     for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
         verdict = requirements.of_requirement(one, facts)
         assert verdict in (MET, UNMET, UNKNOWN, INVALID, NEWER)
@@ -101,7 +108,7 @@ def test_whatever_is_written_gets_a_verdict(text: str, facts: Facts) -> None:
 @given(VERSION, VERSION, st.none() | st.integers(0, 3))
 def test_an_order_of_versions_is_one(one: str, other: str, zeros: int | None) -> None:
     """Exactly one of <, = and > holds, and zeros at the end change nothing."""
-    facts = Facts("", cuda=one)
+    facts = RequirementFacts("", cuda=one)
     wanted = other + ".0" * (zeros or 0)
     held = [
         sign
@@ -126,7 +133,7 @@ def test_each_gpu_keeps_its_facts_through_the_arguments(
         Gpu(index=n, minor=minor, compute_capability=arch, brand=brand)
         for n, (minor, (arch, brand)) in enumerate(gpus.items())
     ]
-    known = gpu_facts.Known(gpus=gpu_facts.grouped(made))
+    known = gpu_facts.KnownGpu(gpus=gpu_facts.grouped(made))
     assert len(known.gpus) <= 3
     for minor in range(41):
         assert known.of_minor(minor) == gpus.get(minor, (None, None))

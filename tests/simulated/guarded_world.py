@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gpuhook.device_plugin.guard.container_processes import About
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import Recorded, unambiguous
-from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.errors import GpuhookError, fault
@@ -23,9 +23,9 @@ from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 GIB = 1 << 30
 INSTANCE = (1, 0)
 TARGETS = {
-    "GPU-0": Target("GPU-0", "GPU-0"),
-    "GPU-1": Target("GPU-1", "GPU-1"),
-    "MIG-0": Target("MIG-0", "GPU-2", INSTANCE),
+    "GPU-0": SampleTarget("GPU-0", "GPU-0"),
+    "GPU-1": SampleTarget("GPU-1", "GPU-1"),
+    "MIG-0": SampleTarget("MIG-0", "GPU-2", INSTANCE),
 }
 UNIT = 2 * GIB
 # How a container comes to its share, if it has one that the guard is to hold it to.

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.api_server.service_account import Access
+from gpuhook.device_plugin.api_server.service_account import ApiAccess
 
 Answer = Callable[["Asked"], None]
 
@@ -96,7 +96,7 @@ class Server(ThreadingHTTPServer):
 class ApiStandIn:
     """The server: `answers` are given one after the other, then `otherwise` for ever."""
 
-    access: Access
+    access: ApiAccess
     otherwise: Answer
     answers: list[Answer] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
@@ -120,7 +120,7 @@ def serving(directory: Path, *, secret: str = "ca", trusted: str = "ca") -> Iter
         server.socket, server_side=True, do_handshake_on_connect=False
     )
     port = int(server.server_address[1])
-    access = Access("127.0.0.1", port, str(directory / "token"), str(pairs[trusted][1]))
+    access = ApiAccess("127.0.0.1", port, str(directory / "token"), str(pairs[trusted][1]))
     server.stand_in = ApiStandIn(access, status(404, "no such thing"))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

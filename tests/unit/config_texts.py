@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuhook.device_plugin.config.config_reader import Reading, read
+from gpuhook.device_plugin.config.config_reader import ConfigReading, read
 from gpuhook.device_plugin.config.configuration import Configuration
 
 HERE = "plugin.yaml"
@@ -14,11 +14,11 @@ WITH_MPS_ROOT = "flags: {mpsRoot: /mps}\n"
 UNITS = "sharing: {{memoryUnits: {{resources: [{{name: gpu, {}}}]}}}}\n"  # its keys to be put in
 
 
-def parsed(text: str, *, strict: bool = False) -> Reading:
+def parsed(text: str, *, strict: bool = False) -> ConfigReading:
     return read(textwrap.dedent(text).encode(), HERE, strict=strict)
 
 
-def lines(reading: Reading) -> list[str]:
+def lines(reading: ConfigReading) -> list[str]:
     """Return the findings as they are printed, without the file, hints after an arrow."""
     found = [f"{found} -> {found.hint}" if found.hint else f"{found}" for found in reading.findings]
     return [line.removeprefix(f"{HERE}:") for line in found]

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 
 MAIN = "/etc/docker/daemon.json"
 BESIDE = "/etc/docker/gpuhook.d/hook.json"
 
 
-def plan(node: Node, wanted: Wanted) -> Plan:
+def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
     before = node.files.read(MAIN)
     document: dict[str, Any] = json.loads(before) if before and before.strip() else {}
     document.setdefault("runtimes", {})[wanted.name] = {"path": wanted.program}
@@ -24,12 +24,18 @@ def plan(node: Node, wanted: Wanted) -> Plan:
         (MAIN, before, json.dumps(document, indent=2).encode() + b"\n"),
         (BESIDE, beside, json.dumps({"hook": wanted.hook}).encode()),
     )
-    changes = tuple(Change(path, old, new) for path, old, new in contents if old != new)
-    expected = Expected({wanted.name: wanted.program}, wanted.name if wanted.is_default else "")
-    return Plan("docker", changes, expected, Service(("docker.service",), ("dockerd-of-no-host",)))
+    changes = tuple(ConfigChange(path, old, new) for path, old, new in contents if old != new)
+    expected = ExpectedConfig(
+        {wanted.name: wanted.program}, wanted.name if wanted.is_default else ""
+    )
+    return EnginePlan(
+        "docker", changes, expected, Service(("docker.service",), ("dockerd-of-no-host",))
+    )
 
 
-def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
+def without(
+    path: str, content: bytes, wanted: EngineOptions, before: bytes | None = None
+) -> bytes | None:
     assert before != content
     if path == BESIDE:
         return None

@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Plan
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import EnginePlan
 from gpuhook.engines.configure.engine_table import engine
 
 RUNTIME = "/usr/bin/gpuhook-runtime"
 HOOK = "/usr/bin/gpuhook-prestart"
-WRAPPER = Wanted("wrapper", "nvidia", RUNTIME, HOOK)
+WRAPPER = EngineOptions("wrapper", "nvidia", RUNTIME, HOOK)
 
 
 class Tree:
@@ -32,17 +32,17 @@ class Tree:
         return sorted(below)
 
 
-def wanted(**fields: Any) -> Wanted:
+def wanted(**fields: Any) -> EngineOptions:
     """Return what is wanted by default, but for these fields."""
     return replace(WRAPPER, **fields)
 
 
-def node(files: dict[str, bytes], **fields: Any) -> Node:
+def node(files: dict[str, bytes], **fields: Any) -> EngineNode:
     """Return a node that has these files."""
-    return Node(Tree(files), **fields)
+    return EngineNode(Tree(files), **fields)
 
 
-def laid(files: dict[str, bytes], plan: Plan) -> dict[str, bytes]:
+def laid(files: dict[str, bytes], plan: EnginePlan) -> dict[str, bytes]:
     """Return the files after a plan; each that it changes has to be as it says."""
     after = dict(files)
     for change in plan.changes:
@@ -60,7 +60,9 @@ def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str
 
     `fields` are those of Wanted and of Node.
     """
-    about = {key: fields.pop(key) for key in tuple(fields) if key in Node.__dataclass_fields__}
+    about = {
+        key: fields.pop(key) for key in tuple(fields) if key in EngineNode.__dataclass_fields__
+    }
     what = wanted(**fields)
     after = laid(files, engine(name).plan(node(files, **about), what))
     again = engine(name).plan(node(after, **about), what)
@@ -71,7 +73,9 @@ def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str
 def undone(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
     """Return what is left of configured files that somebody may have edited since."""
     after = configured(name, files, **fields)
-    what = wanted(**{key: one for key, one in fields.items() if key in Wanted.__dataclass_fields__})
+    what = wanted(
+        **{key: one for key, one in fields.items() if key in EngineOptions.__dataclass_fields__}
+    )
     for path in tuple(after):
         if after[path] != files.get(path):
             left = engine(name).without(path, after[path], what, files.get(path))

@@ -11,7 +11,7 @@ import pytest
 
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.apply.live.hotplug_steps import Live
-from gpuhook.apply.live.injected import Made
+from gpuhook.apply.live.injected import InjectedItems
 from gpuhook.containers.warm.process_handle import Process
 
 
@@ -21,6 +21,6 @@ def live(tmp_path: Path) -> Iterator[Live]:
     (tmp_path / "dev").mkdir()
     with (
         Process(os.getpid()) as process,
-        Live(process, str(tmp_path), DeviceRules(None, None), Made()) as made,
+        Live(process, str(tmp_path), DeviceRules(None, None), InjectedItems()) as made,
     ):
         yield made

@@ -14,13 +14,13 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.engine_options import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from tests.unit.configured_docker import MAIN
 
 DOCKER = Where("docker")
-WANTED = Wanted("wrapper", "nvidia", "/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart")
-OTHER = Wanted("wrapper", "gpuhook", "/opt/gpuhook-runtime", "/opt/gpuhook-prestart", True)
+WANTED = EngineOptions("wrapper", "nvidia", "/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart")
+OTHER = EngineOptions("wrapper", "gpuhook", "/opt/gpuhook-runtime", "/opt/gpuhook-prestart", True)
 ORIGINAL = b'{ "debug":true,\n\t"runtimes": {} }'
 Tree = dict[str, tuple[int, int, int, bytes]]
 
@@ -57,12 +57,14 @@ def etc(root: Path) -> Tree:
     return {path: one for path, one in tree(root).items() if f"{root}/etc" in path}
 
 
-def configure(root: Path, wanted: Wanted = WANTED, **more: Any) -> configure_engine.Result:
+def configure(
+    root: Path, wanted: EngineOptions = WANTED, **more: Any
+) -> configure_engine.EngineResult:
     """Configure its Docker."""
     return configure_engine.configure(Host(str(root)), DOCKER, wanted, **more)
 
 
-def undo(root: Path, **more: Any) -> configure_engine.Result:
+def undo(root: Path, **more: Any) -> configure_engine.EngineResult:
     """Undo that."""
     return configure_engine.undo(Host(str(root)), DOCKER, **more)
 

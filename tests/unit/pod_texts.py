@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 
 from gpuhook.explain.pods import pod_manifests
-from gpuhook.explain.pods.pod_requests import Asked
+from gpuhook.explain.pods.pod_requests import PodRequest
 
 HERE = "pod.yaml"
 GPU = "nvidia.com/gpu"
@@ -21,15 +21,15 @@ spec:
 """
 
 
-def read(text: str, **options: object) -> tuple[Asked, ...]:
+def read(text: str, **options: object) -> tuple[PodRequest, ...]:
     return pod_manifests.read(textwrap.dedent(text), HERE, **options)  # type: ignore[arg-type]
 
 
-def container(text: str) -> Asked:
+def container(text: str) -> PodRequest:
     """Return the only container of a pod, which is written as `text`, in YAML's flow style."""
     (found,) = read(POD.format(text))
     return found
 
 
-def ids(asked: Asked) -> list[str]:
+def ids(asked: PodRequest) -> list[str]:
     return [objection.id for objection in asked.objections]

@@ -13,8 +13,12 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate import allocation_context as contexts
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
-from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Own, PluginFlags
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
@@ -25,13 +29,13 @@ VENDOR = "k8s.device-plugin.nvidia.com"
 DIRECTORY = "/var/run/nvidia-container-devices"
 DEVICES_ENV, REPLICAS_ENV = "NVIDIA_VISIBLE_DEVICES", "GPUHOOK_REPLICAS"
 CONTROL = (DeviceSpec("/dev/nvidiactl", "/host/dev/nvidiactl"),)
-GDS = Extra(
+GDS = AuxiliaryDevice(
     "gds",
     {"all": (DeviceSpec("/dev/nvidia-fs0", "/host/dev/nvidia-fs0"),)},
     "NVIDIA_GDS",
-    (Mount("/run/udev", "/run/udev"),),
+    (AllocatedMount("/run/udev", "/run/udev"),),
 )
-IMEX = Extra("imex-channel", {"0": (DeviceSpec("/dev/channel0", "/host/dev/channel0"),)})
+IMEX = AuxiliaryDevice("imex-channel", {"0": (DeviceSpec("/dev/channel0", "/host/dev/channel0"),)})
 
 
 def device(index: int) -> Device:
@@ -81,8 +85,8 @@ def paths(given: Allocation) -> list[str]:
             Allocation(
                 envs={DEVICES_ENV: DIRECTORY},
                 mounts=(
-                    Mount(f"{DIRECTORY}/GPU-0", "/dev/null"),
-                    Mount(f"{DIRECTORY}/GPU-2", "/dev/null"),
+                    AllocatedMount(f"{DIRECTORY}/GPU-0", "/dev/null"),
+                    AllocatedMount(f"{DIRECTORY}/GPU-2", "/dev/null"),
                 ),
             ),
         ),
@@ -109,7 +113,7 @@ def test_several_strategies_at_once() -> None:
     strategies = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
     given = allocate(whole(), ["GPU-1"], at_work(*strategies))
     assert given.envs == {DEVICES_ENV: DIRECTORY}
-    assert given.mounts == (Mount(f"{DIRECTORY}/GPU-1", "/dev/null"),)
+    assert given.mounts == (AllocatedMount(f"{DIRECTORY}/GPU-1", "/dev/null"),)
     assert given.cdi_devices == (f"{VENDOR}/gpu=GPU-1",)
     assert list(given.annotations.values()) == [f"{VENDOR}/gpu=GPU-1"]
 
@@ -220,7 +224,9 @@ def test_an_extra_without_a_spec() -> None:
 
 def test_host_files() -> None:
     """A runtime that knows no GPUs is handed nodes, the driver's files and a variable."""
-    driver = Allocation({"LD_LIBRARY_PATH": "/x/lib64"}, (Mount("/x/lib64/libcuda.so.1", "/l"),))
+    driver = Allocation(
+        {"LD_LIBRARY_PATH": "/x/lib64"}, (AllocatedMount("/x/lib64/libcuda.so.1", "/l"),)
+    )
     context = at_work("host-files", host_files=driver, extras=(GDS,))
     given = allocate(shared(), ["GPU-0::0", "GPU-0::1"], context)
     assert given.envs == {
@@ -230,7 +236,7 @@ def test_host_files() -> None:
         REPLICAS_ENV: "GPU-0::0,GPU-0::1",
     }
     assert paths(given) == ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-fs0"]
-    assert given.mounts == (*driver.mounts, Mount("/run/udev", "/run/udev"))
+    assert given.mounts == (*driver.mounts, AllocatedMount("/run/udev", "/run/udev"))
     both = at_work("envvar", "host-files", host_files=driver, pass_device_specs=True)
     given = allocate(whole(), ["GPU-0"], both)
     assert given.envs == {"LD_LIBRARY_PATH": "/x/lib64", DEVICES_ENV: "GPU-0"}
@@ -241,7 +247,10 @@ def test_mps() -> None:
     """A resource that MPS shares brings its pipe and its shared memory, and no other does."""
     part = Allocation(
         {"CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"},
-        (Mount("/mps/pipe", "/run/mps/gpu/pipe", False), Mount("/dev/shm", "/run/mps/shm", False)),
+        (
+            AllocatedMount("/mps/pipe", "/run/mps/gpu/pipe", False),
+            AllocatedMount("/dev/shm", "/run/mps/shm", False),
+        ),
     )
     context = at_work("envvar", mps={"nvidia.com/gpu": part})
     given = allocate(shared(sharing="mps"), ["GPU-0::1"], context)

@@ -16,7 +16,7 @@ from gpuhook.device_plugin.api_server import node_object
 from gpuhook.device_plugin.api_server.client import MERGE_PATCH, ApiServer, GoneError, is_forbidden
 from gpuhook.device_plugin.api_server.node_events import NodeEvents, event
 from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL, NodeLabel
-from gpuhook.device_plugin.api_server.service_account import Access, in_cluster
+from gpuhook.device_plugin.api_server.service_account import ApiAccess, in_cluster
 from gpuhook.device_plugin.notifier import NORMAL, WARNING
 from gpuhook.errors import GpuhookError
 from tests.unit.api_stand_in import Answer, ApiStandIn, Asked, certificate, serving, status
@@ -45,7 +45,7 @@ def test_access_is_that_of_a_pod(tmp_path: Path) -> None:
     assert in_cluster(environ, str(tmp_path)) is None
     (tmp_path / "token").touch()
     token, ca = str(tmp_path / "token"), str(tmp_path / "ca.crt")
-    assert in_cluster(environ, str(tmp_path)) == Access("fd00::1", 6443, token, ca)
+    assert in_cluster(environ, str(tmp_path)) == ApiAccess("fd00::1", 6443, token, ca)
     assert in_cluster({}, str(tmp_path)) is None
     odd = {**environ, "KUBERNETES_SERVICE_PORT": "tcp://"}
     assert in_cluster(odd, str(tmp_path)) is None
@@ -90,9 +90,9 @@ def test_nobody_there(tmp_path: Path) -> None:
     """A port that nobody listens at is a fault with its name."""
     certificate(tmp_path)
     (tmp_path / "token").touch()
-    access = Access("127.0.0.1", 1, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
+    access = ApiAccess("127.0.0.1", 1, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
     for scheme in ("https", "http"):
-        one = Access(access.host, access.port, access.token_path, access.ca_path, scheme)
+        one = ApiAccess(access.host, access.port, access.token_path, access.ca_path, scheme)
         with pytest.raises(GpuhookError, match=r"127\.0\.0\.1:1 cannot be spoken to"):
             node_object.watch(ApiServer(one), "n1", "1", 1)
 

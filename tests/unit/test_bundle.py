@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook import support_bundle
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.errors import GpuhookError
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
@@ -109,7 +109,9 @@ def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node").mkdir()
     tree = _tree(tmp_path / "node")
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
-    node = bundle_contents.recorded(Node(tree, Readings({"units": lambda: {"a.service": {}}})))
+    node = bundle_contents.recorded(
+        ExaminedNode(tree, Readings({"units": lambda: {"a.service": {}}}))
+    )
     _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
     made = bundle_contents.gathered(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "{}\n"})
     path = tmp_path / "bundle.tar.gz"
@@ -290,7 +292,7 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     place = tmp_path / "proc/7"
     place.mkdir(parents=True)
     (place / "environ").write_text("SECRET=x", encoding="utf-8")
-    node = bundle_contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings({})))
+    node = bundle_contents.recorded(ExaminedNode(DirectoryTree(str(tmp_path)), Readings({})))
     assert node.tree.read("/proc/7/environ") == b"SECRET=x"
     made = bundle_contents.gathered(node, {}, {})
     assert "files/proc/7/environ" not in made.members
@@ -302,7 +304,7 @@ def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
     (node / "etc/cdi").mkdir(parents=True)
     (node / "etc/cdi" / name).write_text("kind: a", encoding="utf-8")
-    seen = bundle_contents.recorded(Node(DirectoryTree(str(node)), Readings({})))
+    seen = bundle_contents.recorded(ExaminedNode(DirectoryTree(str(node)), Readings({})))
     made = bundle_contents.gathered(seen, {}, {})
     path = str(tmp_path / "b.tar.gz")
     bundle_archive.write(path, made.members, made.made)
@@ -345,7 +347,9 @@ def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
         "stored": [{"id": "a", "annotations": {secret: secret}}],
     }  # fmt: skip
     collectors = {name: (lambda one=one: one) for name, one in planted.items()}
-    node = bundle_contents.recorded(Node(DirectoryTree(str(tmp_path)), Readings(collectors)))
+    node = bundle_contents.recorded(
+        ExaminedNode(DirectoryTree(str(tmp_path)), Readings(collectors))
+    )
     made = bundle_contents.gathered(node, {"ps.json": planted}, {})
     assert b"dockerd" in made.members["readings.json"]
     assert [name for name, content in made.members.items() if secret.encode() in content] == []

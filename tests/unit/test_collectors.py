@@ -14,7 +14,7 @@ import pytest
 from gpuhook.containers.warm import find
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.reading_collectors import Place
+from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
@@ -116,7 +116,7 @@ def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> N
 
 def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_output, "DIRECTORIES", ())
-    taken = reading_collectors.live(DirectoryTree("/"), Place())
+    taken = reading_collectors.live(DirectoryTree("/"), ReadingPlace())
     assert taken.of(node_readings.CONTAINERD).trouble.startswith(
         "containerd: there is no such program"
     )
@@ -125,7 +125,7 @@ def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What NVML answers; an NVML that hangs is given up; this process has never loaded one."""
     node = make_node(tmp_path, "t4", real_nodes=False)
-    place = Place(node.driver_root, node.dev_root, node.host_root)
+    place = ReadingPlace(node.driver_root, node.dev_root, node.host_root)
     tree = DirectoryTree(node.host_root)
     taken = reading_collectors.live(tree, place)
     assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
@@ -141,7 +141,9 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_node_without_systemd_says_so(tmp_path: Path) -> None:
-    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), Place(host_root=str(tmp_path)))
+    taken = reading_collectors.live(
+        DirectoryTree(str(tmp_path)), ReadingPlace(host_root=str(tmp_path))
+    )
     assert taken.of(node_readings.UNITS).code == "GH1902"
     assert taken.document(node_readings.SELF)["version"]
 
@@ -239,7 +241,7 @@ def test_containers_seen_from_inside_one(
     pids = os.stat("/proc/self/ns/pid").st_ino
     monkeypatch.setattr(reading_collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
     monkeypatch.setattr(gpu_containers, "looked_at", lambda roots: {"looked_at": len(roots)})
-    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), Place(), ["a", "b"])
+    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), ReadingPlace(), ["a", "b"])
     found = taken.of(node_readings.CONTAINERS)
     if is_mounted and has_pids:
         assert found.document == {"looked_at": 2}

@@ -24,8 +24,8 @@ from gpuhook.compare import (
     surplus_items,
 )
 from gpuhook.compare.compare_plan import foreign, own_spec
-from gpuhook.compare.expected_injection import Expected
-from gpuhook.compare.mount_items import Mounts
+from gpuhook.compare.expected_injection import ExpectedInjection
+from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
@@ -42,8 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
 
-COMPUTE = Expected(capabilities=vocabulary.parse_capabilities(None))
-GRAPHICS = Expected(capabilities=vocabulary.parse_capabilities("graphics"))
+COMPUTE = ExpectedInjection(capabilities=vocabulary.parse_capabilities(None))
+GRAPHICS = ExpectedInjection(capabilities=vocabulary.parse_capabilities("graphics"))
 LIBCUDA = "/usr/lib64/libcuda.so.580.95.05"
 
 
@@ -195,7 +195,7 @@ def test_a_config_without_variables(spec: dict[str, Any]) -> None:
     ],
 )
 def test_what_the_legacy_mode_is_known_to_lack(
-    path: str, by: str, expected: Expected, is_known: bool
+    path: str, by: str, expected: ExpectedInjection, is_known: bool
 ) -> None:
     assert bool(known_differences.missing(path, by, expected)) is is_known
 
@@ -249,7 +249,7 @@ def _held(files: dict[str, bytes], status: str = "", mounted: tuple[str, ...] = 
 def test_groups_without_which_a_node_cannot_be_opened() -> None:
     edits: ContainerEdits = {"additionalGids": [44, 45, 0]}
     held = _held({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
-    found = list(env_items.groups(held, Expected(edits=edits)))
+    found = list(env_items.groups(held, ExpectedInjection(edits=edits)))
     assert [(one.name, one.verdict) for one in found] == [
         ("44", compare_item.SAME),
         ("45", compare_item.GPUHOOK),
@@ -267,7 +267,7 @@ def test_the_mask_over_the_drivers_parameters(
     monkeypatch.setattr(driver_params, "masked", lambda _: b"ModifyDeviceFiles: 0\n")
     job = Jobs("/usr/bin/gpuhook-hook")
     job.driver_params = True
-    expected = Expected(edits={"env": ["A=1"]}, todo=[job])
+    expected = ExpectedInjection(edits={"env": ["A=1"]}, todo=[job])
     held = _held({driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"})
     (found,) = env_items.effects(held, injector.CDI, expected)
     assert (found.kind, found.verdict) == (compare_item.MASK, verdict)
@@ -275,7 +275,7 @@ def test_the_mask_over_the_drivers_parameters(
 
 def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
     held = _held({driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,))
-    (found,) = env_items.effects(held, injector.LEGACY, Expected(edits={"env": ["A=1"]}))
+    (found,) = env_items.effects(held, injector.LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
     assert found.is_known
 
 
@@ -297,10 +297,10 @@ def test_the_application_profile_goes_with_egl(
 ) -> None:
     job = Jobs("/usr/bin/gpuhook-hook")
     job.libraries = libraries
-    expected = Expected(edits={"env": ["A=1"]}, todo=[job])
+    expected = ExpectedInjection(edits={"env": ["A=1"]}, todo=[job])
     (found,) = env_items.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
     assert (found.kind, found.verdict, found.is_known) == (compare_item.PROFILE, verdict, is_known)
-    nobody = Expected(edits={"env": ["A=1"]})
+    nobody = ExpectedInjection(edits={"env": ["A=1"]})
     assert list(env_items.effects(_held({}), by, nobody)) == []
 
 
@@ -396,8 +396,8 @@ def test_no_server_of_a_file_system_is_asked(tmp_path: Path) -> None:
 
     mounts = mountinfo.parse("\n".join(lines).encode())
     root = SimpleNamespace(mounts=lambda: mounts, found=found, real=lambda path: path)
-    there = Mounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
+    there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
     wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
-    named = [one.name for one in there.items(Expected(whole=wanted))]
+    named = [one.name for one in there.items(ExpectedInjection(whole=wanted))]
     assert named == ["/driver/libcuda.so.1"]
     assert asked_of == ["/driver/libcuda.so.1"]

@@ -15,7 +15,7 @@ import pytest
 
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.config_manager import config_choice, manager_process, process_signal
-from gpuhook.device_plugin.config_manager.manager_options import Options, options
+from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError
 from tests.unit.api_stand_in import ApiStandIn, Asked, serving, status
 
@@ -53,7 +53,7 @@ def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
     (place / "..new").rename(place / "..data")
 
 
-def said(place: Path, **more: str) -> Options:
+def said(place: Path, **more: str) -> ManagerOptions:
     """Return the operator's options with `more` laid over them."""
     mine = {
         "CONFIG_FILE_SRCDIR": str(place / "available"),

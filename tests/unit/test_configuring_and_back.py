@@ -12,7 +12,7 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.engine_options import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from tests.unit import test_configuring_crio as crio
@@ -20,7 +20,7 @@ from tests.unit import test_configuring_docker as docker
 from tests.unit import test_configuring_podman as podman
 from tests.unit.configuring import configured, wanted
 
-OF_WANTED = {one.name for one in fields(Wanted)}
+OF_WANTED = {one.name for one in fields(EngineOptions)}
 CASES: dict[str, tuple[str, dict[str, bytes], dict[str, Any]]] = {
     f"docker-{name}": ("docker", docker.files(before), {"version": docker.RECENT, **more})
     for name, (before, _, more) in docker.CASES.items()

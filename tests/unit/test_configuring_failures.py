@@ -19,9 +19,9 @@ from gpuhook.engines.configure import (
     engine_verification,
     plan_check,
 )
-from gpuhook.engines.configure.configure_record import Store
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.configure_record import RecordStore
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
@@ -95,7 +95,7 @@ def test_an_error_half_way_of_a_second_run_keeps_the_first(
     assert tree(root) == original
 
 
-def _killed(root: Path, step: int, wanted: Wanted | None) -> int:
+def _killed(root: Path, step: int, wanted: EngineOptions | None) -> int:
     """Configure, or undo without `wanted`, in a process that dies before its step of that number.
 
     Returns its exit status: 9 if it died, 0 if it had fewer steps.
@@ -215,7 +215,7 @@ def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(configure_record, "_PATIENCE", 0.0)
     place = configure_record.directory("docker", None)
     with (
-        configure_record.Store(Host(str(root)), place).locked(),
+        configure_record.RecordStore(Host(str(root)), place).locked(),
         pytest.raises(GpuhookError) as caught,
     ):
         configure(root)
@@ -226,14 +226,14 @@ def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_file_that_changes_meanwhile_is_left_alone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = configure_record.Store.save
+    save = configure_record.RecordStore.save
     theirs = b'{"theirs": true}'
 
     def slow(*words: Any) -> None:
         save(*words)
         (root / MAIN[1:]).write_bytes(theirs)
 
-    monkeypatch.setattr(configure_record.Store, "save", slow)
+    monkeypatch.setattr(configure_record.RecordStore, "save", slow)
     with pytest.raises(GpuhookError) as caught:
         configure(root)
     assert caught.value.code == "GH2012"
@@ -244,8 +244,8 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
 def test_a_broken_file_is_named_and_nothing_is_written(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = Change(MAIN, ORIGINAL, b'{\n"runtimes": {},\n}')
-    made = Plan("docker", (change,), Expected({}), Service())
+    change = ConfigChange(MAIN, ORIGINAL, b'{\n"runtimes": {},\n}')
+    made = EnginePlan("docker", (change,), ExpectedConfig({}), Service())
     monkeypatch.setattr(configured_docker, "plan", lambda *_: made)
     before = tree(root)
     with pytest.raises(GpuhookError) as caught:
@@ -256,12 +256,12 @@ def test_a_broken_file_is_named_and_nothing_is_written(
 
 
 def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
-    node = Node(Host(str(root)))
+    node = EngineNode(Host(str(root)))
     content = b'{"runtimes": {"nvidia": {"path": "/usr/bin/other"}}}'
-    change = Change(MAIN, ORIGINAL, content)
-    expected = Expected({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
+    change = ConfigChange(MAIN, ORIGINAL, content)
+    expected = ExpectedConfig({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
     with pytest.raises(GpuhookError) as caught:
-        plan_check.require(Plan("docker", (change,), expected, Service()), node)
+        plan_check.require(EnginePlan("docker", (change,), expected, Service()), node)
     assert caught.value.code == "GH2004"
     assert "/usr/bin/other" in caught.value.message
 
@@ -342,11 +342,13 @@ def test_what_cannot_be_put_back_is_told_and_undone_later(
 def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
     program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
     (root / "c.toml").write_text("version = 2\n")
-    plan = Plan("containerd", (), Expected({"nvidia": "/x"}), Service(), config="/c.toml")
+    plan = EnginePlan(
+        "containerd", (), ExpectedConfig({"nvidia": "/x"}), Service(), config="/c.toml"
+    )
     host = Host(str(root))
     programs = HostPrograms(host)
     with pytest.raises(GpuhookError) as caught:
-        engine_verification.verify(programs, plan, Node(host))
+        engine_verification.verify(programs, plan, EngineNode(host))
     assert caught.value.code == "GH2005"
     assert "have a runtime nvidia" in caught.value.message
 
@@ -397,14 +399,14 @@ def test_a_read_only_file_system_fails_a_dry_run_too(
 
 @pytest.mark.parametrize("call", [configure, undo])
 def test_a_record_of_root_is_not_for_others(
-    root: Path, call: Callable[..., configure_engine.Result], monkeypatch: pytest.MonkeyPatch
+    root: Path, call: Callable[..., configure_engine.EngineResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(root)
 
     def load(_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/var/record.json")
 
-    monkeypatch.setattr(Store, "load", load)
+    monkeypatch.setattr(RecordStore, "load", load)
     with pytest.raises(GpuhookError) as caught:
         call(root, is_dry=True)
     assert caught.value.code == "GH2013"

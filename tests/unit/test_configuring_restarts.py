@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure import configure_engine, engine_restart
-from gpuhook.engines.configure.engine_options import Node, Wanted
-from gpuhook.engines.configure.engine_plan import Plan, Service
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import EnginePlan, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
@@ -76,7 +76,7 @@ def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.Mon
     configure(root, how="auto")
     plan = configured_docker.plan
 
-    def reloading(node: Node, wanted: Wanted) -> Plan:
+    def reloading(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
         return replace(plan(node, wanted), service=Service(("docker.service",), reloads=True))
 
     monkeypatch.setattr(configured_docker, "plan", reloading)

@@ -36,7 +36,9 @@ def write(node: Path, path: str, text: str) -> None:
     (node / path[1:]).write_text(text, encoding="utf-8")
 
 
-def found(node: Path, configured: Mapping[str, str] | None = None) -> version_references.Named:
+def found(
+    node: Path, configured: Mapping[str, str] | None = None
+) -> version_references.VersionReferences:
     where = container_directories.locate(Host(str(node)), configured or {}, AT)
     return version_references.version_references(str(node), AT, where)
 
@@ -74,7 +76,7 @@ def test_a_container_is_found(
     for name, text in files.items():
         write(node, name, text)
     write(node, path, RUNTIME if path.endswith("/runtime") else NAMES_US)
-    assert found(node, configured) == version_references.Named(
+    assert found(node, configured) == version_references.VersionReferences(
         frozenset() if path.endswith("/runtime") else frozenset({"1.0-a"}),
         path.endswith("/runtime"),
     )
@@ -151,7 +153,7 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     write(node, "/c.toml", "")
     assert found(node).has_programs
     shutil.rmtree(node / "s")
-    assert found(node) == version_references.Named()
+    assert found(node) == version_references.VersionReferences()
     container_directories.forget(host, AT)
     assert not os.listdir(node / AT[1:])
 
@@ -171,10 +173,10 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
         with ExitStack() as stack:
             if is_running:
                 stack.enter_context(running(node, "containerd", ["--config", "/c.toml"]))
-            assert found(node) == version_references.Named(has_programs=True)
+            assert found(node) == version_references.VersionReferences(has_programs=True)
             where = container_directories.locate(host, {}, AT)
     shutil.rmtree(node / "s")
-    assert found(node) == version_references.Named()
+    assert found(node) == version_references.VersionReferences()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_a_process_names_the_directory(
         write(node, path, RUNTIME)
     directory = f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w"
     with running(node, program, arguments, directory):
-        assert found(node) == version_references.Named(has_programs=True)
+        assert found(node) == version_references.VersionReferences(has_programs=True)
 
 
 @pytest.mark.parametrize(

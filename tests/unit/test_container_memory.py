@@ -9,9 +9,9 @@ from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.container_memory import (
     ContainerMemory,
     DeviceUse,
-    Entry,
-    Limit,
-    Share,
+    HolderEntry,
+    MemoryLimitFact,
+    MemoryShare,
     container_memory,
     shares,
     unattributed,
@@ -45,8 +45,8 @@ def member(identity: str, *, in_pod: bool = True) -> Membership:
 def test_the_ledger_joins_processes_and_replicas() -> None:
     """With ledger and kubelet, each container has its use and its share; the rest is nobody's."""
     entries = {
-        A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
-        B: Entry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
+        A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
+        B: HolderEntry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
     }
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
     uses = use(Process(1, 300), Process(2, 100), Process(3, 50), Process(4, 77))
@@ -61,7 +61,7 @@ def test_the_ledger_joins_processes_and_replicas() -> None:
 
 def test_a_holder_that_uses_nothing_uses_0() -> None:
     """A container that the ledger knows and that has no process on the GPU is idle."""
-    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
     assert container_memory([use()], {}, entries, holders, SHARED) == (
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
@@ -94,14 +94,14 @@ def test_without_a_ledger_several_holders_stay_apart() -> None:
 
 def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
     """Containers of Docker and podman have a share as well; they go by their id."""
-    entries = {"web": Entry("web", units=(f"{GPU}::3",))}
+    entries = {"web": HolderEntry("web", units=(f"{GPU}::3",))}
     found = container_memory([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
     assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
 
 
 def test_what_the_driver_cannot_tell_is_not_0() -> None:
     """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
-    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER}
     (found,) = container_memory([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
     assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
@@ -120,7 +120,7 @@ def test_processes_that_use_more_than_is_used_leave_0() -> None:
 
 def test_a_process_that_computes_and_draws_counts_once() -> None:
     """The driver tells such a process for each kind of use, with all of its memory."""
-    entries = {A: Entry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
+    entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     uses = use(Process(1, 300), Process(1, 300), Process(1, None))
     (found,) = container_memory([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
     assert found.used_bytes == 300
@@ -128,16 +128,18 @@ def test_a_process_that_computes_and_draws_counts_once() -> None:
 
 def test_whole_devices_are_their_own_share() -> None:
     """A device that is not shared is one unit, of all its memory."""
-    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {GPU: Share(GPU, 1000)}
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {
+        GPU: MemoryShare(GPU, 1000)
+    }
     mute = Device(GPU, "0", GPU, 0, (), ())
-    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, mute),))]) == {GPU: Share(GPU)}
+    assert shares([Resource("nvidia.com/gpu", (Unit(GPU, mute),))]) == {GPU: MemoryShare(GPU)}
 
 
 LIMITED = Resource("nvidia.com/gpu", UNITS, "time-slicing", memory={GPU: UnitMemory(240, 200)})
 
 
 def limits_of(
-    entries: dict[str, Entry], holders: dict[str, Holder], resource: Resource = LIMITED
+    entries: dict[str, HolderEntry], holders: dict[str, Holder], resource: Resource = LIMITED
 ) -> list[tuple[str, int | None, int | None, str]]:
     """Return container, limit, guarantee and who holds it, where the plugin ends processes."""
     found = container_memory([use()], {}, entries, holders, shares([resource], guards=True))
@@ -147,8 +149,10 @@ def limits_of(
 def test_the_ledger_says_what_the_driver_holds() -> None:
     """A limit that was set and read back is the driver's; one that was only granted is watched."""
     entries = {
-        A: Entry(A, "demo", "trainer", "main", memory=(Limit(GPU, 150, 100, is_held=True),)),
-        B: Entry(B, "demo", "server", "main", memory=(Limit(GPU, 240, 200),)),
+        A: HolderEntry(
+            A, "demo", "trainer", "main", memory=(MemoryLimitFact(GPU, 150, 100, is_held=True),)
+        ),
+        B: HolderEntry(B, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 240, 200),)),
     }
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
     assert limits_of(entries, holders) == [
@@ -167,7 +171,7 @@ def test_without_a_record_the_units_say_it() -> None:
 
 def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
     """The configuration has changed since. The server of MPS needs no record."""
-    entries = {A: Entry(A, "demo", "server", "main", (f"{GPU}::0",))}
+    entries = {A: HolderEntry(A, "demo", "server", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": SERVER}
     assert limits_of(entries, holders) == [("server", None, None, "nobody")]
     by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})
@@ -177,14 +181,16 @@ def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> Non
 def test_a_record_of_the_youngest_container_counts() -> None:
     """The ledger may still know the container that was there before a restart: it comes first."""
     entries = {
-        A: Entry(A, "demo", "server", "main", memory=(Limit(GPU, 100, 100),)),
-        B: Entry(B, "demo", "server", "main", memory=(Limit(GPU, 240, 200),)),
+        A: HolderEntry(A, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 100, 100),)),
+        B: HolderEntry(B, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 240, 200),)),
     }
     assert limits_of(entries, {f"{GPU}::1": SERVER}) == [("server", 240, 200, "guard")]
 
 
 def test_a_request_alone_is_no_limit() -> None:
     """A container that is only kept something for may use all."""
-    entries = {"web": Entry("web", memory=(Limit(GPU, NO_LIMIT, 100, is_held=True),))}
+    entries = {
+        "web": HolderEntry("web", memory=(MemoryLimitFact(GPU, NO_LIMIT, 100, is_held=True),))
+    }
     (found,) = container_memory([use()], {}, entries, {}, {})
     assert (found.limit_bytes, found.guaranteed_bytes, found.limited_by) == (None, 100, "driver")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.doctor.check import FAILED, SECTIONS, Node
+from gpuhook.doctor.check import FAILED, SECTIONS, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.node.node_readings import Readings
@@ -39,7 +39,7 @@ def test_what_a_check_needs_is_there() -> None:
 
 def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
     """Where nothing is, and nothing can be asked, gpuhook's own checks find no fault."""
-    node = Node(DirectoryTree(str(tmp_path)), Readings({}))
+    node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({}))
     found = examine(node, checks())
     ours = [one for one in found.results if one.check.section in ("gpuhook", "containers")]
     assert len(ours) >= 12
@@ -53,7 +53,7 @@ def test_a_container_that_cannot_be_looked_at_is_not_passed_over(
 ) -> None:
     late = {"where": "late", "code": "GH1760", "message": "no answer", "hint": "wait"}
     found = {"containers": [], "trouble": [late] * is_late, "looked_at": 0}
-    node = Node(DirectoryTree(str(tmp_path)), Readings({"containers": lambda: found}))
+    node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({"containers": lambda: found}))
     (result,) = examine(node, checks(), ["containers.access"]).results
     said = f"no {'other ' * is_late}running container has a GPU, or asks for one"
     assert result.finding.said == said

@@ -26,9 +26,9 @@ from gpuhook.doctor.check import (
     HOST,
     WARNING,
     Check,
+    ExaminedNode,
     Finding,
     Mend,
-    Node,
     absent,
     ok,
 )
@@ -60,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
 def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
     """Have the command know these checks alone, and give them."""
 
-    def missing(node: Node) -> Iterable[Finding]:
+    def missing(node: ExaminedNode) -> Iterable[Finding]:
         if node.tree.status("/dev/there") is not None:
             return [ok("/dev/there is there", "/dev/there")]
         mend = Mend("make /dev/there", (tree / "dev/there").touch)
@@ -76,7 +76,7 @@ def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
             )
         ]
 
-    def warns(node: Node) -> Iterable[Finding]:
+    def warns(node: ExaminedNode) -> Iterable[Finding]:
         return [Finding(WARNING, "it is\x1b[2J slow", meaning="you wait", command="be patient")]
 
     made = (
@@ -260,13 +260,13 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*args: object) -> None:
         raise AssertionError("a reading was taken that no check needs")
 
-    monkeypatch.setattr("gpuhook.node.program_output.Asked", asked)
+    monkeypatch.setattr("gpuhook.node.program_output.ProgramOutput", asked)
     monkeypatch.setattr("gpuhook.host.worker.call_in_child", asked)
 
 
 def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
     """The words stay what they are: colour tells nothing that they do not."""
-    found = examine(Node(DirectoryTree(str(tree)), Readings({})), catalogue)
+    found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), catalogue)
     plain, coloured = (
         "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
     )
@@ -276,7 +276,7 @@ def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> No
 
 def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
     check = Check("gpus.all", DRIVER, "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
-    found = examine(Node(DirectoryTree(str(tree)), Readings({})), [check])
+    found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), [check])
     assert [line.strip() for line in doctor_text.lines(found)[1:]] == [
         "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
     ]  # fmt: skip
@@ -296,7 +296,7 @@ def test_each_section_is_told_once(tree: Path) -> None:
         well("toolkit.values", ENGINES),
         well("docker.config", ENGINES),
     )
-    found = examine(Node(DirectoryTree(str(tree)), Readings({})), checks)
+    found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), checks)
     lines = doctor_text.lines(found)
     headings = [line for line in lines if line and not line.startswith(" ")]
     assert headings == ["Host", "Engines: toolkit", "Engines: docker"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.doctor.check import Node
+from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.checks.driver import gpu_access
 from gpuhook.doctor.checks.engine import (
     containerd,
@@ -72,7 +72,7 @@ class Trial:
 
     def examine(self, *chosen: str) -> Examination:
         collectors = {name: partial(self.readings.get, name) for name in self.readings}
-        node = Node(DirectoryTree(str(self.root)), Readings(collectors))
+        node = ExaminedNode(DirectoryTree(str(self.root)), Readings(collectors))
         return examine(node, CHECKS, chosen or None)
 
     def failed(self) -> list[str]:

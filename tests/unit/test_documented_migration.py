@@ -70,7 +70,7 @@ def test_what_import_takes_over_is_what_the_page_says() -> None:
         "nvidia-container-cli": {"root": "/run/nvidia/driver"},
         "features": {"ignore-imex-channel-requests": True},
     }
-    document = imported(toolkit_settings.Settings("config.toml", given, b"")).document
+    document = imported(toolkit_settings.ToolkitSettings("config.toml", given, b"")).document
     made = {f"{part}.{key}" for part, keys in document.items() for key in keys}
     rows = section("config.toml").splitlines()
     assert len(made) == 6

@@ -58,11 +58,11 @@ def tree(root: Path, directory: str, names: dict[str, str] | None = None) -> Pat
     return root
 
 
-def by_path(found: driver_files.Found) -> dict[str, tuple[str, str, str | None]]:
+def by_path(found: driver_files.DriverFileFacts) -> dict[str, tuple[str, str, str | None]]:
     return {f.container_path: (f.kind, f.host_path, f.soname) for f in found.files}
 
 
-def links(found: driver_files.Found) -> dict[str, str]:
+def links(found: driver_files.DriverFileFacts) -> dict[str, str]:
     return {made.path: made.target for made in found.links}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from tests.simulated import cgroups, driver_memory, stub_events, stub_limits
 from tests.simulated.driver_memory import DriverMemory
@@ -53,7 +53,7 @@ def gpu(driver: DriverMemory) -> str:
 
 def limit(driver: DriverMemory, cgroup: Path, hard: int, soft: int = 0) -> None:
     """Set limits in MiB; a hard limit of 0 is none."""
-    with Driver(driver.node.nvml_library) as nvml_driver:
+    with NvmlDriver(driver.node.nvml_library) as nvml_driver:
         bytes_of = hard * MIB or stub_limits.NO_LIMIT
         nvml_driver.set(gpu(driver), str(cgroup), bytes_of, soft * MIB)
 
@@ -118,7 +118,7 @@ def test_a_hard_limit_holds(driver: DriverMemory, one: Path, other: Path) -> Non
         assert driver.ran(gpu(driver), "alloc", "500", cgroup=one) == "out of memory\n"
         assert driver.ran(gpu(driver), "all", cgroup=one) == "got 400 MiB\n"
         assert driver.ran(gpu(driver), "all", cgroup=other) == f"got {TOTAL - 600} MiB\n"
-        with Driver(driver.node.nvml_library) as nvml_driver:
+        with NvmlDriver(driver.node.nvml_library) as nvml_driver:
             held = nvml_driver.get(gpu(driver), str(one))
         assert held is not None
         assert (held.hard, held.used) == (1000 * MIB, 600 * MIB)
@@ -131,7 +131,7 @@ def test_a_limit_is_of_the_nearest_cgroup(driver: DriverMemory, one: Path) -> No
     limit(driver, one, 1000)
     with driver.started(gpu(driver), "all", "hold", cgroup=below) as holder:
         assert said(holder) == "got 1000 MiB"
-        with Driver(driver.node.nvml_library) as nvml_driver:
+        with NvmlDriver(driver.node.nvml_library) as nvml_driver:
             used = [nvml_driver.get(gpu(driver), str(path)) for path in (one, below)]
         assert [held and held.used for held in used] == [1000 * MIB, 1000 * MIB]
     limit(driver, below, 200)

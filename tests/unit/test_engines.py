@@ -280,7 +280,7 @@ inline = { deep = 1 }
 
 def test_what_is_no_toml_says_on_which_line() -> None:
     for text, line in ((b"a = 1\nb = \n", 2), (b"a = 1\n\xff\n", 2)):
-        with pytest.raises(toml_document.UnreadableError) as caught:
+        with pytest.raises(toml_document.UnreadableTomlError) as caught:
             toml_document.parsed(text)
         assert caught.value.line == line
         assert "line" not in caught.value.reason

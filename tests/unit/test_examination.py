@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.doctor.check import DRIVER, OK, WARNING, Check, Finding, Node, ok
+from gpuhook.doctor.check import DRIVER, OK, WARNING, Check, ExaminedNode, Finding, ok
 from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
 from gpuhook.node.node_readings import Readings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_check_that_crashes_is_one_finding(raised: Exception, said: str) -> None:
-    def crashing(node: Node) -> Iterator[Finding]:
+    def crashing(node: ExaminedNode) -> Iterator[Finding]:
         yield ok("until here")
         raise raised
 
@@ -34,7 +34,7 @@ def test_a_check_that_crashes_is_one_finding(raised: Exception, said: str) -> No
         Check("driver.first", DRIVER, "It crashes", crashing),
         Check("driver.second", DRIVER, "It does not", lambda _: [ok("well")], ("driver.first",)),
     )
-    found = examine(Node(DirectoryTree("/"), Readings({})), checks)
+    found = examine(ExaminedNode(DirectoryTree("/"), Readings({})), checks)
     assert [(one.check.id, one.finding.status) for one in found.results] == [
         ("driver.first", WARNING),
         ("driver.second", OK),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.allocate import auxiliary_devices
-from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, Imex
 from gpuhook.errors import GpuhookError
@@ -59,8 +59,8 @@ def test_all_that_is_there(tmp_path: Path) -> None:
     assert found["mofed"].devices == {"all": specs(*infiniband)}
     assert found["imex-channel"].devices == {"0": specs("nvidia-caps-imex-channels/channel0")}
     assert found["gds"].mounts == (
-        Mount("/run/udev", "/run/nvidia/driver/run/udev"),
-        Mount("/etc/cufile.json", "/run/nvidia/driver/etc/cufile.json"),
+        AllocatedMount("/run/udev", "/run/nvidia/driver/run/udev"),
+        AllocatedMount("/etc/cufile.json", "/run/nvidia/driver/etc/cufile.json"),
     )
     assert not any(extra.mounts for name, extra in found.items() if name != "gds")
 

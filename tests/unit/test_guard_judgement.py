@@ -12,17 +12,17 @@ from gpuhook.device_plugin.guard.guard_policy import (
     FAILED,
     SETTLED,
     TERM,
-    Mark,
+    GuardMark,
+    GuardVerdict,
     Order,
     Sight,
     User,
-    Verdict,
 )
-from gpuhook.device_plugin.guard.guard_shares import Key, Share
+from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
 
 GIB = 1 << 30
 GPU = "GPU-1"
-SHARE = Share("c" * 64, ("default", "web", "main"), GPU, 4 * GIB, "nvidia.com/gpu")
+SHARE = GuardShare("c" * 64, ("default", "web", "main"), GPU, 4 * GIB, "nvidia.com/gpu")
 SETTINGS = Guard(action=TERMINATE, grace=30.0)
 
 
@@ -33,12 +33,12 @@ def user(pid: int, memory: float | None, container: str | None = SHARE.container
 class Looks:
     """One look after the other, ten seconds apart unless told."""
 
-    def __init__(self, settings: Guard = SETTINGS, share: Share = SHARE) -> None:
+    def __init__(self, settings: Guard = SETTINGS, share: GuardShare = SHARE) -> None:
         self.settings, self.share = settings, share
-        self.marks: dict[Key, Mark] = {}
+        self.marks: dict[Key, GuardMark] = {}
         self.now = 1000.0
 
-    def see(self, *users: User, elapsed: float = 10.0, unknown: bool = False) -> Verdict:
+    def see(self, *users: User, elapsed: float = 10.0, unknown: bool = False) -> GuardVerdict:
         self.now += elapsed
         seen = {GPU: None if unknown else users}
         self.sight = Sight({self.share.key: self.share}, seen, self.now, elapsed)
@@ -46,14 +46,14 @@ class Looks:
         self.marks = dict(verdict.marks)
         return verdict
 
-    def obey(self, verdict: Verdict, what: str = "") -> Order:
+    def obey(self, verdict: GuardVerdict, what: str = "") -> Order:
         (order,) = verdict.orders
         sent = what or order.signal
         self.marks = guard_policy.acted(self.marks, self.sight, order, sent)
         return order
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> GuardMark:
         return self.marks[self.share.key]
 
 

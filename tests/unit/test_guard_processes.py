@@ -18,8 +18,8 @@ from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_signal, process_scope
 from gpuhook.device_plugin.guard.container_processes import About, Processes
 from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
-from gpuhook.device_plugin.guard.guard_shares import Share
-from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.guard.guard_shares import GuardShare
+from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics import cgroup_names
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.errors import GpuhookError
@@ -204,10 +204,10 @@ def carried_out(
     pid: int, driver: Driver, container: str = "web", *, started: int | None = None, **more: int
 ) -> bool:
     began = started if started is not None else ledger.start_time(pid) or 0
-    share = Share("web", ("", "", "web"), "GPU-1", GIB)
+    share = GuardShare("web", ("", "", "web"), "GPU-1", GIB)
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)
-    target = Target("GPU-1", "GPU-1")
+    target = SampleTarget("GPU-1", "GPU-1")
     whose = partial(process_scope.container, known={"web", "job"}, homes={})
     return guard_signal.carried_out(
         order, driver, kernel, target, whose=whose, is_wanted=lambda: True

@@ -13,10 +13,10 @@ import pytest
 
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits, usage_sample
-from gpuhook.device_plugin.guard.guard_policy import END, TERM, Mark, Sent
-from gpuhook.device_plugin.guard.guard_shares import Held, Holding, LimitedUnit, Share
+from gpuhook.device_plugin.guard.guard_policy import END, TERM, GuardMark, Sent
+from gpuhook.device_plugin.guard.guard_shares import GuardedShare, GuardShare, Holding, LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import Recorded
-from gpuhook.device_plugin.guard.usage_sample import Target
+from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.request.memory_request import NO_LIMIT
@@ -55,7 +55,7 @@ def test_nobody_to_watch_is_no_device_to_look_at() -> None:
 def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
     narrowed = Recorded(A, WEB, {GPU: GIB})
     holding = guard_shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
-    assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB, NAME)}
+    assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB, NAME)}
     assert (holding.unrecorded, holding.unsaid) == ((), {})
 
 
@@ -68,9 +68,9 @@ def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> Non
     assert holding.devices == {GPU}
     assert guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
     (found,) = guard_shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
-    assert found == Share(B, JOB, GPU, 3 * GIB, NAME)
+    assert found == GuardShare(B, JOB, GPU, 3 * GIB, NAME)
     (found,) = guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid, {B})
-    assert found == Share(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
+    assert found == GuardShare(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
 
 
 def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
@@ -80,7 +80,7 @@ def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
     assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, {GPU: None}, lives=None)])
     assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, lives=None)])
     holding = guard_shares.holding([before], held((f"{GPU}::9", WEB)), {})
-    assert holding.shares == {(A, GPU): Share(A, WEB, GPU, GIB)}
+    assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB)}
     assert holding.devices == {GPU}
     beginning = Recorded(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
     assert guard_shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
@@ -98,26 +98,26 @@ def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
 
 
 def test_a_mount_says_which_container_it_is() -> None:
-    holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
+    holders = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 8 * GIB, B: 4 * GIB}
     found = guard_shares.unrecorded_shares(GPU, grants, {A, B}, holders)
     assert found == [
-        Share(A, JOB, GPU, 8 * GIB, NAME),
-        Share(B, WEB, GPU, 4 * GIB, NAME),
+        GuardShare(A, JOB, GPU, 8 * GIB, NAME),
+        GuardShare(B, WEB, GPU, 4 * GIB, NAME),
     ]
 
 
 def test_alike_holders_are_limited_without_a_name() -> None:
-    holders = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
+    holders = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
-    assert found == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
+    assert found == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
 
 
 def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
-    holder = [Held(WEB, GPU, 4 * GIB, NAME)]
+    holder = [GuardedShare(WEB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
-    assert found == Share(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
+    assert found == GuardShare(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
     assert found.label == "default/web/main"
     assert guard_shares.unrecorded_shares(GPU, {A: None, B: None}, {A, B}, holder) == []
     assert guard_shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
@@ -125,13 +125,13 @@ def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
 
 def test_hidden_mounts_take_no_limit_away() -> None:
     """What a container hides may be any grant that no other container shows."""
-    alike = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 4 * GIB, NAME)]
+    alike = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 4 * GIB, NAME)]
     shown, likely = guard_shares.unrecorded_shares(
         GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
     )
-    assert shown == Share(A, ("", "", A), GPU, 4 * GIB, NAME)
-    assert likely == Share(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
-    others = [Held(WEB, GPU, 4 * GIB, NAME), Held(JOB, GPU, 8 * GIB, NAME)]
+    assert shown == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
+    assert likely == GuardShare(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
+    others = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 8 * GIB, NAME)]
     both = {A: None, B: None}
     found = guard_shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
     assert [(one.container, one.hard) for one in found] == [(A, 8 * GIB), (B, 8 * GIB)]
@@ -167,13 +167,13 @@ def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
 
 def test_a_process_that_is_listed_twice_is_counted_once() -> None:
     driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
-    assert usage_sample.memory_by_pid(driver, Target(GPU, GPU)) == {7: 5, 8: 3, 9: None}
-    assert usage_sample.memory_by_pid(driver, Target(OTHER, OTHER)) is None
+    assert usage_sample.memory_by_pid(driver, SampleTarget(GPU, GPU)) == {7: 5, 8: 3, 9: None}
+    assert usage_sample.memory_by_pid(driver, SampleTarget(OTHER, OTHER)) is None
 
 
 def test_processes_of_an_instance_by_its_own_uuid_or_by_where_they_are() -> None:
     of_gpu = (use(7, 5, 1, 0), use(8, 6, 2, 0), use(9, 7, 1, 1), use(10, 8))
-    target = Target("MIG-1", GPU, (1, 0))
+    target = SampleTarget("MIG-1", GPU, (1, 0))
     assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu), target) == {7: 5}
     own = Driver(GPU_1=of_gpu, MIG_1=(use(10, 8), use(8, 6, 2, 0), use(11, 1, 1, 0)))
     assert usage_sample.memory_by_pid(own, target) == {10: 8, 11: 1}
@@ -214,8 +214,11 @@ def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
 
 def test_marks_outlive_the_plugin(place: Path) -> None:
     sent = (Sent(7, 70, TERM, 5.0, 3.0), Sent(8, 80, END, 6.0))
-    share = Share(A, WEB, GPU, 4 * GIB, NAME)
-    kept = (Mark(share, 5 * GIB, 100.5, 12.0, None, sent=sent), Mark(share, 5, 1.0, below=2.0))
+    share = GuardShare(A, WEB, GPU, 4 * GIB, NAME)
+    kept = (
+        GuardMark(share, 5 * GIB, 100.5, 12.0, None, sent=sent),
+        GuardMark(share, 5, 1.0, below=2.0),
+    )
     guard_marks.write(kept)
     assert guard_marks.read() == kept
     assert (place / "guard.json").stat().st_mode & 0o777 == 0o644
@@ -243,7 +246,7 @@ def test_marks_that_are_none_are_not_believed(place: Path, content: str) -> None
 
 def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
     whole = guard_marks.document(
-        Mark(Share(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),))
+        GuardMark(GuardShare(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),))
     )
     assert guard_marks.from_document(json.loads(json.dumps(whole))) is not None
     for key in whole:
@@ -253,7 +256,7 @@ def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
 
 
 def test_marks_that_others_can_write_are_not_believed(place: Path) -> None:
-    guard_marks.write([Mark(Share(A, WEB, GPU, 4), 5, 1.0)])
+    guard_marks.write([GuardMark(GuardShare(A, WEB, GPU, 4), 5, 1.0)])
     (place / "guard.json").chmod(0o666)
     assert guard_marks.read() == ()
 

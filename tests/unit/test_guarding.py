@@ -22,7 +22,7 @@ from gpuhook.device_plugin.api_server.node_events import NodeEvents
 from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, Guard
 from gpuhook.device_plugin.guard import container_processes, guard_marks, guard_shares
 from gpuhook.device_plugin.guard.container_processes import About, Processes
-from gpuhook.device_plugin.guard.guard_policy import Mark
+from gpuhook.device_plugin.guard.guard_policy import GuardMark
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.counters import Observations
@@ -309,9 +309,9 @@ def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Po
         await until(lambda: host.questions > 6)
         assert sleeper.poll() is None
         assert not room.log.lines
-        share = guard_shares.Share(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
+        share = guard_shares.GuardShare(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
                               is_certain=False)  # fmt: skip
-        guard._began(Mark(share, 5 * GIB, 0.0))
+        guard._began(GuardMark(share, 5 * GIB, 0.0))
         assert "above the 4096 MiB of its units now; it shows no grant" in room.log.lines[0][1]
 
     room.run(scenario, Guard(action=KILL, grace=0.0, shortest_interval=0.05, longest_interval=0.1))

@@ -9,7 +9,7 @@ import pytest
 
 from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health import affected_pods
-from gpuhook.device_plugin.health.health_marks import Evidence, Mark, document, from_document
+from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark, document, from_document
 from gpuhook.device_plugin.health.health_state import ALL, HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import Reported
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
@@ -303,7 +303,7 @@ def test_marks_survive_as_json() -> None:
     assert from_document({"gpu": "GPU-0"}) is None
     assert from_document([]) is None
     odd = {"gpu": "GPU-0", "source": "lost", "reason": "r", "since": "x", "instance": [1], "n": 1}
-    assert from_document(odd) == Mark("GPU-0", "lost", "r")
+    assert from_document(odd) == HealthMark("GPU-0", "lost", "r")
 
 
 def test_the_sentence_names_resources_and_pods() -> None:

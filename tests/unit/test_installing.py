@@ -24,10 +24,10 @@ from gpuhook.install import (
     tree_copy,
     version_references,
 )
-from gpuhook.install.installation import Place
+from gpuhook.install.installation import InstallPlace
 
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
-Trees = Callable[[str], runtime_tree.Tree]
+Trees = Callable[[str], runtime_tree.RuntimeTree]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def node(tmp_path: Path) -> Path:
 def tree_of(tmp_path: Path) -> Trees:
     """Return a function that makes a small tree of a version."""
 
-    def made(version: str) -> runtime_tree.Tree:
+    def made(version: str) -> runtime_tree.RuntimeTree:
         place = tmp_path / f"tree-{version}"
         for name in ("bin", "lib/gpuhook", "lib/plugin", "launchers/bin", "launchers/libexec"):
             (place / name).mkdir(parents=True)
@@ -66,17 +66,17 @@ def tree_of(tmp_path: Path) -> Trees:
 
 
 @pytest.fixture
-def place(node: Path) -> Place:
+def place(node: Path) -> InstallPlace:
     return installation.place(str(node))
 
 
-def put(place: Place, found: runtime_tree.Tree) -> list[str]:
+def put(place: InstallPlace, found: runtime_tree.RuntimeTree) -> list[str]:
     """Install a tree and nothing else; returns the versions that are left."""
     done = installation.install(place, found, (), None)  # type: ignore[arg-type] # no engine
     return [done.version, *done.kept]
 
 
-def test_launchers_say_where_they_are(place: Place, tree_of: Trees) -> None:
+def test_launchers_say_where_they_are(place: InstallPlace, tree_of: Trees) -> None:
     """A hook stays with its version; what others call `gpuhook` has the path that outlives it."""
     put(place, tree_of("1.0"))
     here = Path(place.here)
@@ -88,7 +88,7 @@ def test_launchers_say_where_they_are(place: Place, tree_of: Trees) -> None:
     assert os.readlink(here / "bin") == "current/bin"
 
 
-def test_what_only_the_image_needs_stays_in_it(place: Place, tree_of: Trees) -> None:
+def test_what_only_the_image_needs_stays_in_it(place: InstallPlace, tree_of: Trees) -> None:
     put(place, tree_of("1.0"))
     current = Path(place.here, "current")
     assert not (current / "lib/plugin").exists()
@@ -97,7 +97,7 @@ def test_what_only_the_image_needs_stays_in_it(place: Place, tree_of: Trees) -> 
     assert (current / "lib/gpuhook/module").read_text(encoding="utf-8") == "1.0"
 
 
-def test_a_second_time_nothing_is_written(place: Place, tree_of: Trees) -> None:
+def test_a_second_time_nothing_is_written(place: InstallPlace, tree_of: Trees) -> None:
     found = tree_of("1.0")
     put(place, found)
     before = {p: p.lstat().st_ctime_ns for p in Path(place.here).rglob("*")}
@@ -106,14 +106,14 @@ def test_a_second_time_nothing_is_written(place: Place, tree_of: Trees) -> None:
     assert {p: p.lstat().st_ctime_ns for p in Path(place.here).rglob("*")} == before
 
 
-def test_a_dry_run_writes_nothing(place: Place, node: Path, tree_of: Trees) -> None:
+def test_a_dry_run_writes_nothing(place: InstallPlace, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     told = installation.install(place, found, (), None, is_dry=True)  # type: ignore[arg-type]
     assert told.is_new
     assert not (node / "opt").exists()
 
 
-def test_an_upgrade_keeps_the_version_before(place: Place, tree_of: Trees) -> None:
+def test_an_upgrade_keeps_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
     """Somebody may be about to call it: it was the one in use a moment ago."""
     put(place, tree_of("1.0"))
     assert put(place, tree_of("2.0")) == ["2.0-222222222222", "1.0-111111111111"]
@@ -121,7 +121,7 @@ def test_an_upgrade_keeps_the_version_before(place: Place, tree_of: Trees) -> No
     assert (Path(place.here) / "bin/../lib/gpuhook/module").read_text(encoding="utf-8") == "3.0"
 
 
-def test_back_to_the_version_before(place: Place, tree_of: Trees) -> None:
+def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
     first, second = tree_of("1.0"), tree_of("2.0")
     put(place, first)
     put(place, second)
@@ -130,7 +130,7 @@ def test_back_to_the_version_before(place: Place, tree_of: Trees) -> None:
 
 
 @pytest.fixture
-def held(place: Place, node: Path, tree_of: Trees) -> Path:
+def held(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
     """Give the files of a container whose hook is of version 1.0, which is then upgraded twice."""
     put(place, tree_of("1.0"))
     bundle = node / BUNDLE
@@ -140,7 +140,9 @@ def held(place: Place, node: Path, tree_of: Trees) -> Path:
     return bundle
 
 
-def test_a_version_that_a_container_names_stays(place: Place, held: Path, tree_of: Trees) -> None:
+def test_a_version_that_a_container_names_stays(
+    place: InstallPlace, held: Path, tree_of: Trees
+) -> None:
     put(place, tree_of("2.0"))
     assert "1.0-111111111111" in put(place, tree_of("3.0"))
     held.unlink()
@@ -148,7 +150,7 @@ def test_a_version_that_a_container_names_stays(place: Place, held: Path, tree_o
 
 
 def test_uninstalling_leaves_what_a_container_names(
-    place: Place, node: Path, held: Path, tree_of: Trees
+    place: InstallPlace, node: Path, held: Path, tree_of: Trees
 ) -> None:
     """The rest goes; once the container is gone, that goes too."""
     put(place, tree_of("2.0"))
@@ -160,7 +162,7 @@ def test_uninstalling_leaves_what_a_container_names(
     assert not installation.uninstall(place).is_new
 
 
-def test_a_copy_that_was_broken_off_begins_anew(place: Place, tree_of: Trees) -> None:
+def test_a_copy_that_was_broken_off_begins_anew(place: InstallPlace, tree_of: Trees) -> None:
     """Half a version has another name, and neither it nor its rest is ever used."""
     found = tree_of("1.0")
     draft = Path(place.here, "versions", f".{found.name}.new")
@@ -174,11 +176,11 @@ def test_a_copy_that_was_broken_off_begins_anew(place: Place, tree_of: Trees) ->
 
 
 def test_a_host_that_cannot_run_it_keeps_what_it_has(
-    place: Place, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
+    place: InstallPlace, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place, tree_of("1.0"))
 
-    def refuse(where: Place, version: str) -> None:
+    def refuse(where: InstallPlace, version: str) -> None:
         raise PermissionError
 
     monkeypatch.setattr(installation, "_require_running", refuse)
@@ -188,7 +190,7 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
     assert tree_copy.versions(place.here) == ["1.0-111111111111"]
 
 
-def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None:
+def test_two_at_once_make_one_installation(place: InstallPlace, tree_of: Trees) -> None:
     found = tree_of("1.0")
     failed: list[BaseException] = []
 
@@ -208,7 +210,7 @@ def test_two_at_once_make_one_installation(place: Place, tree_of: Trees) -> None
 
 
 @pytest.mark.parametrize("name", ["current", "bin", "versions"])
-def test_what_is_not_ours_is_not_replaced(place: Place, tree_of: Trees, name: str) -> None:
+def test_what_is_not_ours_is_not_replaced(place: InstallPlace, tree_of: Trees, name: str) -> None:
     theirs = Path(place.here, name)
     theirs.parent.mkdir(parents=True)
     theirs.touch()
@@ -219,7 +221,7 @@ def test_what_is_not_ours_is_not_replaced(place: Place, tree_of: Trees, name: st
 
 
 def test_a_link_to_another_directory_is_not_followed(
-    place: Place, tree_of: Trees, tmp_path: Path
+    place: InstallPlace, tree_of: Trees, tmp_path: Path
 ) -> None:
     """An absolute one would lead to ours, and not to the host's."""
     (tmp_path / "ours").mkdir()
@@ -231,7 +233,7 @@ def test_a_link_to_another_directory_is_not_followed(
     assert not os.listdir(tmp_path / "ours")
 
 
-def test_what_others_put_among_versions_stays(place: Place, tree_of: Trees) -> None:
+def test_what_others_put_among_versions_stays(place: InstallPlace, tree_of: Trees) -> None:
     put(place, tree_of("1.0"))
     versions = Path(place.here, "versions")
     (versions / "lost+found").mkdir()
@@ -244,7 +246,9 @@ def test_what_others_put_among_versions_stays(place: Place, tree_of: Trees) -> N
 
 
 @pytest.mark.parametrize("name", ["/opt/1.0-111111111111", "1.0-111111111111", ""])
-def test_a_link_that_leads_elsewhere_is_set_right(place: Place, tree_of: Trees, name: str) -> None:
+def test_a_link_that_leads_elsewhere_is_set_right(
+    place: InstallPlace, tree_of: Trees, name: str
+) -> None:
     found = tree_of("1.0")
     put(place, found)
     for link in ("current", "bin"):
@@ -259,7 +263,7 @@ def test_a_link_that_leads_elsewhere_is_set_right(place: Place, tree_of: Trees, 
     ("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o755, 1000)], ids=["all", "sticky", "theirs"]
 )
 def test_a_directory_of_others_gets_no_program(
-    place: Place, tree_of: Trees, mode: int, owner: int
+    place: InstallPlace, tree_of: Trees, mode: int, owner: int
 ) -> None:
     """Root would run what they put there."""
     Path(place.here).mkdir(parents=True)
@@ -274,7 +278,7 @@ def test_a_directory_of_others_gets_no_program(
 
 @pytest.mark.parametrize(("mode", "is_taken"), [(0o777, False), (0o1777, True), (0o755, True)])
 def test_nor_does_one_below_a_directory_of_others(
-    place: Place, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
+    place: InstallPlace, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
 ) -> None:
     """They would put another directory in its place; the sticky bit keeps them from it."""
     Path(place.here).mkdir(parents=True)
@@ -288,7 +292,7 @@ def test_nor_does_one_below_a_directory_of_others(
     assert f"may write to {node / 'opt'}," in caught.value.message
 
 
-def test_a_full_disk_leaves_nothing_behind(place: Place, node: Path, tree_of: Trees) -> None:
+def test_a_full_disk_leaves_nothing_behind(place: InstallPlace, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     (Path(found.path) / "large").write_bytes(bytes(1 << 20))
     words = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(node / "opt")]
@@ -329,12 +333,12 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     return {9: True, 0: False}[os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
 
 
-def all_in(place: Place) -> set[str]:
+def all_in(place: InstallPlace) -> set[str]:
     here = Path(place.here)
     return {str(path.relative_to(here)) for path in here.rglob("*")}
 
 
-def test_killed_at_any_step_and_installed_again(place: Place, tree_of: Trees) -> None:
+def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Trees) -> None:
     """Whenever it ends, a whole version is used, or none; the next run leaves what one run does."""
     old, new = tree_of("1.0"), tree_of("2.0")
     put(place, old)
@@ -353,7 +357,7 @@ def test_killed_at_any_step_and_installed_again(place: Place, tree_of: Trees) ->
     assert step > 15
 
 
-def test_killed_while_it_is_removed(place: Place, node: Path, tree_of: Trees) -> None:
+def test_killed_while_it_is_removed(place: InstallPlace, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     step = 0
     is_killed = True
@@ -366,7 +370,7 @@ def test_killed_while_it_is_removed(place: Place, node: Path, tree_of: Trees) ->
     assert step > 10
 
 
-def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: Place) -> None:
+def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: InstallPlace) -> None:
     """Who waits for an installation that is then taken away locks the next one, not the last."""
     locked, done = threading.Event(), threading.Event()
     held: list[int] = []
@@ -389,7 +393,7 @@ def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: Place) -> None:
 
 @pytest.mark.parametrize("umask", [0o077, 0o000])
 def test_everybody_may_run_it_and_nobody_may_change_it(
-    place: Place, tree_of: Trees, umask: int
+    place: InstallPlace, tree_of: Trees, umask: int
 ) -> None:
     found = tree_of("1.0")
     Path(found.path, "lib/gpuhook/module").chmod(0o666)
@@ -412,7 +416,7 @@ def test_everybody_may_run_it_and_nobody_may_change_it(
 
 
 def test_what_a_running_container_is_stopped_by_stays(
-    place: Place, node: Path, tree_of: Trees
+    place: InstallPlace, node: Path, tree_of: Trees
 ) -> None:
     """containerd's shim calls the runtime by its path for exec, kill and delete."""
     put(place, tree_of("1.0"))
@@ -427,7 +431,7 @@ def test_what_a_running_container_is_stopped_by_stays(
 
 
 def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
-    place: Place, node: Path, tree_of: Trees
+    place: InstallPlace, node: Path, tree_of: Trees
 ) -> None:
     put(place, tree_of("1.0"))
     (node / BUNDLE).parent.mkdir(parents=True)
@@ -436,7 +440,7 @@ def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
 
 
 def test_where_a_containers_file_cannot_be_read_no_version_goes(
-    place: Place, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
+    place: InstallPlace, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may name any of them."""
     monkeypatch.setattr(version_references, "_MAX", 8)
@@ -520,5 +524,5 @@ def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     }
     assert (
         version_references.version_references(str(node), "/opt/other", where)
-        == version_references.Named()
+        == version_references.VersionReferences()
     )

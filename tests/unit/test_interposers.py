@@ -12,7 +12,7 @@ import pytest
 from gpuhook.device_plugin.allocate import interposers
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
-from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
@@ -60,8 +60,10 @@ def test_placeholders_are_the_container_s_share() -> None:
         "QUOTA": f"1000m of {1000 * MIB}, 1/4",
     }
     assert given.mounts == (
-        Mount("/opt/quota.so", "/opt/quota/quota.so"),
-        Mount("/run/quota", f"/run/quota/{unit.device.uuid}-{unit.device.index}", read_only=False),
+        AllocatedMount("/opt/quota.so", "/opt/quota/quota.so"),
+        AllocatedMount(
+            "/run/quota", f"/run/quota/{unit.device.uuid}-{unit.device.index}", read_only=False
+        ),
     )
     assert given.devices == (DeviceSpec("/dev/quota", "/dev/quota"),)
 

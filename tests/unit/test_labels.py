@@ -24,7 +24,7 @@ from gpuhook.device_plugin.config.configuration import (
     Sharing,
 )
 from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.labels.node_labels import Facts, labels
+from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node
 
@@ -102,7 +102,7 @@ def check_form(found: dict[str, str]) -> None:
 def test_the_seeds_node() -> None:
     """The T4 with four replicas has the labels that the seeds show, and all others."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=4, sharing=TIME_SLICING)
-    facts = Facts(machine="g4dn.xlarge", modes=("compute",))
+    facts = LabelFacts(machine="g4dn.xlarge", modes=("compute",))
     found = labels(Node(DRIVER, (T4,)), (offered,), shared(4), facts, 1700000000)
     prefixed = {name.removeprefix("nvidia.com/"): value for name, value in found.items()}
     assert prefixed == {
@@ -152,7 +152,7 @@ def test_a_renamed_resource_tells_of_the_sharing_itself(
 ) -> None:
     """The product has -SHARED only where the resource's name says nothing; replicas stay."""
     offered = resource(name, whole(T4), replicas=4, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, Facts())
+    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts())
     assert told(found, "gpu.product", "gpu.replicas") == {
         "gpu.product": product,
         "gpu.replicas": "4",
@@ -181,7 +181,7 @@ def test_a_limit_is_the_memory_of_a_replica(
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=sharing)
     offered = replace(offered, memory={"GPU-0": UnitMemory(4096 * MIB, 4096 * MIB)})
     configuration = replace(shared(3, sharing), own=Own(guard=Guard(action)))
-    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, Facts(driver_limits=driver))
+    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts(driver_limits=driver))
     names = ("gpu.replica-memory", "gpu.memory-limit-by", "gpu.sharing-strategy")
     assert list(told(found, *names).values()) == ["4096", by, sharing]
     check_form(found)
@@ -194,7 +194,7 @@ def test_a_mig_instance_cannot_be_divided_by_the_driver() -> None:
     offered = resource("nvidia.com/gpu", *made, replicas=2, sharing=TIME_SLICING)
     offered = replace(offered, memory={made[0].uuid: UnitMemory(2048 * MIB, 2048 * MIB)})
     configuration = replace(shared(2, mig="single"), own=Own(guard=Guard(KILL)))
-    found = labels(Node(DRIVER, gpus), (offered,), configuration, Facts(driver_limits=True))
+    found = labels(Node(DRIVER, gpus), (offered,), configuration, LabelFacts(driver_limits=True))
     assert told(found, "gpu.replica-memory", "gpu.memory-limit-by") == {
         "gpu.replica-memory": "2048",
         "gpu.memory-limit-by": "guard",
@@ -205,7 +205,7 @@ def test_h100_unshared() -> None:
     """Eight whole H100: one replica each, not shared, the clique and the memory of a whole GPU."""
     gpus = tuple(gpu(n, "NVIDIA H100 80GB HBM3", "9.0", 81559) for n in range(8))
     offered = resource("nvidia.com/gpu", *map(whole, gpus))
-    facts = Facts(machine="ProLiant XL675d Gen10 Plus", clique="c7c0ee6a.32766")
+    facts = LabelFacts(machine="ProLiant XL675d Gen10 Plus", clique="c7c0ee6a.32766")
     found = labels(Node(DRIVER, gpus), (offered,), Configuration(), facts)
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "gpu.family",
@@ -239,7 +239,7 @@ def test_mig_single_tells_of_instances_as_of_gpus() -> None:
     """In the strategy single gpu.* is about the instances, with their attributes."""
     gpus = (a100(0, *["1g.5gb"] * 7),)
     offered = resource("nvidia.com/gpu", *slices(gpus[0]), replicas=2, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(2, mig="single"), Facts())
+    found = labels(Node(DRIVER, gpus), (offered,), shared(2, mig="single"), LabelFacts())
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.memory", "gpu.replica-memory",
         "gpu.multiprocessors", "gpu.slices.gi", "gpu.slices.ci", "gpu.engines.copy",
@@ -263,7 +263,7 @@ def test_mig_single_that_cannot_be(gpus: tuple[Gpu, ...], offers: list[int]) -> 
     """GPUs that single cannot offer alike are MIG-INVALID, with nothing to be had."""
     offered = tuple(resource("nvidia.com/gpu", whole(gpus[n])) for n in offers)
     configuration = Configuration(flags=Flags(mig_strategy="single"))
-    found = labels(Node(DRIVER, gpus), offered, configuration, Facts())
+    found = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
     names = ("gpu.product", "gpu.count", "gpu.replicas", "gpu.memory", "gpu.sharing-strategy")
     assert list(told(found, *names).values()) == [
         "NVIDIA-A100-SXM4-40GB-MIG-INVALID", "0", "0", "0", "",
@@ -285,7 +285,7 @@ def test_mig_mixed_has_labels_per_profile() -> None:
         resource("nvidia.com/mig-1g.5gb.me", made[3]),
     )
     configuration = Configuration(flags=Flags(mig_strategy="mixed"))
-    found = labels(Node(DRIVER, gpus), offered, configuration, Facts())
+    found = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "mig-1g.5gb.product", "mig-1g.5gb.count",
         "mig-1g.5gb.replicas", "mig-1g.5gb.sharing-strategy", "mig-1g.5gb.replica-memory",
@@ -307,7 +307,10 @@ def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
     offered = [resource("nvidia.com/mig-7g.40gb", *slices(gpus[0]), *slices(gpus[1]))]
     configuration = Configuration(flags=Flags(mig_strategy=strategy))
     found = labels(
-        Node(DRIVER, gpus), tuple(offered if strategy == "mixed" else ()), configuration, Facts()
+        Node(DRIVER, gpus),
+        tuple(offered if strategy == "mixed" else ()),
+        configuration,
+        LabelFacts(),
     )
     names = ("gpu.product", "gpu.count", "gpu.replicas", "gpu.replica-memory", "gpu.family")
     assert list(told(found, *names).values()) == [
@@ -319,7 +322,7 @@ def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
 def test_excluded_gpus_in_mig_mode_are_not_told_of(name: str) -> None:
     """A GPU that the plugin leaves alone does not count, by whatever name it is excluded."""
     configuration = Configuration(own=Own(exclude_devices=(name,)))
-    assert labels(Node(DRIVER, (a100(0, "1g.5gb"),)), (), configuration, Facts()) == {
+    assert labels(Node(DRIVER, (a100(0, "1g.5gb"),)), (), configuration, LabelFacts()) == {
         "nvidia.com/vgpu.present": "false"
     }
 
@@ -336,7 +339,7 @@ def test_several_models() -> None:
         resource("nvidia.com/l40s", whole(gpus[1]), whole(gpus[2])),
     )
     found = labels(
-        Node(DRIVER, gpus), offered, shared(2), Facts(modes=("graphics", "compute", "compute"))
+        Node(DRIVER, gpus), offered, shared(2), LabelFacts(modes=("graphics", "compute", "compute"))
     )
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.family", "gpu-Tesla-T4.count",
@@ -356,7 +359,7 @@ def test_gpus_of_one_model_shared_differently() -> None:
     units = resource("nvidia.com/gpu", whole(gpus[0]), replicas=8, sharing=TIME_SLICING).units
     units += resource("nvidia.com/gpu", *map(whole, gpus[1:])).units
     offered = Resource("nvidia.com/gpu", units, TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(8), Facts())
+    found = labels(Node(DRIVER, gpus), (offered,), shared(8), LabelFacts())
     assert told(found, "gpu.count", "gpu.replicas", "gpu.product", "gpu.sharing-strategy") == {
         "gpu.count": "3",
         "gpu.replicas": "1",
@@ -369,7 +372,7 @@ def test_lost_gpus_are_not_told_of() -> None:
     """A lost GPU stays in its resource, as unhealthy, and is no reason to come to the node."""
     gpus = (T4, replace(gpu(1, "Tesla T4", "7.5", 15360), lost="fallen off the bus", name=None))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(4), Facts())
+    found = labels(Node(DRIVER, gpus), (offered,), shared(4), LabelFacts())
     assert told(found, "gpu.count", "gpu.product") == {
         "gpu.count": "1",
         "gpu.product": "Tesla-T4-SHARED",
@@ -387,7 +390,7 @@ def test_instances_with_trouble_are_not_told_of() -> None:
     one = replace(one, instances=instances)
     offered = tuple(resource(f"nvidia.com/mig-{d.profile}", d) for d in slices(one))
     configuration = Configuration(flags=Flags(mig_strategy="mixed"))
-    found = labels(Node(DRIVER, (one,)), offered, configuration, Facts())
+    found = labels(Node(DRIVER, (one,)), offered, configuration, LabelFacts())
     assert told(found, "mig-1g.5gb.count", "mig-2g.10gb.count") == {
         "mig-1g.5gb.count": "1",
         "mig-2g.10gb.count": None,
@@ -398,19 +401,19 @@ def test_mps() -> None:
     """A node shared by MPS says so, and is capable of it; with MIG it is not."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=MPS)
     node = Node(DRIVER, (T4,))
-    found = labels(node, (offered,), shared(3, MPS), Facts())
+    found = labels(node, (offered,), shared(3, MPS), LabelFacts())
     assert told(found, "mps.capable", "gpu.sharing-strategy", "gpu.replicas") == {
         "mps.capable": "true",
         "gpu.sharing-strategy": "mps",
         "gpu.replicas": "3",
     }
-    found = labels(node, (offered,), shared(3, MPS, mig="single"), Facts())
+    found = labels(node, (offered,), shared(3, MPS, mig="single"), LabelFacts())
     assert told(found, "mps.capable") == {"mps.capable": "false"}
 
 
 def test_vgpu() -> None:
     """A vGPU's host driver is told; without a vGPU nothing of it."""
-    facts = Facts(
+    facts = LabelFacts(
         is_vgpu=True, vgpu_host_driver_version="570.133.10", vgpu_host_driver_branch="r570_00"
     )
     found = labels(Node(DRIVER), (), Configuration(), facts)
@@ -434,7 +437,7 @@ def test_vgpu() -> None:
 def test_driver_versions_of_any_shape(version: str, parts: tuple[str | None, ...]) -> None:
     """A driver version needs no three parts for a node to have labels."""
     node = Node(Driver(version=version), (T4,))
-    found = labels(node, (resource("nvidia.com/gpu", whole(T4)),), Configuration(), Facts())
+    found = labels(node, (resource("nvidia.com/gpu", whole(T4)),), Configuration(), LabelFacts())
     names = ("major", "minor", "revision", "full")
     assert tuple(found.get(f"nvidia.com/cuda.driver-version.{n}") for n in names) == parts
     assert found["nvidia.com/gpu.product"] == "Tesla-T4"
@@ -445,7 +448,7 @@ def test_what_is_not_known_has_no_label() -> None:
     mute = Gpu(0, "GPU-0")
     found = labels(
         Node(Driver(), (mute,)), (resource("nvidia.com/gpu", whole(mute)),), Configuration(),
-        Facts(),
+        LabelFacts(),
     )  # fmt: skip
     assert found == {
         "nvidia.com/gpu.count": "1",
@@ -473,7 +476,7 @@ def test_families(capability: str, family: str) -> None:
     """The family follows from the compute capability."""
     one = gpu(0, "X", capability, 1)
     node = Node(DRIVER, (one,))
-    found = labels(node, (resource("nvidia.com/gpu", whole(one)),), Configuration(), Facts())
+    found = labels(node, (resource("nvidia.com/gpu", whole(one)),), Configuration(), LabelFacts())
     assert told(found, "gpu.family") == {"gpu.family": family}
 
 
@@ -482,7 +485,7 @@ def test_long_and_odd_names_become_valid_values() -> None:
     name = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition (rev. a1) with a tail - "
     gpus = (gpu(0, name, "12.0", 97887), gpu(1, "Tesla T4", "7.5", 15360))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
-    facts = Facts(machine="  _Standard PC (Q35 + ICH9, 2009)_ ")
+    facts = LabelFacts(machine="  _Standard PC (Q35 + ICH9, 2009)_ ")
     found = labels(Node(DRIVER, gpus), (offered,), shared(4), facts)
     check_form(found)
     assert found["nvidia.com/gpu.product"] == (
@@ -503,7 +506,7 @@ def test_the_accelerator_label_is_asked_for() -> None:
     """The label that people set by hand comes from the main model, when asked for."""
     offered = (resource("nvidia.com/gpu", whole(T4)),)
     node = Node(DRIVER, (T4,))
-    assert "accelerator" not in labels(node, offered, Configuration(), Facts())
+    assert "accelerator" not in labels(node, offered, Configuration(), LabelFacts())
     own = Own(accelerator_label=True)
-    found = labels(node, offered, Configuration(own=own), Facts())
+    found = labels(node, offered, Configuration(own=own), LabelFacts())
     assert found["accelerator"] == "nvidia-tesla-t4"

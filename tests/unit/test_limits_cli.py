@@ -20,14 +20,14 @@ from gpuhook.cli.options import limit_options
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY, KILL, REPORT
 from gpuhook.device_plugin.guard import guard_marks
-from gpuhook.device_plugin.guard.guard_marks import Watching
-from gpuhook.device_plugin.guard.guard_policy import Mark
-from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.device_plugin.guard.guard_marks import GuardWatching
+from gpuhook.device_plugin.guard.guard_policy import GuardMark
+from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.kernel import cgroup
 from gpuhook.memory_limits import driver_support, limit_state
 from gpuhook.memory_limits.warm import limit_records, memory_backend
-from gpuhook.memory_limits.warm.limit_records import Record
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -116,11 +116,11 @@ def test_what_the_guard_watches(place: Path) -> None:
     (place / "runc" / "unnoted").mkdir()
     ledger.record(str(place / "runc"), "unnoted", {"pid": 0, "started": None})
     names = ("above", "kept", "unnoted")
-    above, kept, unnoted = (Share(name, ("", "", name), "GPU-1", 4 * GIB) for name in names)
-    mark = Mark(above, 5 * GIB, time.time())
+    above, kept, unnoted = (GuardShare(name, ("", "", name), "GPU-1", 4 * GIB) for name in names)
+    mark = GuardMark(above, 5 * GIB, time.time())
     missing = ["--nvml-library", str(place / "none.so.1")]
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        guard_marks.write([mark], Watching(action, (above, kept, unnoted)))
+        guard_marks.write([mark], GuardWatching(action, (above, kept, unnoted)))
         shown = limits("show", *missing)
         rows = {line.split()[0]: line.split()[6:] for line in shown.stdout.splitlines()[1:]}
         assert rows == {
@@ -150,7 +150,7 @@ def test_show_all(place: Path, node: SimulatedNode) -> None:
     held, lost = place / "cg/held", place / "cg/lost"
     for path in (held, lost):
         path.mkdir(parents=True)
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), str(held), 4 * GIB, GIB)
     entered(place, "good", record(gpu(node), held), pod="train-0", namespace="ml")
     entered(place, "bad", record(gpu(node), lost))
@@ -223,7 +223,7 @@ def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:
 @pytest.mark.parametrize("granted", [None, MemoryLimit("GPU-1", GIB, GIB, is_asked=True)])
 def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit | None) -> None:
     """A record without a grant of its own is the grant."""
-    made = Record(MemoryLimit("GPU-1", hard), granted)
+    made = LimitRecord(MemoryLimit("GPU-1", hard), granted)
     made.cgroups = ["/sys/fs/cgroup/a"]
     entry: dict[str, Any] = {"memory": [record("GPU-2", None), "no record"]}
     limit_records.enter(entry, {"GPU-1": made})

@@ -14,7 +14,7 @@ from gpuhook.cli import main
 from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health import health_marks_file
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
-from gpuhook.device_plugin.health.health_marks import Evidence, Mark
+from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
 from gpuhook.device_plugin.health.health_state import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import Reported
 from gpuhook.device_plugin.offer.offered_devices import Device
@@ -153,7 +153,7 @@ def test_clear_all_needs_no_mark() -> None:
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
 def test_clear_wants_one_gpu(name: str) -> None:
     """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
-    health_marks_file.write([*marked().marks, Mark(OTHER, "lost", "lost")])
+    health_marks_file.write([*marked().marks, HealthMark(OTHER, "lost", "lost")])
     failed = health("clear", name)
     assert failed.exit_code == 1
     assert "GH1861" in failed.stderr

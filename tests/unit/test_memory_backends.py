@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.driver_limit import DriverLimit
 from gpuhook.memory_limits.warm.memory_backend import DMEM, MISC
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -98,7 +98,7 @@ def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None
     stub_limits.use_dmem(node, gpu(node))
     bare = cgroup(top / "pod/container", is_enabled=False)
     (top / "pod/cgroup.controllers").write_text("cpu", encoding="ascii")
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         assert driver.backend(gpu(node), str(bare)) == DMEM
         assert driver.get(gpu(node), str(bare)) is None
         for error in (0, stub_limits.NOT_SUPPORTED):
@@ -115,7 +115,7 @@ def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None
 def test_an_unsupported_gpu_is_no_missing_controller(node: SimulatedNode, top: Path) -> None:
     stub_limits.use_dmem(node, gpu(node))
     stub_limits.fail_setting(node, gpu(node), stub_limits.NOT_SUPPORTED)
-    with Driver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
+    with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
         driver.set(gpu(node), str(cgroup(top / "own")), GIB, 0)
     assert "does not support memory limits" in caught.value.message
 
@@ -126,7 +126,7 @@ def test_what_is_reserved_above_outlives_a_cgroup(node: SimulatedNode, top: Path
     cgroup(top / "pods/pod")
     (top / "pods/cgroup.controllers").touch()
     one, other = (cgroup(top / "pods/pod" / name) for name in ("one", "other"))
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), str(one), 4 * GIB, 2 * GIB)
         driver.set(gpu(node), str(other), 4 * GIB, 3 * GIB)
         assert reserved(node) == {"pod": 5, "one": 2, "other": 3}, "pods has no controller"
@@ -146,12 +146,12 @@ def test_the_kernel_nests_limits(node: SimulatedNode, tmp_path: Path) -> None:
     with cgroups.made() as pod, driver_memory.serving(tmp_path, node) as memory:
         below = pod / "below"
         below.mkdir()
-        with Driver(node.nvml_library) as driver:
+        with NvmlDriver(node.nvml_library) as driver:
             driver.set(gpu(node), str(pod), 1000 * MIB, 0)
             told = memory.ran(gpu(node), "info", cgroup=below)
             assert told == f"total {TOTAL} MiB free {TOTAL} MiB\n"
             driver.set(gpu(node), str(below), 2000 * MIB, 0)
-            assert driver.get(gpu(node), str(below)) == Held(2000 * MIB, 0, 0)
+            assert driver.get(gpu(node), str(below)) == DriverLimit(2000 * MIB, 0, 0)
         told = memory.ran(gpu(node), "alloc", "600", "info", "all", cgroup=below)
         assert told == "ok\ntotal 2000 MiB free 1400 MiB\ngot 400 MiB\n"
 
@@ -161,16 +161,16 @@ def test_the_driver_counts_the_nearest_limit(node: SimulatedNode, tmp_path: Path
     with cgroups.made() as pod, driver_memory.serving(tmp_path, node) as memory:
         below = pod / "below"
         below.mkdir()
-        with Driver(node.nvml_library) as driver:
+        with NvmlDriver(node.nvml_library) as driver:
             assert driver.get(gpu(node), str(below)) is None
             driver.set(gpu(node), str(pod), 1000 * MIB, 500 * MIB)
-            assert driver.get(gpu(node), str(below)) == Held(1000 * MIB, 500 * MIB, 0)
+            assert driver.get(gpu(node), str(below)) == DriverLimit(1000 * MIB, 500 * MIB, 0)
             told = memory.ran(gpu(node), "alloc", "600", "info", cgroup=below)
             assert told == "ok\ntotal 1000 MiB free 400 MiB\n"
             driver.set(gpu(node), str(below), 2000 * MIB, 0)
             assert memory.ran(gpu(node), "all", cgroup=below) == "got 2000 MiB\n"
             driver.clear(gpu(node), str(below))
-            assert driver.get(gpu(node), str(below)) == Held(NO_LIMIT, 0, 0)
+            assert driver.get(gpu(node), str(below)) == DriverLimit(NO_LIMIT, 0, 0)
 
 
 @pytest.mark.parametrize("backend", [DMEM, MISC])
@@ -179,13 +179,13 @@ def test_a_limit_below_what_is_used(backend: str, node: SimulatedNode, tmp_path:
     if backend == DMEM:
         stub_limits.use_dmem(node, gpu(node), everywhere=True)
     with cgroups.made() as own, driver_memory.serving(tmp_path, node) as memory:
-        with Driver(node.nvml_library) as driver:
+        with NvmlDriver(node.nvml_library) as driver:
             driver.set(gpu(node), str(own), 4 * GIB, 0)
             with memory.started(gpu(node), "alloc", "3072", "hold", cgroup=own):
                 memory.until(lambda held: sum(held.values()) == 3 * GIB)
                 with pytest.raises(GpuhookError) as caught:
                     driver.set(gpu(node), str(own), 2 * GIB, 0)
-                assert driver.get(gpu(node), str(own)) == Held(4 * GIB, 0, 3 * GIB)
+                assert driver.get(gpu(node), str(own)) == DriverLimit(4 * GIB, 0, 3 * GIB)
         assert caught.value.code == "GH1251"
         assert "hold more than that already" in caught.value.message
         assert "gpuhook ps" in caught.value.hint

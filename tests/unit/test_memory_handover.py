@@ -18,7 +18,7 @@ from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.memory_limits import nvml_worker
 from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_cgroup
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -73,7 +73,7 @@ class TestApply:
             "cgroups": [scope],
         }
         assert held(node) == {scope: (100 * MIB, 50 * MIB)}
-        with Driver(node.nvml_library) as driver:
+        with NvmlDriver(node.nvml_library) as driver:
             assert driver.get(gpu(node), container) == driver.get(gpu(node), scope)
 
     def test_every_cgroup_of_the_kernel_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:

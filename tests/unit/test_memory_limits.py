@@ -13,8 +13,8 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits import driver_support
-from gpuhook.memory_limits.warm.driver_limit import Held
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.driver_limit import DriverLimit
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import build, stub_events, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -46,7 +46,7 @@ def gpu(node: SimulatedNode) -> str:
 
 
 def refused(node: SimulatedNode, cgroup: str, hard: int = 4 * GIB, soft: int = GIB) -> GpuhookError:
-    with Driver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
+    with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
         driver.set(gpu(node), cgroup, hard, soft)
     return caught.value
 
@@ -58,12 +58,12 @@ def replaced(node: SimulatedNode, library: Path) -> None:
 
 def test_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
     """What is set is what is read, by this driver and by the next that opens the library."""
-    with Driver(node.nvml_library) as driver:
-        assert driver.set(gpu(node), cgroup, 4 * GIB, GIB) == Held(4 * GIB, GIB, 0)
-        assert driver.set(gpu(node), cgroup, 2 * GIB, 2 * GIB) == Held(2 * GIB, 2 * GIB, 0)
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
+        assert driver.set(gpu(node), cgroup, 4 * GIB, GIB) == DriverLimit(4 * GIB, GIB, 0)
+        assert driver.set(gpu(node), cgroup, 2 * GIB, 2 * GIB) == DriverLimit(2 * GIB, 2 * GIB, 0)
+    with NvmlDriver(node.nvml_library) as driver:
         held = driver.get(gpu(node), cgroup)
-    assert held == Held(2 * GIB, 2 * GIB, 0)
+    assert held == DriverLimit(2 * GIB, 2 * GIB, 0)
     assert held.is_limited
     (kept,) = stub_limits.recorded(node)
     assert (kept.path, kept.hard, kept.soft) == (cgroup, 2 * GIB, 2 * GIB)
@@ -71,31 +71,31 @@ def test_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
 
 def test_one_kind_of_limit_alone(node: SimulatedNode, cgroup: str) -> None:
     """A container may have a request and no limit, or a limit and nothing of its own."""
-    with Driver(node.nvml_library) as driver:
-        assert driver.set(gpu(node), cgroup, NO_LIMIT, GIB) == Held(NO_LIMIT, GIB, 0)
-        assert driver.set(gpu(node), cgroup, GIB, 0) == Held(GIB, 0, 0)
+    with NvmlDriver(node.nvml_library) as driver:
+        assert driver.set(gpu(node), cgroup, NO_LIMIT, GIB) == DriverLimit(NO_LIMIT, GIB, 0)
+        assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
 
 
 def test_clear(node: SimulatedNode, cgroup: str) -> None:
     """A cleared limit is none, clearing twice is well, and other cgroups keep theirs."""
     other = Path(cgroup).with_name("other")
     other.mkdir()
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), str(other), 4 * GIB, 0)
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
         driver.clear(gpu(node), cgroup)
         driver.clear(gpu(node), cgroup)
         held = driver.get(gpu(node), cgroup)
-        assert held == Held(NO_LIMIT, 0, 0)
+        assert held == DriverLimit(NO_LIMIT, 0, 0)
         assert not held.is_limited
-        assert driver.get(gpu(node), str(other)) == Held(4 * GIB, 0, 0)
+        assert driver.get(gpu(node), str(other)) == DriverLimit(4 * GIB, 0, 0)
 
 
 def test_a_cleared_limit_may_read_back_as_all_that_there_is(
     node: SimulatedNode, cgroup: str
 ) -> None:
     """A driver may answer with the card's size where there is no limit: that is cleared."""
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, 0)
         total = driver.within(gpu(node), NO_LIMIT - 1)
         stub_limits.read_back(node, gpu(node), total, 0)
@@ -112,7 +112,7 @@ def test_a_cleared_limit_may_read_back_as_all_that_there_is(
 
 def test_a_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
     """A cgroup that is gone has no limit and none to clear; one of the same name has none yet."""
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
         Path(cgroup).rmdir()
         assert driver.get(gpu(node), cgroup) is None
@@ -123,7 +123,7 @@ def test_a_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
 
 def test_a_cgroup_that_the_driver_does_not_know(node: SimulatedNode, cgroup: str) -> None:
     stub_limits.fail_reading(node, gpu(node), 6)
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         assert driver.get(gpu(node), cgroup) is None
     error = refused(node, cgroup)
     assert error.code == "GH1252"
@@ -185,7 +185,7 @@ def test_refusals_say_why(node: SimulatedNode, cgroup: str, error: int, words: s
     stub_limits.fail_reading(node, gpu(node), error)
     fault = refused(node, cgroup)
     assert (fault.code, words in fault.message) == ("GH1254", True)
-    with Driver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
+    with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
         driver.get(gpu(node), cgroup)
     assert caught.value.code == "GH1254"
 
@@ -198,21 +198,21 @@ def test_other_values_are_read_back(node: SimulatedNode, cgroup: str, hard: int,
     assert error.code == "GH1252"
     assert f"hard limit {4 * GIB} and soft limit {GIB} bytes" in error.message
     stub_limits.mend(node, gpu(node))
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
 
 
 def test_a_driver_that_rounds_to_its_pages(node: SimulatedNode, cgroup: str) -> None:
     """What the driver made of the values is what is told."""
     stub_limits.read_back(node, gpu(node), 4 * GIB - 64 * 1024, GIB)
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, 4 * GIB, GIB).hard == 4 * GIB - 64 * 1024
 
 
 def test_a_driver_that_takes_its_time(node: SimulatedNode, cgroup: str) -> None:
     stub_limits.take_long(node, gpu(node), 100)
-    with Driver(node.nvml_library) as driver:
-        assert driver.set(gpu(node), cgroup, GIB, 0) == Held(GIB, 0, 0)
+    with NvmlDriver(node.nvml_library) as driver:
+        assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
 
 
 @pytest.mark.parametrize("old", [{"old": True}, {"without": "MEMORY_LIMITS"}])
@@ -222,7 +222,7 @@ def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> Non
     replaced(node, build.nvml_stub(**old))  # type: ignore[arg-type]
     assert not driver_support.supported(node.nvml_library)
     with pytest.raises(GpuhookError) as caught:
-        Driver(node.nvml_library)
+        NvmlDriver(node.nvml_library)
     assert caught.value.code == "GH1250"
     assert "CUDA 13.4" in caught.value.message
 
@@ -249,7 +249,7 @@ def test_mig(tmp_path: Path, cgroup: str) -> None:
     node = make_node(tmp_path / "a100", "a100-mig", real_nodes=False)
     parent = next(gpu for gpu in node.node.gpus if gpu.instances)
     stub_limits.take_for_cgroups(node, str(parent.uuid), tmp_path / "cg")
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         for ask in (driver.set, driver.get, driver.clear):
             arguments = (GIB, 0) if ask == driver.set else ()
             with pytest.raises(GpuhookError) as caught:
@@ -264,7 +264,7 @@ def test_mig(tmp_path: Path, cgroup: str) -> None:
 
 
 def test_a_gpu_that_is_not_there(node: SimulatedNode, cgroup: str) -> None:
-    with Driver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
+    with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
         driver.set("GPU-0", cgroup, GIB, 0)
     assert caught.value.code == "GH1255"
     assert "no GPU of this UUID" in caught.value.message
@@ -272,7 +272,7 @@ def test_a_gpu_that_is_not_there(node: SimulatedNode, cgroup: str) -> None:
 
 def test_a_gpu_that_is_lost(node: SimulatedNode, cgroup: str) -> None:
     """Whether it is lost before the first question or after it."""
-    with Driver(node.nvml_library) as driver:
+    with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, GIB, 0)
         stub_events.lose(node, gpu(node))
         with pytest.raises(GpuhookError) as caught:
@@ -291,20 +291,20 @@ def test_a_library_that_does_not_start(node: SimulatedNode, error: int, code: st
     text = Path(node.nvml_profile).read_text("utf-8")
     stub_events.rewrite(node, f"init {error}\n{text}")
     with pytest.raises(GpuhookError) as caught:
-        Driver(node.nvml_library)
+        NvmlDriver(node.nvml_library)
     assert caught.value.code == code
 
 
 def test_what_is_no_library(tmp_path: Path) -> None:
     text = tmp_path / "libnvidia-ml.so.1"
-    for call in (Driver, driver_support.supported):
+    for call in (NvmlDriver, driver_support.supported):
         with pytest.raises(GpuhookError) as caught:
             call(str(text))
         assert caught.value.code == "GH1202"
     text.write_text("no library", encoding="utf-8")
     assert not driver_support.supported(str(text))
     with pytest.raises(GpuhookError) as caught:
-        Driver(str(text))
+        NvmlDriver(str(text))
     assert caught.value.code == "GH1202"
 
 

@@ -17,7 +17,7 @@ from gpuhook.memory_limits import limit_changes
 from gpuhook.memory_limits.limit_changes import Wish
 from gpuhook.memory_limits.nvml_worker import PatientDriver, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
-from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.driver_limit import DriverLimit
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -69,8 +69,8 @@ class TestDriver:
         gpu, cgroup = str(node.node.gpus[0].uuid), tmp_path / "container"
         cgroup.mkdir()
         with PatientDriver(node.nvml_library) as driver:
-            assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == Held(9 * MIB, MIB, 0)
-            assert driver.get(gpu, str(cgroup)) == Held(9 * MIB, MIB, 0)
+            assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == DriverLimit(9 * MIB, MIB, 0)
+            assert driver.get(gpu, str(cgroup)) == DriverLimit(9 * MIB, MIB, 0)
             driver.clear(gpu, str(cgroup))
             now = driver.get(gpu, str(cgroup))
             assert now is None or not now.is_limited
@@ -86,20 +86,20 @@ class TestDriver:
 class Hanging:
     """A driver that hangs while it sets a limit, and from then on."""
 
-    def __init__(self, *, hangs_at: int = 1, held: dict[str, Held] | None = None) -> None:
+    def __init__(self, *, hangs_at: int = 1, held: dict[str, DriverLimit] | None = None) -> None:
         self.held = held or {}
         self.left = hangs_at
 
-    def get(self, uuid: str, cgroup: str) -> Held | None:
+    def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
         """Return what it holds."""
         self._answer()
         return self.held.get(uuid)
 
-    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
         """Set, or hang."""
         self.left -= 1
         self._answer()
-        self.held[uuid] = Held(hard, soft, 0)
+        self.held[uuid] = DriverLimit(hard, soft, 0)
         return self.held[uuid]
 
     def clear(self, uuid: str, cgroup: str) -> None:
@@ -118,7 +118,7 @@ class Hanging:
 class Trainer:
     """A container, as far as a change of its limits looks at it."""
 
-    def __init__(self, *records: limit_records.Record) -> None:
+    def __init__(self, *records: limit_records.LimitRecord) -> None:
         self.entry: dict[str, Any] = {"memory": [one.document() for one in records]}
         self.recorded = self.entry
         self.spec: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class Trainer:
         change(self.kept)
 
     @property
-    def records(self) -> dict[str, limit_records.Record]:
+    def records(self) -> dict[str, limit_records.LimitRecord]:
         """Return the ledger's records."""
         return limit_records.records_of(self.kept)
 
@@ -154,20 +154,20 @@ def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
 class TestLedger:
     """What is noted when nobody knows what the driver has done."""
 
-    def record(self) -> limit_records.Record:
+    def record(self) -> limit_records.LimitRecord:
         limit = MemoryLimit(GPU, 32 * MIB)
-        return limit_records.Record(limit, limit)
+        return limit_records.LimitRecord(limit, limit)
 
     def test_a_limit_of_which_nobody_knows_is_held_by_nobody(self) -> None:
         """The guard watches it then, and a repair sets again what was there before."""
         trainer = Trainer(self.record())
-        driver = Hanging(held={GPU: Held(32 * MIB, 0, 0)})
+        driver = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})
         assert changed(trainer, driver, GPU) == "GH1751"
         (record,) = trainer.records.values()
         assert (record.limit.hard, record.by) == (32 * MIB, "")
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
-        again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
+        again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
         plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
@@ -179,7 +179,7 @@ class TestLedger:
         (record,) = trainer.records.values()
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
-        again: Any = Hanging(hangs_at=9, held={GPU: Held(64 * MIB, 0, 0)})
+        again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
         plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
@@ -195,7 +195,7 @@ class TestLedger:
         """Then the ledger says what it said."""
         trainer = Trainer(self.record())
         before = dict(trainer.kept)
-        driver = Hanging(held={GPU: Held(32 * MIB, 0, 0)})
+        driver = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})
         driver.left = 0
         with pytest.raises(GpuhookError):
             limit_changes.set_limits(

@@ -10,7 +10,7 @@ import pytest
 from gpuhook.device_plugin.allocate import pre_start_check
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.device_plugin.config.configuration import (
     LIST_STRATEGIES,
     MEMORY_UNITS,
@@ -21,7 +21,7 @@ from gpuhook.device_plugin.config.configuration import (
     Sharing,
 )
 from gpuhook.device_plugin.kubelet import messages
-from gpuhook.device_plugin.kubelet_answers import Answering, Known
+from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
 from gpuhook.device_plugin.labels.gpu_groups import groups
 from gpuhook.device_plugin.metrics.container_memory import shares
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
@@ -138,13 +138,13 @@ def test_policy_is_that_of_memory_units() -> None:
     free = [unit.id for unit in offered.units]
     for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
         configuration = Configuration(sharing=Sharing(MEMORY_UNITS, policy=policy))
-        known = Known(NO_LINKS, configuration)
+        known = KnownNode(NO_LINKS, configuration)
         assert Answering(known, lambda _: None).preferred(offered, free, [], 1) == [best]
 
 
 def at_work(*strategies: str) -> Context:
     names = frozenset(f"{VENDOR}/gpu=GPU-{n}" for n in range(3))
-    files = Allocation({"LD_LIBRARY_PATH": "/x"}, (Mount("/x/libcuda.so.1", "/c"),))
+    files = Allocation({"LD_LIBRARY_PATH": "/x"}, (AllocatedMount("/x/libcuda.so.1", "/c"),))
     return Context(strategies, cdi_names=names, host_files=files)
 
 
@@ -153,7 +153,7 @@ def test_grant_of_units_is_one_mount_with_their_sum(strategy: str) -> None:
     given = allocate(resource(8, 4), ids(0, 1, 2, 6), at_work(strategy))
     grants = [mount for mount in given.mounts if mount.container_path.startswith(PREFIX)]
     path = f"{PREFIX}/GPU-0,hard=3072,soft=3072,asked"
-    assert grants == [Mount(path, "/dev/null", read_only=True)]
+    assert grants == [AllocatedMount(path, "/dev/null", read_only=True)]
     assert given.envs[LIMIT] == "3072"
     assert REQUEST not in given.envs  # what cannot be more than the card guarantees itself
     assert "GPUHOOK_REPLICAS" not in given.envs

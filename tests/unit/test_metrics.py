@@ -22,7 +22,7 @@ from gpuhook.device_plugin import driver_usage
 from gpuhook.device_plugin.config.configuration import Metrics as Settings
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
 from gpuhook.device_plugin.metrics.counters import Observations
-from gpuhook.device_plugin.metrics.metrics_endpoint import Metrics, parsed
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsSource, parsed
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.node_snapshot import Look
@@ -128,7 +128,7 @@ def with_endpoint(
     """Run `scenario` with the port of an endpoint."""
 
     async def run() -> None:
-        metrics = Metrics("127.0.0.1:0", scrape, seen)
+        metrics = MetricsSource("127.0.0.1:0", scrape, seen)
         assert await metrics.start() is None
         try:
             assert metrics.port
@@ -498,7 +498,7 @@ def test_who_does_not_read_its_answer_is_disconnected(
     monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
 
     async def scenario() -> None:
-        metrics = Metrics("127.0.0.1:0", scrape_of(place, None), Observations())
+        metrics = MetricsSource("127.0.0.1:0", scrape_of(place, None), Observations())
         assert await metrics.start() is None
         reader, writer = await asyncio.open_connection("127.0.0.1", metrics.port, limit=1)
         writer.write(get().encode())
@@ -526,7 +526,7 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
             await asyncio.Event().wait()
             return HELD
 
-        metrics = Metrics(
+        metrics = MetricsSource(
             "127.0.0.1:0",
             Scrape(lambda: Offered((T4,)), lambda: None, holders, timeout=3600),
             Observations(),
@@ -540,7 +540,7 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
         await metrics.stop()
         await asyncio.gather(asking, return_exceptions=True)
         silent.close()
-        again = Metrics(f"127.0.0.1:{port}", scrape_of(place, None), Observations())
+        again = MetricsSource(f"127.0.0.1:{port}", scrape_of(place, None), Observations())
         assert await again.start() is None
         await again.stop()
 
@@ -557,7 +557,7 @@ def test_a_port_in_use_is_said() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             scrape = Scrape(Offered, lambda: None, holders)
-            metrics = Metrics(address, scrape, Observations())
+            metrics = MetricsSource(address, scrape, Observations())
             wrong = await metrics.start()
             assert wrong is not None
             assert wrong.code == "GH1890"
@@ -583,7 +583,7 @@ def test_addresses(address: str, code: str | None) -> None:
         return HELD
 
     async def scenario() -> str | None:
-        metrics = Metrics(address, Scrape(Offered, lambda: None, holders), Observations())
+        metrics = MetricsSource(address, Scrape(Offered, lambda: None, holders), Observations())
         wrong = await metrics.start()
         assert metrics.port is None
         await metrics.stop()

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 def describe(root: Path, choices: Choices | None = None, **place: object) -> Described:
     roots = discover.roots(str(root), None, str(root))
-    return mode_table.describe(mode_table.CSV, Place(roots, **place), choices or Choices())  # type: ignore[arg-type]
+    return mode_table.describe(mode_table.CSV, ModeRoots(roots, **place), choices or Choices())  # type: ignore[arg-type]
 
 
 def names(found: Described) -> list[str]:
@@ -179,7 +179,7 @@ def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (root / "dev").rename(tmp_path / "other/dev")
     roots = discover.roots(str(root), str(tmp_path / "other"), str(root))
-    found = mode_table.describe(mode_table.CSV, Place(roots), Choices())
+    found = mode_table.describe(mode_table.CSV, ModeRoots(roots), Choices())
     (device, *_) = found.spec["devices"]
     paths = [node["hostPath"] for node in device["containerEdits"]["deviceNodes"]]
     assert all(path.startswith(f"{tmp_path}/other/dev/") for path in paths)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table, wsl_store
-from gpuhook.vendors.nvidia.modes.mode_roots import Place
+from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from gpuhook.vendors.nvidia.warm import hook_names
 from tests.simulated import wsl_node
@@ -31,8 +31,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def place(root: Path, *search_paths: str) -> Place:
-    return Place(discover.roots(str(root), None, str(root)), library_search_paths=search_paths)
+def place(root: Path, *search_paths: str) -> ModeRoots:
+    return ModeRoots(discover.roots(str(root), None, str(root)), library_search_paths=search_paths)
 
 
 def described(root: Path, choices: Choices | None = None) -> Described:
@@ -40,7 +40,7 @@ def described(root: Path, choices: Choices | None = None) -> Described:
 
 
 def package(root: Path, *search_paths: str) -> tuple[str, tuple[str, ...]]:
-    found = wsl_store.find(Root(str(root)), search_paths)
+    found = wsl_store.find(DriverRoot(str(root)), search_paths)
     return found.package.rpartition("/")[2], found.warnings
 
 
@@ -93,7 +93,7 @@ def test_what_is_lacking_is_told(root: Path) -> None:
 
 def test_a_library_that_the_package_lacks_is_the_front_one(root: Path) -> None:
     (root / STORE[1:] / USED / "libnvidia-ml.so.1").unlink()
-    found = wsl_store.find(Root(str(root)))
+    found = wsl_store.find(DriverRoot(str(root)))
     paths = [file.container_path for file in found.files if file.soname == "libnvidia-ml.so.1"]
     assert f"/{wsl_node.LIB}/libnvidia-ml.so.1" in paths
 
@@ -102,7 +102,7 @@ def test_a_library_that_the_package_lacks_is_the_front_one(root: Path) -> None:
 def test_a_broken_library_is_no_library(broken: str, root: Path) -> None:
     """It is given as it is, and not announced to the loader."""
     (root / STORE[1:] / USED / broken).write_bytes(b"\x7fELF cut")
-    found = wsl_store.find(Root(str(root)))
+    found = wsl_store.find(DriverRoot(str(root)))
     (file,) = [one for one in found.files if one.container_path.endswith("/" + broken)]
     assert (file.kind, file.soname) == ("config", None)
 
@@ -110,7 +110,7 @@ def test_a_broken_library_is_no_library(broken: str, root: Path) -> None:
 def test_links_out_of_the_root_lead_nowhere(root: Path) -> None:
     path = root / STORE[1:] / USED / "libevil.so"
     path.symlink_to("../../../../../../../../../../../etc/passwd")
-    names = [file.container_path for file in wsl_store.find(Root(str(root))).files]
+    names = [file.container_path for file in wsl_store.find(DriverRoot(str(root))).files]
     assert f"{STORE}/{USED}/libevil.so" not in names
 
 

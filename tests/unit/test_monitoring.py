@@ -15,8 +15,14 @@ from structlog.testing import capture_logs
 from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health import health_marks_file
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
-from gpuhook.device_plugin.health.health_marks import Mark
-from gpuhook.device_plugin.health.nvml_watcher import Actions, Failed, Message, Reported, Watching
+from gpuhook.device_plugin.health.health_marks import HealthMark
+from gpuhook.device_plugin.health.nvml_watcher import (
+    Actions,
+    Failed,
+    Message,
+    NvmlWatching,
+    Reported,
+)
 from gpuhook.device_plugin.node_snapshot import Look
 from gpuhook.device_plugin.notifier import News
 from gpuhook.device_plugin.services import health_service
@@ -91,10 +97,10 @@ def test_driver_that_is_watched_again_is_looked_at(made: Monitoring) -> None:
     (watch,) = Watch.made
     watch.post(Failed("it does not answer", 1, 1.0))
     made._triggers._pulled.clear()
-    watch.post(Watching())
+    watch.post(NvmlWatching())
     assert Reason.NODE in made._triggers._pulled
     made._triggers._pulled.clear()
-    watch.post(Watching())  # it was set aside for the look
+    watch.post(NvmlWatching())  # it was set aside for the look
     assert Reason.NODE not in made._triggers._pulled
 
 
@@ -106,7 +112,7 @@ def test_what_stays_so_is_told_once(made: Monitoring) -> None:
         for times, reason in enumerate(["stopped", "not loaded", "not loaded"], 1):
             watch.post(Failed(reason, times, 60.0))
         for _ in range(2):
-            watch.post(Watching({UUID: "it has none"}))
+            watch.post(NvmlWatching({UUID: "it has none"}))
     assert [(line["event"], line.get("cause")) for line in lines] == [
         ("no XID is heard of: stopped", None),
         ("no events yet", "not loaded"),
@@ -120,7 +126,7 @@ def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: Monitoring) ->
     with capture_logs() as lines:
         made.heard(Reported(UUID, 79, action="reset"))
         made.heard(Actions({UUID: "reset"}))
-        made._book._mark(Mark(UUID, "absent", "it is not there", by_driver=False), 1.0)
+        made._book._mark(HealthMark(UUID, "absent", "it is not there", by_driver=False), 1.0)
         made.heard(Actions({UUID: "none"}))
         health_marks_file.ask_to_clear(UUID)
         made.polled()

@@ -16,7 +16,7 @@ from gpuhook.cdi.hot.registry import Registry
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import live_devices, management_nodes, vocabulary
-from gpuhook.vendors.nvidia.hot.live_devices import OnTheSpot, Roots
+from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots, OnTheSpot
 from tests.simulated import extra_nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -46,9 +46,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
 
 
-def roots(place: Path) -> Roots:
+def roots(place: Path) -> DeviceRoots:
     """Return the roots of that node."""
-    return Roots(str(place), str(place), str(place))
+    return DeviceRoots(str(place), str(place), str(place))
 
 
 def generate(place: Path, mode: str, *options: str) -> Result:

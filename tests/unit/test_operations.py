@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.apply.live import hotplug_steps
-from gpuhook.apply.live.hotplug_steps import Live, Node
+from gpuhook.apply.live.hotplug_steps import Live, NodeStep
 from gpuhook.errors import GpuhookError
 
 PATH = "/dev/made/here/gpu"
@@ -25,7 +25,7 @@ def test_directories_of_a_node(live: Live, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(hotplug_steps, "mknod", refused)
     with pytest.raises(OSError, match="No space") as raised:
-        Node(PATH, "c", (195, 3), 0o666).execute(live)
+        NodeStep(PATH, "c", (195, 3), 0o666).execute(live)
     assert raised.value.filename == PATH
     assert os.listdir(tmp_path / "dev") == []
     assert not any(live.made.document().values())
@@ -37,7 +37,7 @@ def test_what_is_in_the_way_of_a_node(live: Live, tmp_path: Path) -> None:
     place.parent.mkdir(parents=True)
     place.write_text("a file")
     with pytest.raises(GpuhookError) as raised:
-        Node(PATH, "c", (195, 3), 0o666).execute(live)
+        NodeStep(PATH, "c", (195, 3), 0o666).execute(live)
     assert raised.value.code == "GH1750"
     assert place.read_text() == "a file"
 
@@ -45,7 +45,7 @@ def test_what_is_in_the_way_of_a_node(live: Live, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make device nodes")
 def test_a_node(live: Live, tmp_path: Path) -> None:
     """It is made with its directories, and undone with them."""
-    node = Node(PATH, "c", (195, 3), 0o640)
+    node = NodeStep(PATH, "c", (195, 3), 0o640)
     node.execute(live)
     found = (tmp_path / PATH[1:]).stat()
     assert (found.st_mode, found.st_rdev) == (stat.S_IFCHR | 0o640, os.makedev(195, 3))

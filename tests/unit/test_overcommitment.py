@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.metrics.container_memory import Entry, Limit
+from gpuhook.device_plugin.metrics.container_memory import HolderEntry, MemoryLimitFact
 from gpuhook.device_plugin.metrics.overcommitment import overcommitments
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
@@ -26,10 +26,10 @@ def units(hard: int) -> Resource:
     return replace(resource(), name=NEW, memory=memory)
 
 
-def entry(holder: Holder, *limits: int) -> Entry:
+def entry(holder: Holder, *limits: int) -> HolderEntry:
     """Return what the ledger has of a container: limits in MiB."""
-    memory = tuple(Limit(UUID, limit * MIB, 0) for limit in limits)
-    return Entry(f"{holder.pod}-{holder.container}", *_names(holder), memory=memory)
+    memory = tuple(MemoryLimitFact(UUID, limit * MIB, 0) for limit in limits)
+    return HolderEntry(f"{holder.pod}-{holder.container}", *_names(holder), memory=memory)
 
 
 def _names(holder: Holder) -> tuple[str, str, str]:

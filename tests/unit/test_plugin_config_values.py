@@ -16,11 +16,11 @@ from gpuhook.device_plugin.config.grammar.name_values import (
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     PATH,
     Boolean,
-    Choices,
+    ChoiceKind,
     Duration,
-    Kind,
     Quantity,
     UnfitError,
+    ValueKind,
 )
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
@@ -107,7 +107,7 @@ def test_what_is_no_quantity(value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (Choices(("a", "b")), " b, a,b", ("b", "a")),
+        (ChoiceKind(("a", "b")), " b, a,b", ("b", "a")),
         (Xids(), "79, 48", frozenset({79, 48})),
         (Xids(may_be_all=True), "79,xids", "all"),
         (Channels(), "0", (0,)),
@@ -119,7 +119,7 @@ def test_what_is_no_quantity(value: object) -> None:
         (ResourceName(), "mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.me"),
     ],
 )
-def test_texts_of_the_command_line(kind: Kind, text: str, value: object) -> None:
+def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) -> None:
     """A list is a text with commas."""
     assert kind.of_text(text) == value
 
@@ -127,8 +127,8 @@ def test_texts_of_the_command_line(kind: Kind, text: str, value: object) -> None
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Choices(("a", "b")), ""),
-        (Choices(("a", "b")), "a,c"),
+        (ChoiceKind(("a", "b")), ""),
+        (ChoiceKind(("a", "b")), "a,c"),
         (Xids(), "all"),
         (Xids(), "0"),
         (Channels(), "1"),
@@ -141,14 +141,14 @@ def test_texts_of_the_command_line(kind: Kind, text: str, value: object) -> None
         (ResourceName(), "nvidia.com/"),
     ],
 )
-def test_texts_that_do_not_fit(kind: Kind, text: str) -> None:
+def test_texts_that_do_not_fit(kind: ValueKind, text: str) -> None:
     """What a key cannot have is refused from a text as from a file."""
     with pytest.raises(UnfitError):
         kind.of_text(text)
 
 
 @pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
-def test_what_is_wrong_is_told_shortly(kind: Kind) -> None:
+def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
     """A huge text is not repeated whole in what is said of it."""
     for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
         try:

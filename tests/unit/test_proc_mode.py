@@ -39,7 +39,7 @@ def generated(made: SimulatedNode, *options: str) -> tuple[Spec, Result]:
     return spec_files.parser(".yaml")(done.stdout.encode(), "spec"), done
 
 
-def told(made: SimulatedNode) -> discover.Told:
+def told(made: SimulatedNode) -> discover.DriverAnswer:
     return proc_gpus.read_proc(discover.roots(made.driver_root, made.dev_root, made.host_root))
 
 

@@ -23,9 +23,9 @@ from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
 from gpuhook.device_plugin.gpu_policies.saved_policies import Note
 from gpuhook.device_plugin.guard import guard_marks
-from gpuhook.device_plugin.guard.guard_marks import Watching
-from gpuhook.device_plugin.guard.guard_policy import TERM, Mark, Sent
-from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.device_plugin.guard.guard_marks import GuardWatching
+from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
+from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
 from gpuhook.usage import kubelet_units, ps_text, visibility
@@ -162,8 +162,8 @@ def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
     assert "is this container's" not in shown
 
 
-def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> Share:
-    return Share(identity, ("", "", identity), UUIDS[gpu], hard)
+def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> GuardShare:
+    return GuardShare(identity, ("", "", identity), UUIDS[gpu], hard)
 
 
 def test_who_is_watched_by_the_guard(place: Path) -> None:
@@ -173,10 +173,10 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         container(place, name, **holding(0), **own)
     container(place, "held", **holding(0), memory=[limited(0, 3776 << 20)])
     sent = (Sent(77, 1, TERM, time.time()),)
-    above = Mark(share("above"), 5000 << 20, time.time() - 200, sent=sent)
+    above = GuardMark(share("above"), 5000 << 20, time.time() - 200, sent=sent)
     watched = tuple(map(share, ("kept", "above", "unnoted")))
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        guard_marks.write([above], Watching(action, watched))
+        guard_marks.write([above], GuardWatching(action, watched))
         rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
         assert f" 3776Mi {by} wrapper" in rows["kept"]
         assert f" 3776Mi {by} (over: 5000Mi) wrapper" in rows["above"]
@@ -191,7 +191,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         assert over["done"] == [{"signal": TERM, "pid": 77, "at": sent[0].at}]
         told = ways()
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
-    guard_marks.write([above], Watching(KILL, watched))
+    guard_marks.write([above], GuardWatching(KILL, watched))
     shown = ps("--isolation").stdout
     assert "memory:     limited to 3776Mi, watched by the device plugin" in shown
     wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"

@@ -18,7 +18,7 @@ from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import gpu_facts, requirement_check
-from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from tests.plans import this_context
 
@@ -28,8 +28,8 @@ JOB += ["--gpus", "0-1=7.5,tesla", "--gpus", "2=8.6,geforce"]
 VARIABLE = "NVIDIA_REQUIRE_CUDA"
 
 
-def nobody() -> Known:
-    return Known()
+def nobody() -> KnownGpu:
+    return KnownGpu()
 
 
 def judged(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
@@ -147,9 +147,9 @@ def test_so_many_variables_and_no_more() -> None:
 def test_what_the_description_lacks_is_looked_up_and_nothing_else() -> None:
     asked = []
 
-    def noted() -> Known:
+    def noted() -> KnownGpu:
         asked.append(1)
-        return Known("13.0", "580.1", [("7", "9.0", "nvidia"), ("0", "1.0", "grid")])
+        return KnownGpu("13.0", "580.1", [("7", "9.0", "nvidia"), ("0", "1.0", "grid")])
 
     whole = gpu_facts.of_jobs([hook_args.parse(JOB)])
     assert len(gpu_facts.of_paths(["/dev/nvidia0", "/dev/nvidia1"], whole, noted)) == 1
@@ -172,7 +172,7 @@ NODE: dict[str, Any] = {
 }
 
 
-def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: object) -> Known:
+def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: object) -> KnownGpu:
     """Return what a host with this module and this node.json has noted."""
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(place))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place))

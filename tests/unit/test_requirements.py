@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.vendors.nvidia.hot import requirements
-from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, Facts
+from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET, RequirementFacts
 
-T4 = Facts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
-NONE = Facts("", cuda="12.2", driver="535.183.01")
+T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
+NONE = RequirementFacts("", cuda="12.2", driver="535.183.01")
 # What NVIDIA's CUDA 12.4 images say.
 CUDA_12_4 = (
     "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471"
@@ -20,7 +20,7 @@ CUDA_12_4 = (
 )
 
 
-def verdict(text: str, facts: Facts = T4) -> str:
+def verdict(text: str, facts: RequirementFacts = T4) -> str:
     (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     return requirements.of_requirement(requirement, facts)
 
@@ -121,14 +121,14 @@ def test_a_requirement_is_judged(text: str, wanted: str) -> None:
 
 
 def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
-    nothing = Facts("/dev/nvidia0", cuda="12.2")
+    nothing = RequirementFacts("/dev/nvidia0", cuda="12.2")
     assert verdict("brand=tesla", nothing) == UNKNOWN
     assert verdict("brand=tesla cuda>=12", nothing) == MET
     assert verdict("brand=tesla,cuda>=13", nothing) == UNMET
     assert verdict("driver>=535 cuda>=13", nothing) == UNKNOWN
     assert verdict("driver>=535 gpu=1", nothing) == UNKNOWN
     assert verdict("driver>=535 gpu=1 cuda>=12", nothing) == UNKNOWN
-    assert verdict("driver>=535", Facts("", driver="of 1999")) == UNKNOWN
+    assert verdict("driver>=535", RequirementFacts("", driver="of 1999")) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | Non
 def test_a_newer_cuda_version_of_an_image(version: str, cuda: str | None, verdict: str) -> None:
     """What an image was built with does not keep it from a driver of the same major version."""
     (one,) = requirements.required_terms({"CUDA_VERSION": version})
-    assert requirements.of_requirement(one, Facts("", cuda=cuda)) == verdict
+    assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == verdict
     # A requirement that the image sets is one.
     (one,) = requirements.required_terms({"NVIDIA_REQUIRE_CUDA": one.text})
     expected = "unmet" if verdict == "newer" else verdict
-    assert requirements.of_requirement(one, Facts("", cuda=cuda)) == expected
+    assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == expected
 
 
 def test_an_image_that_requires_by_itself_is_not_of_old() -> None:

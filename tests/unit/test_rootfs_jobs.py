@@ -46,12 +46,12 @@ def done(
     todo: Sequence[Jobs] = (CUDA,),
     engine: Sequence[Jobs] = (),
     **spec: Any,
-) -> rootfs_jobs.Outcome:
+) -> rootfs_jobs.JobsOutcome:
     """Do the jobs `todo` for a container with foreign mounts at `destinations`."""
     ours: Any = {"mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY}]}
     mounts = [{"destination": path} for path in (LIBRARY, *destinations)]
     whole = {"root": {"path": "root"}, "mounts": mounts, **spec}
-    work = rootfs_jobs.Work()
+    work = rootfs_jobs.RootfsWork()
     return rootfs_jobs.do(str(bundle), whole, ours, list(todo), engine=list(engine), work=work)
 
 

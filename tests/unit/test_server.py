@@ -11,7 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.kubelet import messages
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
@@ -144,7 +148,7 @@ def test_allocations_become_messages() -> None:
     """Everything that a container is handed is in the message, and nothing else."""
     allocation = Allocation(
         envs={"NVIDIA_VISIBLE_DEVICES": "GPU-0"},
-        mounts=(Mount("/c", "/h"), Mount("/shm", "/h/shm", read_only=False)),
+        mounts=(AllocatedMount("/c", "/h"), AllocatedMount("/shm", "/h/shm", read_only=False)),
         devices=(DeviceSpec("/dev/nvidia0", "/root/dev/nvidia0"),),
         annotations={"cdi.k8s.io/gpuhook": "nvidia.com/gpu=0"},
         cdi_devices=("nvidia.com/gpu=0",),

@@ -322,7 +322,7 @@ def test_a_kubelet_that_never_watched(
 ) -> None:
     """A registration that led to no stream is made again."""
     monkeypatch.setattr(resource_offer, "_WATCHES_WITHIN", 0.01)
-    monkeypatch.setattr(resource_offer.Offering, "_stream_ended", lambda self: None)
+    monkeypatch.setattr(resource_offer.ResourceOffer, "_stream_ended", lambda self: None)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     kubelet.endpoint(GPU).stream.cancel()

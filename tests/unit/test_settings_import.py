@@ -176,7 +176,7 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-        found = toolkit_import.imported(toolkit_settings.Settings("x", document))
+        found = toolkit_import.imported(toolkit_settings.ToolkitSettings("x", document))
         assert bool(found.document) != bool(found.remarks), key
 
 
@@ -231,6 +231,6 @@ def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-    found = toolkit_import.imported(toolkit_settings.Settings("x", document))
+    found = toolkit_import.imported(toolkit_settings.ToolkitSettings("x", document))
     assert settings_file.faults_of(found.document) == []
     assert (yaml.safe_load(toolkit_import.text(found, "x\ny")) or {}) == found.document

@@ -12,7 +12,7 @@ import pytest
 from gpuhook.entry.create import Create, Edited
 from gpuhook.entry.oci_command import Command
 from gpuhook.errors import GpuhookError
-from gpuhook.explain.dry_run_rootfs import Rehearsal
+from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
@@ -72,7 +72,7 @@ class Host:
         command = Command()
         command.bundle = str(self._place / "bundle")
         context = this_context(self.settings, self.heard)
-        return Create(command, context, "/none/gpuhook-runtime", None, Rehearsal()).edited(
+        return Create(command, context, "/none/gpuhook-runtime", None, RootfsDryRun()).edited(
             spec, "runc"
         )
 

@@ -45,12 +45,12 @@ def rules(root: Path, text: str, name: str = "site.yaml") -> str:
     return str(directory)
 
 
-def found(root: Path, text: str) -> driver_files.Found:
+def found(root: Path, text: str) -> driver_files.DriverFileFacts:
     """Return the driver's files with these rules."""
     return driver_files.find(str(root), files_dir=rules(root, text))
 
 
-def by_path(all_of_them: driver_files.Found) -> dict[str, DriverFile]:
+def by_path(all_of_them: driver_files.DriverFileFacts) -> dict[str, DriverFile]:
     """Return the files by their path in containers."""
     return {file.container_path: file for file in all_of_them.files}
 

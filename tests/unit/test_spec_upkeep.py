@@ -15,8 +15,8 @@ import pytest
 from gpuhook.cdi import validate
 from gpuhook.device_plugin.allocate import plugin_specs
 from gpuhook.device_plugin.allocate.allocation_context import Specs
-from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
-from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
 from gpuhook.device_plugin.allocate.host_paths import at_host, places
 from gpuhook.device_plugin.allocate.plugin_specs import Hook
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
@@ -28,12 +28,14 @@ VENDOR = "k8s.device-plugin.nvidia.com"
 GPU = f"{VENDOR}-gpu.json"
 OURS = Hook("gpuhook", "/usr/bin/gpuhook-hook")
 NONE = Hook("none", "/usr/bin/gpuhook-hook", "the host has no hook")
-GDR = Extra("gdrcopy", {"all": (DeviceSpec("/dev/gdrdrv", "/srv/dev/gdrdrv"),)}, "NVIDIA_GDRCOPY")
-GDS = Extra(
+GDR = AuxiliaryDevice(
+    "gdrcopy", {"all": (DeviceSpec("/dev/gdrdrv", "/srv/dev/gdrdrv"),)}, "NVIDIA_GDRCOPY"
+)
+GDS = AuxiliaryDevice(
     "gds",
     {"all": (DeviceSpec("/dev/nvidia-fs0", "/dev/nvidia-fs0"),)},
     "NVIDIA_GDS",
-    (Mount("/run/udev", "/run/udev"),),
+    (AllocatedMount("/run/udev", "/run/udev"),),
 )
 
 
@@ -42,7 +44,9 @@ def h100() -> Node:
     return dump_file.load("h100x8")
 
 
-def updated(node: Node, directory: Path, *extras: Extra, hook: Hook = OURS, **more: Any) -> Specs:
+def updated(
+    node: Node, directory: Path, *extras: AuxiliaryDevice, hook: Hook = OURS, **more: Any
+) -> Specs:
     return plugin_specs.update(node, extras, hook, directory=str(directory), **more)
 
 

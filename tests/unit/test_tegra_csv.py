@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import KINDS, Line
@@ -91,7 +91,7 @@ def test_any_bytes_are_lines_or_reasons(content: bytes) -> None:
     assert all("x.csv" in sentence for sentence in wrong)
 
 
-def tree(root: Path, *links_and_files: str) -> Root:
+def tree(root: Path, *links_and_files: str) -> DriverRoot:
     """Make `path` or `path -> target` below `root`."""
     for entry in links_and_files:
         path, _, target = entry.partition(" -> ")
@@ -101,7 +101,7 @@ def tree(root: Path, *links_and_files: str) -> Root:
             place.symlink_to(target)
         else:
             place.write_text("x")
-    return Root(str(root))
+    return DriverRoot(str(root))
 
 
 @pytest.mark.parametrize(

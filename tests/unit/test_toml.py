@@ -16,7 +16,7 @@ LONG = "a" + ".a" * 100
 def test_keys_of_many_parts_are_refused(text: str) -> None:
     """A key of n parts takes n * n in memory: it is refused before it is parsed, by its line."""
     with pytest.raises(
-        toml_document.UnreadableError, match="a key has more than 100 parts"
+        toml_document.UnreadableTomlError, match="a key has more than 100 parts"
     ) as caught:
         toml_document.parsed(text.encode())
     assert caught.value.line == 2
@@ -33,7 +33,7 @@ def test_keys_of_many_parts_are_refused(text: str) -> None:
 def test_what_python_refuses_is_said_in_plain_words(
     text: str, reason: str, is_bounded: bool
 ) -> None:
-    with pytest.raises(toml_document.UnreadableError, match=f"^{reason}$") as caught:
+    with pytest.raises(toml_document.UnreadableTomlError, match=f"^{reason}$") as caught:
         toml_document.parsed(text.encode())
     assert caught.value.is_bounded == is_bounded
 

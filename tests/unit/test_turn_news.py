@@ -14,7 +14,7 @@ from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, SharedResou
 from gpuhook.device_plugin.notifier import News
 from gpuhook.device_plugin.offer.offered_devices import Unit, UnitMemory
 from gpuhook.device_plugin.offer.resources import Offer
-from gpuhook.device_plugin.reconcile import Outcome
+from gpuhook.device_plugin.reconcile import TurnOutcome
 from gpuhook.device_plugin.services.mps_service import MpsState
 from gpuhook.host.logs import logger
 from tests.kubelet.plugin import resource
@@ -27,8 +27,8 @@ OFFER = Offer((resource(),), ())
 def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
     with capture_logs() as lines:
         told = TurnNews(News(logger()), "/none")
-        told.worked_out(Outcome(OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",)))
-        told.worked_out(Outcome(OFFER, warnings=("a doubt", "another")))
+        told.worked_out(TurnOutcome(OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",)))
+        told.worked_out(TurnOutcome(OFFER, warnings=("a doubt", "another")))
     assert [(line["log_level"], line["event"], line.get("path")) for line in lines] == [
         ("warning", "a doubt", None),
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
@@ -38,7 +38,9 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
 
 def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
     with capture_logs() as lines:
-        TurnNews(News(logger()), "/none").worked_out(Outcome(OFFER, mps=MpsState(changed=(GPU,))))
+        TurnNews(News(logger()), "/none").worked_out(
+            TurnOutcome(OFFER, mps=MpsState(changed=(GPU,)))
+        )
     (line,) = lines
     assert (line["log_level"], line["resource"]) == ("warning", GPU)
     assert "one that runs keeps the old ones" in line["event"]
@@ -103,9 +105,9 @@ def test_a_unit_of_memory_is_no_replica() -> None:
 
 
 def test_units_of_another_size_are_told_once() -> None:
-    def offered(size: int) -> Outcome:
+    def offered(size: int) -> TurnOutcome:
         entry = SharedResource(GPU, rename="nvidia.com/gpumem", unit=size)
-        return Outcome(offer(T4, entry, strategy=MEMORY_UNITS))
+        return TurnOutcome(offer(T4, entry, strategy=MEMORY_UNITS))
 
     with capture_logs() as lines:
         told = TurnNews(News(logger()), "/none")

@@ -14,12 +14,12 @@ import pytest
 
 from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
+    EventSource,
     Failed,
     Message,
+    NvmlWatching,
     Reported,
-    Source,
     Watcher,
-    Watching,
     poster,
 )
 from gpuhook.device_plugin.health.rate_limit import Storms
@@ -101,7 +101,7 @@ class Posted:
 @contextmanager
 def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watcher]:
     watcher = Watcher(
-        Source(nvml.open, nvml.action),
+        EventSource(nvml.open, nvml.action),
         posted.queue.put,
         milliseconds=10,
         **options,  # type: ignore[arg-type]
@@ -119,7 +119,9 @@ def test_an_xid_is_posted_with_the_drivers_action() -> None:
     unwatched = {"GPU-1": NoEvents("no events"), "GPU-2": NoEvents("off the bus", is_lost=True)}
     nvml, posted = FakeNvml(unwatched=unwatched, actions={"GPU-0": "reset"}), Posted()
     with watching(nvml, posted):
-        assert posted.next(Watching) == Watching({"GPU-1": "no events"}, {"GPU-2": "off the bus"})
+        assert posted.next(NvmlWatching) == NvmlWatching(
+            {"GPU-1": "no events"}, {"GPU-2": "off the bus"}
+        )
         nvml.events.put(Reported("GPU-0", 95, 3, 0))
         assert posted.next(Reported) == Reported("GPU-0", 95, 3, 0, 1, "reset")
         nvml.events.put(Reported(None, 79))
@@ -147,7 +149,7 @@ def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
     with watching(nvml, posted, sleep=sleep):
         assert enough.wait(SECONDS)
         told = [posted.next(Failed) for _ in range(9)]
-        assert posted.next(Watching) == Watching({})
+        assert posted.next(NvmlWatching) == NvmlWatching({})
         assert posted.next(Reported) == Reported("GPU-0", 79)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert [message.times for message in told if isinstance(message, Failed)] == [*range(1, 10)]
@@ -175,9 +177,9 @@ def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:
     nvml, posted = FakeNvml(open_faults=[trouble(), OSError("gone"), ValueError("odd")]), Posted()
     pauses: list[float] = []
     with watching(nvml, posted, sleep=pauses.append):
-        posted.next(Watching)
+        posted.next(NvmlWatching)
         nvml.events.put(trouble())
-        posted.next(Watching)
+        posted.next(NvmlWatching)
     assert pauses == [1, 2, 4, 1]
 
 
@@ -188,7 +190,7 @@ def test_a_pause_ends_when_it_is_stopped_or_the_driver_is_back() -> None:
         for _ in range(2):
             posted.next(Failed)
             watcher.restart()
-        posted.next(Watching)
+        posted.next(NvmlWatching)
         nvml.open_faults += [trouble()] * 50
         nvml.events.put(trouble())
         posted.next(Failed)
@@ -198,10 +200,10 @@ def test_other_gpus_are_watched_on_demand() -> None:
     """A GPU that was plugged in is registered by a new watch; the same ones change nothing."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
-        posted.next(Watching)
+        posted.next(NvmlWatching)
         watcher.watch(["GPU-0", "GPU-1"])
         watcher.watch(["GPU-0", "GPU-1", "GPU-2"])
-        posted.next(Watching)
+        posted.next(NvmlWatching)
     assert nvml.registered == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
 
 
@@ -209,12 +211,12 @@ def test_nvml_is_ended_while_others_start_it() -> None:
     """Who looks for GPUs has NVML for himself; then the events are waited for again."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
-        posted.next(Watching)
+        posted.next(NvmlWatching)
         for turn in range(1, 4):
             assert watcher.set_aside(SECONDS)
             assert nvml.opened == nvml.closed == turn
             watcher.resume()
-            posted.next(Watching)
+            posted.next(NvmlWatching)
         assert watcher.set_aside(SECONDS)  # it can be stopped then
 
 
@@ -230,7 +232,7 @@ def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
         assert len(nvml.open_faults) == 49
         nvml.open_faults.clear()
         rested.set()
-        posted.next(Watching)
+        posted.next(NvmlWatching)
 
 
 def test_actions_are_read_between_waits() -> None:
@@ -279,9 +281,9 @@ def test_messages_arrive_in_the_loop() -> None:
         taken: asyncio.Queue[threading.Thread] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         post = poster(loop, lambda message: taken.put_nowait(threading.current_thread()))
-        threading.Thread(target=post, args=(Watching(),)).start()
+        threading.Thread(target=post, args=(NvmlWatching(),)).start()
         return loop, await taken.get()
 
     loop, thread = asyncio.run(main())
     assert thread is threading.main_thread()
-    poster(loop, lambda message: pytest.fail("the loop has ended"))(Watching())
+    poster(loop, lambda message: pytest.fail("the loop has ended"))(NvmlWatching())

@@ -15,12 +15,12 @@ from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.device_plugin.health.health_state import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import (
+    EventSource,
     Failed,
     Message,
+    NvmlWatching,
     Reported,
-    Source,
     Watcher,
-    Watching,
 )
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.vendors.nvidia.nvml import nvml_events, recovery_action
@@ -42,7 +42,7 @@ def uuids(node: SimulatedNode) -> list[str]:
 @contextmanager
 def watching(node: SimulatedNode) -> Iterator[queue.Queue[Message]]:
     posted: queue.Queue[Message] = queue.Queue()
-    source = Source(
+    source = EventSource(
         partial(nvml_events.watched, node.nvml_library), recovery_action.recovery_action
     )
     watcher = Watcher(source, posted.put, milliseconds=50, sleep=lambda seconds: None)
@@ -75,7 +75,7 @@ def test_the_drivers_word_on_one_gpu_among_eight(node: SimulatedNode) -> None:
     made, devices = book(node)
     broken = uuids(node)[5]
     with watching(node) as posted:
-        assert following(posted, Watching) == Watching()
+        assert following(posted, NvmlWatching) == NvmlWatching()
         for xid, number, action, hit in ((48, 0, "none", []), (154, 1, "reset", [broken])):
             stub_events.say(node, broken, f"recovery {number}")
             stub_events.inject_xid(node, broken, xid)
@@ -91,7 +91,7 @@ def test_a_gpu_that_falls_off_the_bus(node: SimulatedNode) -> None:
     made, devices = book(node)
     gone = uuids(node)[2]
     with watching(node) as posted:
-        following(posted, Watching)
+        following(posted, NvmlWatching)
         stub_events.say(node, gone, "lost_after 0")
         stub_events.inject_xid(node, gone, 79)
         report = following(posted, Reported)
@@ -104,11 +104,11 @@ def test_a_gpu_that_falls_off_the_bus(node: SimulatedNode) -> None:
 def test_nvml_goes_and_comes_back(node: SimulatedNode) -> None:
     """A driver that is away is waited for, and its XIDs are heard again when it is back."""
     with watching(node) as posted:
-        following(posted, Watching)
+        following(posted, NvmlWatching)
         stub_events.take_away(node)
         following(posted, Failed)
         stub_events.bring_back(node)
-        following(posted, Watching)
+        following(posted, NvmlWatching)
         stub_events.inject_xid(node, uuids(node)[0], 95)
         report = following(posted, Reported)
         assert isinstance(report, Reported)

@@ -57,7 +57,7 @@ class Bind:
         return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
 
 
-class Mounts:
+class BindMounts:
     """Makes bind mounts, all of them in one visit to the container's mount namespace."""
 
     def __init__(self, binds: list[Bind]) -> None:

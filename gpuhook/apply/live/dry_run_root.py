@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.live.file_change import Change
+from gpuhook.apply.live.file_change import FileChange
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _MAX_FILE = 16 << 20
 
 
-class Rehearsal:
+class DryRunRoot:
     """Stands where a root file system is provided, and notes what would be written."""
 
     def __init__(self, root: LiveRoot) -> None:
         self._root = root
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
 
     def link(self, target: str, path: str) -> bool:
         """Note a link that is not there yet; raises OSError where it cannot be made."""
@@ -30,7 +30,7 @@ class Rehearsal:
         if previous(self._root, path).target == target:
             return False
         self._root.writer(path)
-        self.changes.append(Change(path, target=target))
+        self.changes.append(FileChange(path, target=target))
         return True
 
     def write(self, path: str, data: bytes) -> bool:
@@ -38,7 +38,7 @@ class Rehearsal:
         if previous(self._root, path).data == data:
             return False
         self._root.writer(path)
-        self.changes.append(Change(path, data=data))
+        self.changes.append(FileChange(path, data=data))
         return True
 
     def is_link(self, path: str) -> bool:
@@ -62,33 +62,33 @@ class Rehearsal:
         return self._root.names(path)
 
 
-def previous(root: LiveRoot, path: str) -> Change:
+def previous(root: LiveRoot, path: str) -> FileChange:
     """Return what is at `path` itself now; raises IsADirectoryError, and GH1310 for a device."""
     fd = root.lookup(path, follow=False)
     if fd is None:
-        return Change(path)
+        return FileChange(path)
     try:
         found = os.fstat(fd)
         if stat.S_ISLNK(found.st_mode):
-            return Change(path, target=os.readlink("", dir_fd=fd))
+            return FileChange(path, target=os.readlink("", dir_fd=fd))
     finally:
         os.close(fd)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "the image has a directory there", path)
     if stat.S_ISREG(found.st_mode) and found.st_size > _MAX_FILE:
-        return Change(path, is_large=True)
-    return Change(path, data=root.read(path, _MAX_FILE))
+        return FileChange(path, is_large=True)
+    return FileChange(path, data=root.read(path, _MAX_FILE))
 
 
-def current(root: LiveRoot, path: str) -> Change:
+def current(root: LiveRoot, path: str) -> FileChange:
     """Return what is at `path` now as far as it can be a link or file of ours; else nothing."""
     try:
         return previous(root, path)
     except (OSError, GpuhookError):
-        return Change(path)
+        return FileChange(path)
 
 
-def put_back(root: LiveRoot, change: Change) -> None:
+def put_back(root: LiveRoot, change: FileChange) -> None:
     """Make `path` again what it was; a large file was not kept, and stays what it is by now."""
     if change.is_large:
         return

@@ -18,7 +18,7 @@ MOST_KEPT = 65536  # bytes of a file that was written anew: the loader's cache a
 MOST_UNDER_LINK = 4096  # of a file that a link takes the place of: there may be many
 
 
-class Change:
+class FileChange:
     """A path and what is there, or is to be: a link to `target`, a file that holds `data`.
 
     Where both are None, nothing is there, or a file that `is_large`, which is not read.
@@ -66,16 +66,16 @@ class Change:
             return ["large"]
         return ["file", b2a_base64(self.data, newline=False).decode()]
 
-    def noted(self, before: Change) -> list[Any]:
+    def noted(self, before: FileChange) -> list[Any]:
         """Return [path, what is made, what was there before] for the ledger."""
         return [self.path, self.summary(), before._whole()]
 
 
-def of_note(path: str, note: list[Any]) -> Change | None:
+def of_note(path: str, note: list[Any]) -> FileChange | None:
     """Return what was there before, by its note; None if it was not kept."""
     kind = note[0] if note else ""
     if kind == "link":
-        return Change(path, target=str(note[1]))
+        return FileChange(path, target=str(note[1]))
     if kind == "file":
-        return Change(path, data=a2b_base64(note[1]))
-    return None if note else Change(path)
+        return FileChange(path, data=a2b_base64(note[1]))
+    return None if note else FileChange(path)

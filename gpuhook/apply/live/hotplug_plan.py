@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live.bind_mounts import ATTRIBUTES, Bind, Mounts
+from gpuhook.apply.live.bind_mounts import ATTRIBUTES, Bind, BindMounts
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
-from gpuhook.apply.live.dry_run_root import Rehearsal
-from gpuhook.apply.live.hotplug_steps import Access, Live, Node
-from gpuhook.apply.live.injected import Made
-from gpuhook.apply.live.live_files import Files
+from gpuhook.apply.live.dry_run_root import DryRunRoot
+from gpuhook.apply.live.hotplug_steps import AccessStep, Live, NodeStep
+from gpuhook.apply.live.injected import InjectedItems
+from gpuhook.apply.live.live_files import LiveFiles
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec
@@ -37,7 +37,7 @@ NODE_ATTRIBUTES = mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NOEXEC
 _MODE = 0o666
 
 
-class Wanted:
+class DesiredState:
     """What a container is to have: edits, and what the jobs of their hook provide.
 
     `is_mounted` says that a mount of whatever is at a target will do: a driver that was upgraded
@@ -55,7 +55,7 @@ class Wanted:
         self.provisions = provisions or []
 
 
-class Plan:
+class HotplugPlan:
     """The operations that make true what is wanted, and what cannot be had here, in words."""
 
     def __init__(self) -> None:
@@ -100,15 +100,15 @@ def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | Non
     """
     fallback = oci_spec.device_rules(spec) if spec else None
     rules = DeviceRules.of(process.read("cgroup"), fallback, cgroup)
-    return Live(process, place, rules, Made())
+    return Live(process, place, rules, InjectedItems())
 
 
-def plan(live: Live, wanted: Wanted) -> Plan:
+def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
     """Return what is missing for `live` to have what is `wanted`. Changes nothing.
 
     Raises GH1302 for a device node that the host lacks, GH1752 for a file.
     """
-    made = Plan()
+    made = HotplugPlan()
     _plan_nodes(live, wanted, made)
     with live.as_root():
         _plan_files(live, wanted, made)
@@ -126,7 +126,7 @@ def plan(live: Live, wanted: Wanted) -> Plan:
     return made
 
 
-def _plan_nodes(live: Live, wanted: Wanted, made: Plan) -> None:
+def _plan_nodes(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     """Plan device nodes and mounts.
 
     In a user namespace the kernel makes no node that can be opened, whoever asks: there the host's
@@ -148,7 +148,7 @@ def _plan_nodes(live: Live, wanted: Wanted, made: Plan) -> None:
         if bind is not None:
             binds.append(bind)
     if binds:
-        made.operations.append(Mounts(binds))
+        made.operations.append(BindMounts(binds))
 
 
 def _is_there(live: Live, device: dict[str, Any]) -> bool:
@@ -160,14 +160,14 @@ def _is_there(live: Live, device: dict[str, Any]) -> bool:
     )
 
 
-def _node(device: dict[str, Any], owner: tuple[int, int]) -> Node:
+def _node(device: dict[str, Any], owner: tuple[int, int]) -> NodeStep:
     numbers = device["major"], device["minor"]
-    node = Node(device["path"], device["type"], numbers, device.get("fileMode", _MODE))
+    node = NodeStep(device["path"], device["type"], numbers, device.get("fileMode", _MODE))
     node.owner = device.get("uid", owner[0]), device.get("gid", owner[1])
     return node
 
 
-def _bind(live: Live, mount: Mount, made: Plan, *, is_mounted: bool) -> Bind | None:
+def _bind(live: Live, mount: Mount, made: HotplugPlan, *, is_mounted: bool) -> Bind | None:
     """Return the bind mount to make, None where it is there or cannot be had."""
     source, target = mount["hostPath"], mount["containerPath"]
     if mount.get("type", "bind") not in ("", "bind", "none"):
@@ -211,16 +211,16 @@ def attributes_of(mount: Mount) -> int:
     return sum(bit for word, bit in ATTRIBUTES.items() if word in options)
 
 
-def _plan_files(live: Live, wanted: Wanted, made: Plan) -> None:
+def _plan_files(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     for provision in wanted.provisions:
-        rehearsal = Rehearsal(live.root)
+        rehearsal = DryRunRoot(live.root)
         failures = provide(rehearsal, provision)
         made.skipped += [f"{failure.filename}: {failure.strerror}" for failure in failures]
         if rehearsal.changes:
-            made.operations.append(Files(provision, rehearsal.changes, failures))
+            made.operations.append(LiveFiles(provision, rehearsal.changes, failures))
 
 
-def _plan_rules(live: Live, wanted: Wanted, made: Plan) -> None:
+def _plan_rules(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     missing: list[Rule] = []
     nodes: dict[Rule, str] = {}
     hosts: dict[Rule, str] = {}
@@ -238,7 +238,7 @@ def _plan_rules(live: Live, wanted: Wanted, made: Plan) -> None:
     if missing and not decides:
         made.skipped.append(f"device rules: {live.rules.why_none}")
     elif missing:
-        made.operations.append(Access(missing, nodes, hosts))
+        made.operations.append(AccessStep(missing, nodes, hosts))
 
 
 def rule_of(node: DeviceNode) -> Rule | None:

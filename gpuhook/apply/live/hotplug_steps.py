@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules, Snapshot
-    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.injected import InjectedItems
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.kernel.bpf.device_filter import Rule
 
@@ -75,7 +75,9 @@ class Live:
         "rules", "signals",
     )  # fmt: skip
 
-    def __init__(self, process: Process, place: str, rules: DeviceRules, made: Made) -> None:
+    def __init__(
+        self, process: Process, place: str, rules: DeviceRules, made: InjectedItems
+    ) -> None:
         self.process = process
         self._place = place
         self._root: LiveRoot | None = None
@@ -132,7 +134,7 @@ class Live:
         return Identity(*self.identity)
 
 
-class Node:
+class NodeStep:
     """Makes a device node; a device of other numbers in its place is replaced."""
 
     def __init__(self, path: str, kind: str, numbers: tuple[int, int], mode: int) -> None:
@@ -198,7 +200,7 @@ def make_again(parent: int, name: str, old: os.stat_result) -> None:
     mknod(parent, name, kind, *numbers, stat.S_IMODE(old.st_mode), old.st_uid, old.st_gid)
 
 
-class Access:
+class AccessStep:
     """Lets the container open devices, in its device cgroup.
 
     `nodes` are the container's nodes of the rules, `hosts` the host's, which systemd asks for.

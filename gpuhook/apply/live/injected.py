@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LISTS = ("changes", "directories", "files", "mounts", "rules")
 
 
-class Made:
+class InjectedItems:
     """`files` (empty targets of mounts) and `directories` are paths in the container.
 
     `changes` are the links and files, [path, what was made, what was there before] as Change
@@ -42,7 +42,7 @@ class Made:
         """Return it as JSON has it."""
         return {name: getattr(self, name) for name in _LISTS}
 
-    def add(self, other: Made) -> None:
+    def add(self, other: InjectedItems) -> None:
         """Take in what was made later.
 
         A link or file that was made twice is as it was made last, and before that it was what it
@@ -78,8 +78,8 @@ class LiveRecord:
         known = document if isinstance(document, dict) else {}
         self.edits: ContainerEdits = known.get("edits") or {}
         self.jobs: list[list[str]] = known.get("jobs") or []
-        self.made = Made(known.get("made"))
-        self.coming = Made(known["coming"]) if "coming" in known else None
+        self.made = InjectedItems(known.get("made"))
+        self.coming = InjectedItems(known["coming"]) if "coming" in known else None
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""

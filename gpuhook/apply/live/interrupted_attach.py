@@ -10,37 +10,39 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.live import hotplug_plan
-from gpuhook.apply.live.bind_mounts import Mounts
+from gpuhook.apply.live.bind_mounts import BindMounts
 from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.injected import Made, noted
-from gpuhook.apply.live.live_files import Files
+from gpuhook.apply.live.injected import InjectedItems, noted
+from gpuhook.apply.live.live_files import LiveFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.hotplug_plan import Plan, Wanted
+    from gpuhook.apply.live.hotplug_plan import DesiredState, HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 
-def intended(held: Live, wanted: Wanted, plan: Plan) -> Made:
+def intended(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedItems:
     """Return what has to be noted before the plan is carried out, or nobody could tell later.
 
     Which directories and targets of mounts are not there yet, and what the links and files were.
     """
-    promised = Made()
+    promised = InjectedItems()
     promised.directories += _directories(held, wanted)
     for operation in plan.operations:
-        if isinstance(operation, Files):
+        if isinstance(operation, LiveFiles):
             promised.changes += operation.promised(held)
-        elif isinstance(operation, Mounts):
+        elif isinstance(operation, BindMounts):
             targets = [bind.target for bind in operation.binds]
             promised.files += [held.root.real(t) for t in targets if held.root.found(t) is None]
     return promised
 
 
-def made_by_attach(held: Live, given: ContainerEdits, before: Made, coming: Made) -> Made:
+def made_by_attach(
+    held: Live, given: ContainerEdits, before: InjectedItems, coming: InjectedItems
+) -> InjectedItems:
     """Return what of `given` and of what was `coming` is there; `before` that was made `before`."""
-    found = Made()
+    found = InjectedItems()
     _nodes(held, given, found)
     for mount in given.get("mounts") or ():
         _mount(held, mount["hostPath"], mount["containerPath"], found)
@@ -54,7 +56,7 @@ def made_by_attach(held: Live, given: ContainerEdits, before: Made, coming: Made
     return found
 
 
-def _directories(held: Live, wanted: Wanted) -> list[str]:
+def _directories(held: Live, wanted: DesiredState) -> list[str]:
     """Return the directories that have to be made for what is wanted, outermost first."""
     edits = wanted.edits
     paths = [node["path"] for node in edits.get("deviceNodes") or ()]
@@ -63,7 +65,7 @@ def _directories(held: Live, wanted: Wanted) -> list[str]:
     return list(dict.fromkeys(made for path in paths for made in held.root.missing(path)))
 
 
-def _nodes(held: Live, given: ContainerEdits, found: Made) -> None:
+def _nodes(held: Live, given: ContainerEdits, found: InjectedItems) -> None:
     for node in given.get("deviceNodes") or ():
         rule = hotplug_plan.rule_of(node)
         if rule is None:
@@ -74,7 +76,7 @@ def _nodes(held: Live, given: ContainerEdits, found: Made) -> None:
             found.rules.append(noted(rule))
 
 
-def _mount(held: Live, source: str, target: str, found: Made) -> None:
+def _mount(held: Live, source: str, target: str, found: InjectedItems) -> None:
     there = held.root.found(target)
     try:
         host = os.stat(source)

@@ -4,28 +4,28 @@
 from __future__ import annotations
 
 from gpuhook.apply.live.dry_run_root import previous, put_back
-from gpuhook.apply.live.injected import Made
+from gpuhook.apply.live.injected import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.apply.live.file_change import Change
+    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.rootfs.rootfs_files import Provision
 
 
-class Files:
+class LiveFiles:
     """Makes links and the loader's files; `failures` are those that are known not to work."""
 
     def __init__(
-        self, provision: Provision, changes: list[Change], failures: list[OSError]
+        self, provision: Provision, changes: list[FileChange], failures: list[OSError]
     ) -> None:
         self.provision = provision
         self.changes = changes
         self._known = [failure.filename for failure in failures]
-        self._before: list[Change] = []
+        self._before: list[FileChange] = []
         self._directories: list[str] = []
 
     def describe(self) -> list[str]:
@@ -42,7 +42,7 @@ class Files:
         except BaseException:
             self.undo(live)
             raise
-        made = Made()
+        made = InjectedItems()
         made.changes += self._noted(self._before)
         made.directories += self._directories
         live.made.add(made)
@@ -58,11 +58,11 @@ class Files:
         """Return the links and files that are going to be made, as Made notes them."""
         return self._noted(self._now(live))
 
-    def _now(self, live: Live) -> list[Change]:
+    def _now(self, live: Live) -> list[FileChange]:
         with live.as_root():
             return [previous(live.root, change.path) for change in self.changes]
 
-    def _noted(self, befores: list[Change]) -> list[list[Any]]:
+    def _noted(self, befores: list[FileChange]) -> list[list[Any]]:
         return [change.noted(before) for change, before in zip(self.changes, befores)]
 
     def undo(self, live: Live) -> None:

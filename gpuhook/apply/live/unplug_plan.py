@@ -13,8 +13,8 @@ import stat
 from gpuhook.apply.live import file_change
 from gpuhook.apply.live.bind_mounts import Bind
 from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.file_change import Change
-from gpuhook.apply.live.hotplug_plan import Plan
+from gpuhook.apply.live.file_change import FileChange
+from gpuhook.apply.live.hotplug_plan import HotplugPlan
 from gpuhook.apply.live.unplug_steps import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.apply.rootfs.loader_files import CACHE
 from gpuhook.errors import GpuhookError
@@ -23,17 +23,19 @@ from gpuhook.loader import ld_cache, ld_cache_entries, library_directory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.injected import InjectedItems
     from gpuhook.apply.rootfs.rootfs_files import Provision
 
 
-def nodes(live: Live, made: Made, taken: list[tuple[str, int]], binds: dict[str, Bind]) -> Plan:
+def nodes(
+    live: Live, made: InjectedItems, taken: list[tuple[str, int]], binds: dict[str, Bind]
+) -> HotplugPlan:
     """Return the plan that takes device nodes away, (path, device number) each.
 
     `binds` are the mounts that may have to be made again, by their targets. A node that the
     runtime bound stays visible, and cannot be opened.
     """
-    plan = Plan()
+    plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     for path, number in taken:
         found = live.root.found(path, follow=False)
@@ -62,9 +64,11 @@ def _is_removable(live: Live, path: str) -> bool:
     return True
 
 
-def rest(live: Live, made: Made, binds: dict[str, Bind], provisions: list[Provision]) -> Plan:
+def rest(
+    live: Live, made: InjectedItems, binds: dict[str, Bind], provisions: list[Provision]
+) -> HotplugPlan:
     """Return the plan that takes away all else that was made: mounts, links, loader files."""
-    plan = Plan()
+    plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     _unmount(live, plan, [binds[path] for path in mounted if path in binds], mounted)
     with live.as_root():
@@ -78,7 +82,7 @@ def rest(live: Live, made: Made, binds: dict[str, Bind], provisions: list[Provis
 
 
 def _unmount(
-    live: Live, plan: Plan, binds: list[Bind], mounted: dict[str, tuple[int, int]]
+    live: Live, plan: HotplugPlan, binds: list[Bind], mounted: dict[str, tuple[int, int]]
 ) -> None:
     """Plan to unmount those that show what was mounted there, wherever that is by now."""
     ours: list[Bind] = []
@@ -114,13 +118,13 @@ def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
 
 
 def _changes(
-    live: Live, made: Made, provisions: list[Provision], skipped: list[str]
-) -> list[Change]:
+    live: Live, made: InjectedItems, provisions: list[Provision], skipped: list[str]
+) -> list[FileChange]:
     """Return what the links and files were before; one that was changed since is left alone.
 
     But for the loader's cache: whoever changed it, our libraries are taken out of it.
     """
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     for path, summary, note in made.changes:
         now, before = current(live.root, path), file_change.of_note(path, note)
         if not now.is_something:
@@ -135,17 +139,17 @@ def _changes(
         elif is_ours:
             stays = "" if summary[0] == "link" else "stays as it is: "
             skipped.append(f"{path}: {stays}what the image had there was too large to be kept")
-            changes += [] if stays else [Change(path)]
+            changes += [] if stays else [FileChange(path)]
     return changes
 
 
-def _entries_of_links(made: Made) -> list[tuple[bytes, bytes]]:
+def _entries_of_links(made: InjectedItems) -> list[tuple[bytes, bytes]]:
     """Return what an ldconfig in the container makes of the links: name and path of each."""
     paths = [os.fsencode(path) for path, summary, _ in made.changes if summary[:1] == ["link"]]
     return [(path.rpartition(b"/")[2], path) for path in paths]
 
 
-def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[Change]:
+def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[FileChange]:
     """Return the loader's cache without the entries `ours`; nothing if nobody else's are left."""
     try:
         held = [(entry.soname, entry.path) for entry in ld_cache_entries.parse(data)]
@@ -159,4 +163,4 @@ def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -
         return []
     if not was_there and left is not None and not ld_cache_entries.parse(left):
         left = None
-    return [Change(CACHE, data=left)]
+    return [FileChange(CACHE, data=left)]

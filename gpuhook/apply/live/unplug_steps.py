@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.apply.live.bind_mounts import Bind, Mounts
+from gpuhook.apply.live.bind_mounts import Bind, BindMounts
 from gpuhook.apply.live.dry_run_root import current, put_back
 from gpuhook.apply.live.hotplug_steps import make_again
 from gpuhook.errors import GpuhookError
@@ -21,7 +21,7 @@ from gpuhook.kernel.namespaces import in_mount_namespace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.cgroup.device_cgroup import Snapshot
-    from gpuhook.apply.live.file_change import Change
+    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.apply.live.hotplug_steps import Live
 
 
@@ -108,16 +108,16 @@ class Unmount:
         """Mount them again, those that are gone."""
         gone = [bind for bind in self.binds if not live.root.is_mounted(bind.target)]
         if gone:
-            Mounts(gone).execute(live)
+            BindMounts(gone).execute(live)
 
 
 class PutBack:
     """Makes links and files what they were; `written` are the paths of all that were made."""
 
-    def __init__(self, changes: list[Change], written: list[str]) -> None:
+    def __init__(self, changes: list[FileChange], written: list[str]) -> None:
         self.changes = changes
         self._written = written
-        self._before: list[Change] = []
+        self._before: list[FileChange] = []
 
     def describe(self) -> list[str]:
         """Return a line for each link and file."""
@@ -139,7 +139,7 @@ class PutBack:
         self._write(live, self._before)
 
     @staticmethod
-    def _write(live: Live, changes: list[Change]) -> None:
+    def _write(live: Live, changes: list[FileChange]) -> None:
         with live.as_root():
             for change in changes:
                 try:

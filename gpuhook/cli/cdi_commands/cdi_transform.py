@@ -10,7 +10,7 @@ import click
 
 from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import spec_rules
-from gpuhook.cdi.transform import CONTAINER, HOST, Move, Options, moved
+from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli.generate import spec_writer
 from gpuhook.cli.options import command_sections
 from gpuhook.host import documents, printing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
-_OPTIONS = Options(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)
+_OPTIONS = TransformOptions(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)
 
 
 @click.group(cls=command_sections.Sentences)

@@ -34,7 +34,7 @@ Examples:
 """
 
 
-class Command(toolkit_options.Command):
+class GenerateCommand(toolkit_options.ToolkitCommand):
     """generate-cdi, whose --help has its options in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -61,7 +61,7 @@ VARIABLES = {
 }
 
 
-class Command(generate_section.Configured):
+class ToolkitCommand(generate_section.Configured):
     """A command that knows its options by the toolkit's names as well."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

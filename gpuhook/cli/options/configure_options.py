@@ -15,7 +15,7 @@ import click
 
 from gpuhook.cli.options import parameters
 from gpuhook.engines.configure import engine_restart
-from gpuhook.engines.configure.engine_options import NAME, ROUTES, Wanted
+from gpuhook.engines.configure.engine_options import NAME, ROUTES, EngineOptions
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
 
@@ -69,7 +69,7 @@ restart = click.option(
 )
 
 
-class Command(click.Command):
+class ConfigureCommand(click.Command):
     """A command that knows the toolkit's spellings, and --restart without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -175,7 +175,9 @@ def of_the_engine(name: str) -> Callable[[Callable[..., None]], click.Command]:
         for option in reversed((*_OPTIONS[:_OF_THE_RUNTIME], *more, *_OPTIONS[_OF_THE_RUNTIME:])):
             function = option(function)
         lines = "".join(f"\n  gpuhook configure {words}" for words in _EXAMPLES[name])
-        return click.command(name=name, cls=Command, epilog=f"\b\nExamples:{lines}")(function)
+        return click.command(name=name, cls=ConfigureCommand, epilog=f"\b\nExamples:{lines}")(
+            function
+        )
 
     return decorated
 
@@ -201,7 +203,7 @@ def engine_options(
     hook_path: str,
     has_cdi: bool | None,
     **flags: bool,
-) -> tuple[Wanted, list[str]]:
+) -> tuple[EngineOptions, list[str]]:
     """Return what the engine is to have, and warnings; raises GH2010, GH2011 and OSError."""
     chosen = route or ("hook" if engine == "podman" else "wrapper")
     if not _NAME.fullmatch(runtime_name):
@@ -228,7 +230,7 @@ def engine_options(
         elif given:
             warnings.append(_idle(option, chosen, engine))
         programs.append(path or f"{_PLACES[0]}/{name}")
-    return Wanted(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
+    return EngineOptions(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
 
 
 def _idle(option: str, route: str, engine: str) -> str:

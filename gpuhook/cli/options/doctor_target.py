@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import click
 
 from gpuhook.doctor import reading_collectors
-from gpuhook.doctor.check import Node
-from gpuhook.doctor.reading_collectors import Place
+from gpuhook.doctor.check import ExaminedNode
+from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.tree_worker import PatientTree
@@ -27,22 +27,22 @@ _NO_NODE = "it has no etc, no proc, no dev and no usr"
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class DoctorTarget:
     """A node to be looked at. `look()` gives it anew, with nothing of it known yet.
 
     `is_live` says whether more of it can be asked than its files.
     """
 
-    look: Callable[[], Node]
+    look: Callable[[], ExaminedNode]
     is_live: bool
 
 
 def of_options(
     root: str | None,
-    place: Place,
+    place: ReadingPlace,
     state_roots: Sequence[str] = (),
     more: Mapping[str, Callable[[], Any]] | None = None,
-) -> Examined:
+) -> DoctorTarget:
     """Return the node that the options describe.
 
     With `root`, the other places are the node's own paths, below it. Such a tree is asked nothing,
@@ -63,30 +63,30 @@ def of_options(
         dev = _inside(tree.root, roots.dev)
         is_live = reading_collectors.is_this_machine(tree)
 
-    def look() -> Node:
+    def look() -> ExaminedNode:
         taken = reading_collectors.live(tree, place, state_roots, more) if is_live else Readings({})
-        return Node(tree, taken, driver_root=driver, dev_root=dev)
+        return ExaminedNode(tree, taken, driver_root=driver, dev_root=dev)
 
-    return Examined(look, is_live)
+    return DoctorTarget(look, is_live)
 
 
-def of_bundle(path: str) -> Examined:
+def of_bundle(path: str) -> DoctorTarget:
     """Return the node of a support bundle. Raises GH1906, GH1907 and OSError."""
     from gpuhook import support_bundle
 
     node = support_bundle.examined(path)
 
-    def look() -> Node:
-        return Node(node.tree, node.readings, node.driver_root, node.dev_root)
+    def look() -> ExaminedNode:
+        return ExaminedNode(node.tree, node.readings, node.driver_root, node.dev_root)
 
-    return Examined(look, is_live=False)
+    return DoctorTarget(look, is_live=False)
 
 
-def _below(root: str, place: Place) -> Place:
+def _below(root: str, place: ReadingPlace) -> ReadingPlace:
     def placed(path: str) -> str:
         return os.path.normpath(root + "/" + path)
 
-    return Place(
+    return ReadingPlace(
         driver_root=placed(place.driver_root),
         dev_root=None if place.dev_root is None else placed(place.dev_root),
         host_root=root,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from gpuhook.engines.configure.configure_engine import Result
-    from gpuhook.install.installation import Outcome
+    from gpuhook.engines.configure.configure_engine import EngineResult
+    from gpuhook.install.installation import InstallOutcome
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -60,7 +60,9 @@ dry_run = click.option(
 )
 
 
-def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_away: bool) -> None:
+def show(
+    done: InstallOutcome, output: str, directory: str, *, is_dry: bool, is_taken_away: bool
+) -> None:
     """Print what was done."""
     if output != "text":
         printing.document(_document(done, directory, is_dry=is_dry), output)
@@ -81,7 +83,7 @@ def show(done: Outcome, output: str, directory: str, *, is_dry: bool, is_taken_a
         click.echo(f"nothing to do: gpuhook is not installed in {directory}")
 
 
-def _show_engine(one: Result, would: str) -> None:
+def _show_engine(one: EngineResult, would: str) -> None:
     for write in one.writes:
         word = "removed" if write.after is None else "written"
         click.echo(f"{write.path}: {would}{word}")
@@ -93,7 +95,7 @@ def _show_engine(one: Result, would: str) -> None:
         click.echo(f"note: {one.engine}: {note}", err=True)
 
 
-def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
+def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> None:
     for name in done.kept:
         why = "a container names it" if is_taken_away else "it was used before, or is named"
         why = "a container could need it" if done.unknown else why
@@ -108,7 +110,7 @@ def _show_kept(done: Outcome, directory: str, *, is_taken_away: bool) -> None:
         click.echo(f"note: run `gpuhook uninstall` again {then}", err=True)
 
 
-def _document(done: Outcome, directory: str, *, is_dry: bool) -> dict[str, object]:
+def _document(done: InstallOutcome, directory: str, *, is_dry: bool) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "dryRun": is_dry,

@@ -12,15 +12,15 @@ from gpuhook.cli.options import node_options
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host import printing
 from gpuhook.usage import kubelet_units, node_usage, visibility
-from gpuhook.usage.gpu_readings import Driver, Look
-from gpuhook.usage.node_usage import Wanted
+from gpuhook.usage.gpu_readings import DriverReading, UsageLook
+from gpuhook.usage.node_usage import UsageQuestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, TypeVar
 
-    from gpuhook.usage.node_usage import Usage
+    from gpuhook.usage.node_usage import NodeUsage
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -56,24 +56,24 @@ def opened(
     recorded: bool = False,
     is_judged: bool = False,
     **library: Any,
-) -> Iterator[Callable[[], Usage]]:
+) -> Iterator[Callable[[], NodeUsage]]:
     """Give what looks at who uses the GPUs now; the driver stays open in between."""
     place = kubelet_units.root() if kubelet_root is None else kubelet_root
-    wanted = Wanted(state_roots, place, only_recorded=recorded, is_judged=is_judged)
+    wanted = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
     if no_nvml:
-        yield lambda: node_usage.look(wanted, Look(is_asked=False))
+        yield lambda: node_usage.look(wanted, UsageLook(is_asked=False))
         return
     try:
         path = node_options.library(**library)
     except GpuhookError as error:
         trouble = error
-        yield lambda: node_usage.look(wanted, Look(trouble=trouble))
+        yield lambda: node_usage.look(wanted, UsageLook(trouble=trouble))
         return
-    with Driver(path) as driver:
+    with DriverReading(path) as driver:
         yield lambda: node_usage.look(wanted, driver.look())
 
 
-def tell(usage: Usage) -> list[str]:
+def tell(usage: NodeUsage) -> list[str]:
     """Say on standard error what could not be seen; returns what was hidden from this user."""
     hidden, others = _wrong(usage)
     for text in (*hidden, *others):
@@ -81,24 +81,24 @@ def tell(usage: Usage) -> list[str]:
     return hidden
 
 
-def has_no_driver(usage: Usage) -> bool:
+def has_no_driver(usage: NodeUsage) -> bool:
     """Return whether there was no driver to be asked: that is no warning, but explains much."""
     return any(one.code == _NO_LIBRARY for one in usage.trouble)
 
 
-def wrong(usage: Usage) -> list[str]:
+def wrong(usage: NodeUsage) -> list[str]:
     """Return what could not be seen, in sentences."""
     return [text for part in _wrong(usage) for text in part]
 
 
-def heading(usage: Usage) -> str:
+def heading(usage: NodeUsage) -> str:
     """Return what stands above a look that is one of many: when it was, and what is wrong."""
     lines = [time.strftime("%Y-%m-%d %H:%M:%S %z")]
     lines += [f"warning: {printable(text, _MAX_LINE)}" for text in wrong(usage)]
     return "\n".join(lines) + "\n"
 
 
-def _wrong(usage: Usage) -> tuple[list[str], list[str]]:
+def _wrong(usage: NodeUsage) -> tuple[list[str], list[str]]:
     """Return what this user may not see, and what else could not be seen, in sentences."""
     hidden = visibility.warnings()
     faults = [one for one in usage.trouble if one.code != _NO_LIBRARY]

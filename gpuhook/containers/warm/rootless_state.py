@@ -13,7 +13,7 @@ import time
 
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import runtime_state, state_roots
-from gpuhook.containers.warm.runtime_state import Bounds, UnreadableError
+from gpuhook.containers.warm.runtime_state import StateBounds, UnreadableError
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
 
@@ -133,7 +133,7 @@ class _Reader:
     def read(self, patterns: Sequence[str]) -> Containers:
         """Return what is in the state roots of a user."""
         found = Containers()
-        bounds = Bounds()
+        bounds = StateBounds()
         for pattern in patterns:
             for root, fd in _opened(pattern, found):
                 try:
@@ -165,7 +165,7 @@ def _begun(fd: int, start: str) -> list[str]:
     return [name for name in sorted(os.listdir(fd)) if name.startswith(start)]
 
 
-def _read_root(root: str, fd: int, bounds: Bounds, found: Containers) -> None:
+def _read_root(root: str, fd: int, bounds: StateBounds, found: Containers) -> None:
     found.looked.append(root)
     for name in sorted(os.listdir(fd)):
         if not ledger.is_id(name):

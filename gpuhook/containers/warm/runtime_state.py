@@ -40,7 +40,7 @@ class NoStateError(UnreadableError):
     """There is no container, or not yet: a directory without a state, or none."""
 
 
-class Bounds:
+class StateBounds:
     """How many bytes are read of another user's states: of one file, and of all together."""
 
     __slots__ = ("left",)
@@ -135,7 +135,9 @@ class Found:
             raise fault("GH1772", reason=error.message) from error
 
 
-def read(root: str, identity: str, fd: int | None = None, bounds: Bounds | None = None) -> Found:
+def read(
+    root: str, identity: str, fd: int | None = None, bounds: StateBounds | None = None
+) -> Found:
     """Return container `identity` of the state root `root`; raises UnreadableError.
 
     No link is followed: a user's state directory could lead to another container's. `fd` is a
@@ -177,7 +179,9 @@ def _user_of(root: str) -> int:
     return state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
 
 
-def _read(directory: int, name: str, bounds: Bounds | None) -> tuple[dict[str, Any], int] | None:
+def _read(
+    directory: int, name: str, bounds: StateBounds | None
+) -> tuple[dict[str, Any], int] | None:
     """Return what a state file holds and whose it is, None if there is none."""
     try:
         fd = os.open(name, _FILE, dir_fd=directory)
@@ -194,7 +198,7 @@ def _read(directory: int, name: str, bounds: Bounds | None) -> tuple[dict[str, A
         os.close(fd)
 
 
-def _document(fd: int, name: str, bounds: Bounds | None) -> dict[str, Any]:
+def _document(fd: int, name: str, bounds: StateBounds | None) -> dict[str, Any]:
     try:
         text = files.read_descriptor(fd, name, bounds.MOST if bounds else _MAX_STATE)
         if bounds is not None:

@@ -19,7 +19,11 @@ from operator import attrgetter
 from gpuhook.device_plugin.allocate import interposers, memory_grants
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES
 from gpuhook.device_plugin.allocate.auxiliary_devices import IMEX
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.errors import fault
@@ -116,7 +120,7 @@ def merged(parts: Sequence[Allocation]) -> Allocation:
     """
     envs: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    mounts: dict[str, Mount] = {}
+    mounts: dict[str, AllocatedMount] = {}
     devices: dict[str, DeviceSpec] = {}
     names: dict[str, None] = {}
     for part in parts:
@@ -147,7 +151,7 @@ def _volume_mounts(devices: tuple[Device, ...], context: Context) -> Allocation:
     names = [*_names(devices, context), *(f"imex/{channel}" for channel in _channels(context))]
     return Allocation(
         envs={VOCABULARY.devices_env: directory},
-        mounts=tuple(Mount(f"{directory}/{name}", "/dev/null") for name in names),
+        mounts=tuple(AllocatedMount(f"{directory}/{name}", "/dev/null") for name in names),
     )
 
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
+    from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
     from gpuhook.device_plugin.config.configuration import Configuration, Interposer
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
@@ -51,7 +51,7 @@ class Context:
     cdi_names: frozenset[str] = frozenset()  # qualified names that our specs describe
     pass_device_specs: bool = False
     control_nodes: tuple[DeviceSpec, ...] = ()
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[AuxiliaryDevice, ...] = ()
     host_files: Allocation = field(default_factory=Allocation)  # that strategy, without devices
     mps: Mapping[str, Allocation] = field(default_factory=dict)  # by resource name
     interposers: tuple[Interposer, ...] = ()
@@ -70,7 +70,7 @@ def context(
     configuration: Configuration,
     node: Node,
     specs: Specs,
-    extras: tuple[Extra, ...] = (),
+    extras: tuple[AuxiliaryDevice, ...] = (),
     mps: Mapping[str, Allocation] | None = None,
     *,
     missing: Mapping[str, str] | None = None,

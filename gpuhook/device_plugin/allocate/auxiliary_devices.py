@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ _CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class AuxiliaryDevice:
     """Devices of one CDI class, by their names in it; `env` tells NVIDIA's runtime to give them.
 
     `mounts` are files that go with them.
@@ -34,10 +34,10 @@ class Extra:
     device_class: str
     devices: dict[str, tuple[DeviceSpec, ...]]
     env: str = ""
-    mounts: tuple[Mount, ...] = field(default=())
+    mounts: tuple[AllocatedMount, ...] = field(default=())
 
 
-def find(configuration: Configuration, places: Places) -> tuple[Extra, ...]:
+def find(configuration: Configuration, places: Places) -> tuple[AuxiliaryDevice, ...]:
     """Return the extras that are configured and on this node.
 
     Raises GH1856 for an IMEX channel that is required and not there.
@@ -60,14 +60,14 @@ def find(configuration: Configuration, places: Places) -> tuple[Extra, ...]:
 
 def _extra(
     device_class: str, places: Places, nodes: tuple[DeviceSpec, ...], files: tuple[str, ...] = ()
-) -> Extra:
+) -> AuxiliaryDevice:
     seen = [(path, places.driver.rstrip("/") + path) for path in files]
-    mounts = tuple(Mount(p, places.on_host(at)) for p, at in seen if os.path.exists(at))
+    mounts = tuple(AllocatedMount(p, places.on_host(at)) for p, at in seen if os.path.exists(at))
     devices = {"all": nodes} if nodes else {}
-    return Extra(device_class, devices, f"NVIDIA_{device_class.upper()}", mounts)
+    return AuxiliaryDevice(device_class, devices, f"NVIDIA_{device_class.upper()}", mounts)
 
 
-def _imex(configuration: Configuration, places: Places) -> Extra:
+def _imex(configuration: Configuration, places: Places) -> AuxiliaryDevice:
     devices = {}
     for channel in configuration.imex.channel_ids:
         nodes = _present(places, _CHANNELS, (f"channel{channel}",))
@@ -76,7 +76,7 @@ def _imex(configuration: Configuration, places: Places) -> Extra:
         elif configuration.imex.required:
             path = f"{places.host_dev.rstrip('/')}{_CHANNELS}/channel{channel}"
             raise fault("GH1856", channel=channel, path=path)
-    return Extra(IMEX, devices)
+    return AuxiliaryDevice(IMEX, devices)
 
 
 def _names(places: Places, directory: str, start: str) -> list[str]:

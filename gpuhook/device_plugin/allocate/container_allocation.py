@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class AllocatedMount:
     """A bind mount that the runtime makes, read-only unless said otherwise."""
 
     container_path: str
@@ -32,7 +32,7 @@ class Allocation:
     """All that one container gets. `cdi_devices` are qualified names, vendor/class=name."""
 
     envs: dict[str, str] = field(default_factory=dict)
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[AllocatedMount, ...] = ()
     devices: tuple[DeviceSpec, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from posixpath import basename, join
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def driver_mounts(node: Node, path: str) -> Allocation:
     ordered = sorted(bindings, key=lambda pair: (pair[1].count("/"), pair[1]))
     return Allocation(
         envs={"LD_LIBRARY_PATH": f"{join(path, 'lib')}:{libraries}"},
-        mounts=tuple(Mount(place, source) for source, place in ordered),
+        mounts=tuple(AllocatedMount(place, source) for source, place in ordered),
     )
 
 

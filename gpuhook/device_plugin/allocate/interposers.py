@@ -12,7 +12,11 @@ from collections import Counter
 from typing import TypeVar
 
 from gpuhook.device_plugin.allocate import memory_grants
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec, Mount
+from gpuhook.device_plugin.allocate.container_allocation import (
+    AllocatedMount,
+    Allocation,
+    DeviceSpec,
+)
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 
@@ -39,7 +43,7 @@ def interposer_edits(
     """
     known = {interposer.name: interposer for interposer in interposers}
     envs: dict[str, str] = {}
-    mounts: dict[str, Mount] = {}
+    mounts: dict[str, AllocatedMount] = {}
     nodes: dict[str, DeviceSpec] = {}
     for uuid, name in _named(resource, counts).items():
         if name not in known:
@@ -49,7 +53,7 @@ def interposer_edits(
             filling.enter(envs, variable, filling.fill(value))
         for one in known[name].mounts:
             host_path = filling.fill(one.host_path)
-            made = Mount(one.container_path, host_path, one.read_only)
+            made = AllocatedMount(one.container_path, host_path, one.read_only)
             filling.enter(mounts, one.container_path, made)
         nodes |= {path: DeviceSpec(path, path) for path in known[name].device_nodes}
     return Allocation(envs=envs, mounts=tuple(mounts.values()), devices=tuple(nodes.values()))

@@ -8,7 +8,7 @@ devices of a container, so they are there only where all of these have the same 
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation, Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
@@ -44,7 +44,9 @@ def granted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
     if resource.sharing == MPS:
         return Allocation()
     found = limits(resource, counts)
-    mounts = (Mount(mount_path(VOCABULARY.memory_prefix, limit), "/dev/null") for limit in found)
+    mounts = (
+        AllocatedMount(mount_path(VOCABULARY.memory_prefix, limit), "/dev/null") for limit in found
+    )
     is_all = len(found) == len(counts)
     return Allocation(envs=_variables(found) if is_all else {}, mounts=tuple(mounts))
 

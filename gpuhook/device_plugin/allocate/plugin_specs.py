@@ -17,7 +17,7 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices
@@ -26,7 +26,7 @@ from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, DeviceNode, Spec
-    from gpuhook.device_plugin.allocate.auxiliary_devices import Extra
+    from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
     from gpuhook.device_plugin.config.configuration import Flags
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
@@ -58,7 +58,7 @@ def hook(flags: Flags) -> Hook:
     if os.path.basename(path) != hook_args.HOOK_NAME:
         return Hook(none, path, f"{path} is not {hook_args.HOOK_NAME}: CDI specs name no hook")
     mounted = os.path.isdir(flags.plugin.container_driver_root)
-    root = Root(flags.plugin.container_driver_root if mounted else "/")
+    root = DriverRoot(flags.plugin.container_driver_root if mounted else "/")
     if mounted and os.path.normpath(flags.driver_root) != "/":
         if configured:
             return Hook(gpuhooks, path)
@@ -76,7 +76,7 @@ def hook(flags: Flags) -> Hook:
 
 def update(
     node: Node,
-    extras: tuple[Extra, ...],
+    extras: tuple[AuxiliaryDevice, ...],
     chosen: Hook,
     *,
     directory: str | None,
@@ -133,7 +133,7 @@ def _keep(document: Spec, directory: str | None) -> list[str]:
     return [path]
 
 
-def _of_extra(extra: Extra, vendor: str) -> Spec:
+def _of_extra(extra: AuxiliaryDevice, vendor: str) -> Spec:
     devices: list[Device] = []
     for name, specs in extra.devices.items():
         nodes: list[DeviceNode] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from gpuhook.device_plugin.api_server.service_account import Access
+    from gpuhook.device_plugin.api_server.service_account import ApiAccess
 
 TIMEOUT = 10.0  # seconds, for each step of a call
 MERGE_PATCH = "application/merge-patch+json"
@@ -52,7 +52,7 @@ class ApiServer:
     permission is missing, GH1864 for another refusal.
     """  # noqa: D205 # the codes belong to the first sentence
 
-    def __init__(self, access: Access, timeout: float = TIMEOUT) -> None:
+    def __init__(self, access: ApiAccess, timeout: float = TIMEOUT) -> None:
         self._access = access
         self._timeout = timeout
         self._context: ssl.SSLContext | None = None

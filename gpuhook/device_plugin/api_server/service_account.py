@@ -18,7 +18,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ApiAccess:
     """Where the API server is, and the files that say who is asking. `scheme`: https, or http."""
 
     host: str
@@ -28,11 +28,11 @@ class Access:
     scheme: str = "https"
 
 
-def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> Access | None:
+def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess | None:
     """Return the access that a pod is given, None outside a pod, or in one without a token."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     token = os.path.join(directory, "token")
     if not host or not port.isdecimal() or not os.path.exists(token):
         return None
-    return Access(host, int(port), token, os.path.join(directory, "ca.crt"))
+    return ApiAccess(host, int(port), token, os.path.join(directory, "ca.crt"))

@@ -10,7 +10,7 @@ from gpuhook.device_plugin.config import configuration as facts
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.grammar import config_keys
 from gpuhook.device_plugin.config.grammar.name_values import ALL_XIDS, VENDOR
-from gpuhook.device_plugin.config.grammar.value_kinds import Kind
+from gpuhook.device_plugin.config.grammar.value_kinds import ValueKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _plain(made: object, path: str) -> Values:
     """Return a dataclass of scalars as the section of a file."""
     values: Values = {}
     for key in _section(path).keys:
-        if not key.field or not isinstance(key.kind, Kind):
+        if not key.field or not isinstance(key.kind, ValueKind):
             continue
         value = getattr(made, key.field)
         if value is not None or path == "flags.gfd":  # None there: a sleep without an end
@@ -182,7 +182,7 @@ def _plain_entry(entry: facts.SharedResource, strategy: str) -> Values:
     for key in _entry_keys(strategy):
         value = getattr(entry, key.field)
         if key.required or key.name == "devices" or value != getattr(default, key.field):
-            values[key.name] = key.kind.plain(value) if isinstance(key.kind, Kind) else value
+            values[key.name] = key.kind.plain(value) if isinstance(key.kind, ValueKind) else value
     if entry.replica_memory is not None:
         values["replicas"] = {"memory": entry.replica_memory}
     return values

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config.checks import config_checks
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, Finding
+from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
 from gpuhook.device_plugin.config.grammar import config_document
 
 TYPE_CHECKING = False
@@ -29,14 +29,14 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ConfigReading:
     """What was read; without a Configuration there is an error among the findings.
 
     `places` says where a key is written: its line and column, or what overrides the file.
     """
 
     configuration: Configuration | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ConfigFinding, ...] = ()
     places: Mapping[str, tuple[int, int] | str] = field(default_factory=dict, compare=False)
 
 
@@ -46,7 +46,7 @@ def read(
     overrides: Mapping[str, Override] | None = None,
     *,
     strict: bool = False,
-) -> Reading:
+) -> ConfigReading:
     """Return the Configuration of a file's `content`, and every finding, in the file's order.
 
     `source` names the file in findings; empty content is the default configuration. `overrides`
@@ -62,5 +62,5 @@ def read(
     config_checks.check(document)
     findings = tuple(sorted(document.findings, key=lambda found: (found.line, found.column)))
     if any(finding.severity == ERROR for finding in findings):
-        return Reading(None, findings, document.places)
-    return Reading(config_build.configuration(document.values), findings, document.places)
+        return ConfigReading(None, findings, document.places)
+    return ConfigReading(config_build.configuration(document.values), findings, document.places)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_reader
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, Finding, errors
+from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding, errors
 from gpuhook.device_plugin.config.grammar import yaml_tree as config_yaml
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
@@ -53,22 +53,22 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedConfig:
     """What a source has now; `configuration` is None when there is an error among the findings."""
 
     configuration: Configuration | None
-    findings: tuple[Finding, ...]
+    findings: tuple[ConfigFinding, ...]
     name: str  # of the chosen configuration in a directory, else ""
     path: str  # the file that was read, "" for none
     places: Mapping[str, tuple[int, int] | str] = field(default_factory=dict)  # of Reading
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A configuration to serve. `digest`, for people, is the same for two that mean the same."""
 
     configuration: Configuration
-    findings: tuple[Finding, ...]  # warnings
+    findings: tuple[ConfigFinding, ...]  # warnings
     name: str
     digest: str
     path: str = ""  # the file that was read, "" for none
@@ -87,7 +87,7 @@ def load(
     *,
     current: str = "",
     strict: bool = False,
-) -> Loaded:
+) -> LoadedConfig:
     """Return the configuration of a source; `examine` says what the arguments are.
 
     Raises GH1800 (it has errors; `examine` returns them all), GH1801 (the file cannot be read) and
@@ -100,7 +100,9 @@ def load(
         place = found.path or "FILE"
         raise fault("GH1800", count=count, first=_without_severity(wrong[0]), path=place)
     made = digest(found.configuration)
-    return Loaded(found.configuration, found.findings, found.name, made, found.path, found.places)
+    return LoadedConfig(
+        found.configuration, found.findings, found.name, made, found.path, found.places
+    )
 
 
 def examine(
@@ -110,25 +112,25 @@ def examine(
     *,
     current: str = "",
     strict: bool = False,
-) -> Examined:
+) -> ExaminedConfig:
     """Return what a source has now, errors included.
 
     `label` is the value of the node's label, None without one; `current` is the name that counts
     until now, and goes on when the label names none that there is. Raises GH1801 and GH1802.
     """
     name, path = "", source.file
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[ConfigFinding, ...] = ()
     if not source.file and source.directory:
         named = _name_in(source.name_file) if source.name_file else label
         chosen = choose(source, named, names(source.directory), current)
         name, path = chosen.name, os.path.join(source.directory, chosen.name) if chosen.name else ""
         if chosen.warning:
             where = source.name_file or "the node's label"
-            warnings = (Finding(WARNING, "", 0, 0, chosen.warning, "", where),)
+            warnings = (ConfigFinding(WARNING, "", 0, 0, chosen.warning, "", where),)
     content = _content(path) if path else b""
     reading = config_reader.read(content, path, overrides, strict=strict)
     findings = warnings + reading.findings
-    return Examined(reading.configuration, findings, name, path, reading.places)
+    return ExaminedConfig(reading.configuration, findings, name, path, reading.places)
 
 
 def choose(source: ConfigSource, label: str | None, known: list[str], current: str = "") -> Chosen:
@@ -238,6 +240,6 @@ def _listed(known: list[str]) -> str:
     return ", ".join(known) or "none at all"
 
 
-def _without_severity(finding: Finding) -> str:
+def _without_severity(finding: ConfigFinding) -> str:
     """Return a finding in a sentence that says already that it is an error."""
     return str(finding).replace(f": {ERROR}: ", ": ", 1)

@@ -11,7 +11,7 @@ ERROR, WARNING = "error", "warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigFinding:
     """One thing that is wrong, or will surprise. Lines and columns count from 1; 0 is no line.
 
     `source` is a file, "the environment variable X" or "--option"; `path` is the key,
@@ -37,6 +37,6 @@ class Finding:
         return ": ".join(part for part in parts if part)
 
 
-def errors(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def errors(findings: tuple[ConfigFinding, ...]) -> tuple[ConfigFinding, ...]:
     """Return the findings that make a configuration unusable."""
     return tuple(finding for finding in findings if finding.severity == ERROR)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.config_reader import Override
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, Finding
+from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
 from gpuhook.device_plugin.config.grammar.name_values import Xids
 from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, shown
 from gpuhook.device_plugin.config.plugin_options import OPTIONS, Option
@@ -29,7 +29,7 @@ class Given:
 
     overrides: dict[str, Override] = field(default_factory=dict)
     launch: dict[str, object] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ConfigFinding] = field(default_factory=list)
 
 
 def read_overrides(
@@ -55,7 +55,7 @@ def read_overrides(
         for option in options:
             if option.field in _OF_A_DIRECTORY & found.launch.keys():
                 source = f"--{option.name} ({option.variables[0]})"
-                found.findings.append(Finding(WARNING, "", 0, 0, _NO_DIRECTORY, "", source))
+                found.findings.append(ConfigFinding(WARNING, "", 0, 0, _NO_DIRECTORY, "", source))
     return found
 
 
@@ -68,12 +68,14 @@ def _take(found: Given, option: Option, texts: list[str], source: str) -> None:
     try:
         value = _value(option, texts, from_variable=not source.startswith("--"))
     except UnfitError as error:
-        found.findings.append(Finding(ERROR, option.key, 0, 0, error.message, error.hint, source))
+        found.findings.append(
+            ConfigFinding(ERROR, option.key, 0, 0, error.message, error.hint, source)
+        )
         return
     if option.ignored:
         if value is not False:
             message = f"has no effect: {option.ignored}"
-            found.findings.append(Finding(WARNING, "", 0, 0, message, "", source))
+            found.findings.append(ConfigFinding(WARNING, "", 0, 0, message, "", source))
     elif option.key:
         found.overrides[option.key] = Override(value, source)
     else:
@@ -95,5 +97,5 @@ def _take_some(found: Given, option: Option, text: str, source: str) -> None:
     value, wrong = option.kind.of_some(text)
     for word in wrong:
         message = f"{shown(word)} is no XID and is left out"
-        found.findings.append(Finding(WARNING, option.key, 0, 0, message, "", source))
+        found.findings.append(ConfigFinding(WARNING, option.key, 0, 0, message, "", source))
     found.overrides[option.key] = Override(value, source)

@@ -13,9 +13,9 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     OPTIONAL_PATH,
     PATH,
     Boolean,
-    Choices,
-    Kind,
+    ChoiceKind,
     Text,
+    ValueKind,
 )
 
 FALLBACKS = ("named", "single", "empty")
@@ -38,7 +38,7 @@ class Option:
 
     name: str  # "mig-strategy"
     variables: tuple[str, ...]  # the first that is set counts
-    kind: Kind
+    kind: ValueKind
     about: str
     aliases: tuple[str, ...] = ()
     key: str = ""
@@ -192,7 +192,7 @@ _LAUNCH = (
     Option(
         "fallback-strategies",
         ("FALLBACK_STRATEGIES",),
-        Choices(FALLBACKS, may_be_empty=True),
+        ChoiceKind(FALLBACKS, may_be_empty=True),
         "What counts without a label and without --default-config: named (the one called "
         "default), single (the only one), empty (all defaults); the first that there is. "
         "Default: named,single.",

@@ -10,7 +10,7 @@ from gpuhook.host.hot import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config_manager.manager_options import Options
+    from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions
 
 EMPTY = ""  # the configuration that says nothing
 _NAMED = "default"
@@ -23,7 +23,7 @@ def names(directory: str) -> list[str]:
     return [name for name in found if os.path.isfile(os.path.join(directory, name))]
 
 
-def chosen(label: str | None, known: list[str], options: Options) -> str:
+def chosen(label: str | None, known: list[str], options: ManagerOptions) -> str:
     """Return the name of the configuration for a node with this label; EMPTY for none.
 
     Raises GH2107 for a name that there is none of, and GH2109 where nothing is to be chosen.
@@ -50,7 +50,7 @@ def chosen(label: str | None, known: list[str], options: Options) -> str:
     )
 
 
-def lead(options: Options, name: str) -> bool:
+def lead(options: ManagerOptions, name: str) -> bool:
     """Have the destination lead to the configuration `name`; returns whether it did not before."""
     to = options.config_file_dst
     os.makedirs(os.path.dirname(to) or ".", 0o755, exist_ok=True)
@@ -78,7 +78,7 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def edition(options: Options) -> str:
+def edition(options: ManagerOptions) -> str:
     """Return what changes when the kubelet has brought another edition of the ConfigMap."""
     data = os.path.join(options.config_file_srcdir, "..data")
     return os.readlink(data) if os.path.islink(data) else ""

@@ -22,7 +22,7 @@ _NEEDED = ("NODE_NAME", "CONFIG_FILE_SRCDIR", "CONFIG_FILE_DST")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ManagerOptions:
     """The variables, each by its name in small letters.
 
     `signal` is a number; `process_to_signal` is what a process calls itself (its first word).
@@ -40,10 +40,10 @@ class Options:
     oneshot: bool
 
 
-NAMES = tuple(field.name.upper() for field in fields(Options))
+NAMES = tuple(field.name.upper() for field in fields(ManagerOptions))
 
 
-def options(words: Sequence[str], environ: Mapping[str, str]) -> Options:
+def options(words: Sequence[str], environ: Mapping[str, str]) -> ManagerOptions:
     """Return what is said; an option (--node-name) counts more than a variable (NODE_NAME).
 
     Raises GH2108 for what is missing or no such value.
@@ -60,7 +60,7 @@ def options(words: Sequence[str], environ: Mapping[str, str]) -> Options:
     sends = _switch("SEND_SIGNAL", said)
     if sends and not said["PROCESS_TO_SIGNAL"]:
         _refuse("PROCESS_TO_SIGNAL", said, "SEND_SIGNAL needs the name of a process")
-    return Options(
+    return ManagerOptions(
         node_name=said["NODE_NAME"],
         node_label=said["NODE_LABEL"],
         config_file_srcdir=said["CONFIG_FILE_SRCDIR"],

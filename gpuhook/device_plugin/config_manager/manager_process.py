@@ -12,13 +12,13 @@ from gpuhook.device_plugin.api_server import node_object, service_account
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.api_server.node_label import NodeLabel
 from gpuhook.device_plugin.config_manager import config_choice, process_signal
-from gpuhook.device_plugin.config_manager.manager_options import Options, options
+from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.logs import configure, logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.api_server.service_account import Access
+    from gpuhook.device_plugin.api_server.service_account import ApiAccess
 
 LOOK = 2.0  # seconds between looks at the mounted ConfigMap
 
@@ -39,7 +39,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def run(chosen: Options, access: Access) -> None:
+def run(chosen: ManagerOptions, access: ApiAccess) -> None:
     """Choose once (ONESHOT), or follow the label and the ConfigMap until SIGTERM.
 
     Raises what keeps it from choosing: GH1862 to GH1864, GH2107, GH2109, OSError. Once it follows,
@@ -60,7 +60,7 @@ class _Following:
     with the next label that can be followed.
     """
 
-    def __init__(self, chosen: Options, server: ApiServer) -> None:
+    def __init__(self, chosen: ManagerOptions, server: ApiServer) -> None:
         self._options = chosen
         self._seen = self._told = config_choice.edition(chosen)
         self._label: str | None = None
@@ -111,7 +111,7 @@ class _Following:
             _log(error)
 
 
-def _is_applied(chosen: Options, label: str | None, *, has_new_text: bool) -> bool:
+def _is_applied(chosen: ManagerOptions, label: str | None, *, has_new_text: bool) -> bool:
     """Apply, and return whether that could be done; what keeps it from that is logged."""
     try:
         _apply(chosen, label, has_new_text=has_new_text)
@@ -124,7 +124,7 @@ def _is_applied(chosen: Options, label: str | None, *, has_new_text: bool) -> bo
     return False
 
 
-def _apply(chosen: Options, label: str | None, *, has_new_text: bool) -> None:
+def _apply(chosen: ManagerOptions, label: str | None, *, has_new_text: bool) -> None:
     """Have the destination lead where the label says, and tell the plugin if that is new."""
     name = config_choice.chosen(label, config_choice.names(chosen.config_file_srcdir), chosen)
     is_new = config_choice.lead(chosen, name)

@@ -7,7 +7,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config_manager.manager_options import Options
+    from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions
 
 
 def processes(name: str, proc: str = "/proc") -> list[int]:
@@ -26,7 +26,7 @@ def processes(name: str, proc: str = "/proc") -> list[int]:
     return sorted(found)
 
 
-def tell(options: Options) -> list[int]:
+def tell(options: ManagerOptions) -> list[int]:
     """Send the signal to the processes that are meant, and return their pids.
 
     There may be none: one that starts later reads the configuration that is there by then.

@@ -26,14 +26,14 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PolicyPlan:
     """The values by GPU and kind, and why some of what is configured is not among them."""
 
     values: dict[Key, str] = field(default_factory=dict)
     faults: tuple[GpuhookError, ...] = ()
 
 
-def policy_plan(resources: Iterable[Resource]) -> Wanted:
+def policy_plan(resources: Iterable[Resource]) -> PolicyPlan:
     """Return what the GPUs of `resources` are to have.
 
     Faults: GH1882 for a MIG instance, GH1883 for a compute mode where MPS shares.
@@ -49,7 +49,7 @@ def policy_plan(resources: Iterable[Resource]) -> Wanted:
                     values[device.uuid, kind] = value
                 else:
                     faults.append(wrong)
-    return Wanted(values, tuple(faults))
+    return PolicyPlan(values, tuple(faults))
 
 
 def _said(entry: SharedResource | None) -> Iterator[tuple[str, str]]:

@@ -21,9 +21,9 @@ from gpuhook.device_plugin.guard import (
     process_scope,
     sample_interval,
 )
-from gpuhook.device_plugin.guard.guard_marks import Watching
+from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import Sight
-from gpuhook.device_plugin.guard.usage_sample import Looking, Target
+from gpuhook.device_plugin.guard.usage_sample import Looking, SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 from gpuhook.errors import GpuhookError
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Guard
     from gpuhook.device_plugin.guard.container_processes import About
-    from gpuhook.device_plugin.guard.guard_policy import Mark, Order, User
+    from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
     from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.ledger_limits import Recorded
-    from gpuhook.device_plugin.guard.usage_sample import Driver, Found, Kernel
+    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse, SampleKernel
 
 _MOST_TOLD = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GuardQuestion:
     """What a round is about: whom to ask, who holds what, and which units are shares."""
 
-    driver: Driver | None
+    driver: SampleDriver | None
     holdings: Holdings = field(default_factory=Holdings)
     units: Mapping[str, LimitedUnit] = field(default_factory=dict)
-    targets: Mapping[str, Target] = field(default_factory=dict)
+    targets: Mapping[str, SampleTarget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Round:
     is_needed: bool = False
     is_near: bool = False  # somebody is near a limit, or above
     asks_kubelet: bool = False  # only the kubelet can tell whether somebody is to be watched
-    began: tuple[Mark, ...] = ()
-    ended: tuple[Mark, ...] = ()
+    began: tuple[GuardMark, ...] = ()
+    ended: tuple[GuardMark, ...] = ()
     sent: tuple[Order, ...] = ()
     failed: tuple[tuple[Order, GpuhookError], ...] = ()
     strangers: tuple[Key, ...] = ()  # containers without a share, not told before
@@ -73,7 +73,7 @@ class Watch:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: SampleKernel,
         settings: Callable[[], Guard | None],
         *,
         read: Callable[[], tuple[Recorded, ...]] = ledger_limits.read,
@@ -86,18 +86,18 @@ class Watch:
         self._clock = clock
         self._now = now
         self._looking = Looking(kernel)
-        self._marks: dict[Key, Mark] = {mark.share.key: mark for mark in guard_marks.read()}
+        self._marks: dict[Key, GuardMark] = {mark.share.key: mark for mark in guard_marks.read()}
         self._keeping = threading.Lock()
-        self._written: tuple[Watching, tuple[Mark, ...]] | None = None
+        self._written: tuple[GuardWatching, tuple[GuardMark, ...]] | None = None
         self._last: float | None = None  # when the last look was
         self._told: set[object] = set()
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[GuardMark, ...]:
         """Return the containers that are above their limits."""
         return tuple(self._marks.values())
 
-    def round(self, question: Question) -> Round:
+    def round(self, question: GuardQuestion) -> Round:
         """Take a round."""
         settings = self._settings()
         if settings is None:
@@ -109,7 +109,7 @@ class Watch:
         holding = guard_shares.holding(entries, question.holdings, question.units)
         return replace(self._taken(question, holding), asks_kubelet=asks)
 
-    def _taken(self, question: Question, holding: Holding) -> Round:
+    def _taken(self, question: GuardQuestion, holding: Holding) -> Round:
         if not holding.devices:
             return self._nobody()
         trouble = self._kernel.trouble()
@@ -123,14 +123,14 @@ class Watch:
 
         Others may call it, too, while a round does not come to its end.
         """
-        return self._keep(Watching())
+        return self._keep(GuardWatching())
 
     def _nobody(self) -> Round:
         """Take that nobody is watched, so nobody is above a limit."""
         ended, self._marks, self._last = self.marks, {}, None
         return Round(ended=ended, unkept=self.unseen())
 
-    def _looked(self, question: Question, driver: Driver, holding: Holding) -> Round:
+    def _looked(self, question: GuardQuestion, driver: SampleDriver, holding: Holding) -> Round:
         found = self._looking.look(driver, holding, question.targets, question.units)
         settings = self._settings()
         if settings is None or settings.action == NO_ACTION:  # meanwhile
@@ -158,15 +158,15 @@ class Watch:
         self,
         orders: Iterable[Order],
         sight: Sight,
-        driver: Driver,
-        targets: Mapping[str, Target],
+        driver: SampleDriver,
+        targets: Mapping[str, SampleTarget],
         whose: Callable[[About], str | None],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
         for order in orders:
             device = order.share.device
-            target = targets.get(device, Target(device, device))
+            target = targets.get(device, SampleTarget(device, device))
             try:
                 was_sent = guard_signal.carried_out(
                     order,
@@ -192,7 +192,7 @@ class Watch:
         wanted = (KILL,) if name == guard_policy.END else (TERMINATE, KILL)
         return settings is not None and settings.action in wanted
 
-    def _of_host(self, found: Found) -> tuple[tuple[str, User], ...]:
+    def _of_host(self, found: SampledUse) -> tuple[tuple[str, User], ...]:
         return tuple(
             (device, user)
             for device, users in found.users.items()
@@ -208,7 +208,7 @@ class Watch:
         self._told.add(what)
         return True
 
-    def _keep(self, watching: Watching) -> str:
+    def _keep(self, watching: GuardWatching) -> str:
         """Write the marks and who is watched if they are others; returns why that failed."""
         with self._keeping:
             now = tuple(
@@ -224,7 +224,7 @@ class Watch:
             return ""
 
 
-def _watching(settings: Guard, found: Found) -> Watching:
+def _watching(settings: Guard, found: SampledUse) -> GuardWatching:
     """Return what is watched: shares of which driver and kernel tell who uses them."""
     told = {device for device, users in found.users.items() if users is not None}
     seen = [
@@ -232,4 +232,4 @@ def _watching(settings: Guard, found: Found) -> Watching:
         for (container, device), share in sorted(found.shares.items())
         if device in told and container not in found.untold
     ]
-    return Watching(settings.action, tuple(seen))
+    return GuardWatching(settings.action, tuple(seen))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.configuration import NO_ACTION
-from gpuhook.device_plugin.guard.guard_policy import END, FAILED, TERM, Mark, Sent
-from gpuhook.device_plugin.guard.guard_shares import Share
+from gpuhook.device_plugin.guard.guard_policy import END, FAILED, TERM, GuardMark, Sent
+from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.memory_limits import guard_state
 
 TYPE_CHECKING = False
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class GuardWatching:
     """What the guard does about who is above, and the shares that its last look has seen."""
 
     action: str = NO_ACTION
-    shares: tuple[Share, ...] = ()
+    shares: tuple[GuardShare, ...] = ()
 
 
-def read() -> tuple[Mark, ...]:
+def read() -> tuple[GuardMark, ...]:
     """Return the marks that the plugin wrote last, () where there is no file to be believed."""
     over = guard_state.read().get("over")
     made = [from_document(one) for one in (over if isinstance(over, list) else [])]
     return tuple(mark for mark in made if mark is not None)
 
 
-def write(marks: Iterable[Mark], watching: Watching | None = None) -> None:
+def write(marks: Iterable[GuardMark], watching: GuardWatching | None = None) -> None:
     """Write the marks, and whom this process watches; remove the file for none. Raises OSError."""
     over = [document(mark) for mark in marks]
-    seen = watching or Watching()
+    seen = watching or GuardWatching()
     if not (over or seen.shares):
         guard_state.write(None)
         return
@@ -45,7 +45,7 @@ def write(marks: Iterable[Mark], watching: Watching | None = None) -> None:
     guard_state.write({**watcher, "watched": [_watched(one) for one in seen.shares], "over": over})
 
 
-def _watched(share: Share) -> dict[str, Any]:
+def _watched(share: GuardShare) -> dict[str, Any]:
     certain = share.is_certain
     return {
         "id": share.container,
@@ -55,7 +55,7 @@ def _watched(share: Share) -> dict[str, Any]:
     }
 
 
-def document(mark: Mark) -> dict[str, Any]:
+def document(mark: GuardMark) -> dict[str, Any]:
     """Return a mark as it is in the file."""
     namespace, pod, container = mark.share.names
     return {
@@ -75,12 +75,12 @@ def document(mark: Mark) -> dict[str, Any]:
     }
 
 
-def from_document(found: Any) -> Mark | None:
+def from_document(found: Any) -> GuardMark | None:
     """Return the mark of a document, None for what is none."""
     try:
         texts = [found[key] for key in ("id", "namespace", "pod", "container", "device")]
         identity, namespace, pod, container, device = (_text(text) for text in texts)
-        share = Share(
+        share = GuardShare(
             identity,
             (namespace, pod, container),
             device,
@@ -91,7 +91,7 @@ def from_document(found: Any) -> Mark | None:
         below = None if found["below"] is None else float(found["below"])
         sent = tuple(_sent(one) for one in found["sent"])
         since, spent = float(found["since"]), float(found["spent"])
-        return Mark(share, int(found["used"]), since, spent, below, sent=sent)
+        return GuardMark(share, int(found["used"]), since, spent, below, sent=sent)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpuhook.device_plugin.config.configuration import Guard
-    from gpuhook.device_plugin.guard.guard_shares import Key, Share
+    from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
 
 SETTLED = 5.0  # seconds below its limit, after which a container's mark goes; the grace if shorter
 TERM, END, FAILED = signal.SIGTERM.name, signal.SIGKILL.name, ""  # what was sent; nothing could be
@@ -51,7 +51,7 @@ class Sight:
     `elapsed` is how many seconds the look before is ago, `now` in seconds since 1970.
     """
 
-    shares: Mapping[Key, Share]
+    shares: Mapping[Key, GuardShare]
     users: Mapping[str, Sequence[User] | None]
     now: float
     elapsed: float = 0.0
@@ -73,7 +73,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class GuardMark:
     """A container that is above its limit of a device.
 
     `spent` are the seconds of the grace that have gone by, `below` those since it came down, None
@@ -81,7 +81,7 @@ class Mark:
     tolerated if `is_above`.
     """
 
-    share: Share
+    share: GuardShare
     used: int
     since: float  # seconds since 1970
     spent: float = 0.0
@@ -95,18 +95,18 @@ class Mark:
 class Order:
     """A signal that is to be sent to a process of the container that holds `share`."""
 
-    share: Share
+    share: GuardShare
     user: User
     signal: str
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuardVerdict:
     """The marks of now, which of them are new and which have ended, and what is to be done."""
 
-    marks: Mapping[Key, Mark] = field(default_factory=dict)
-    began: tuple[Mark, ...] = ()
-    ended: tuple[Mark, ...] = ()
+    marks: Mapping[Key, GuardMark] = field(default_factory=dict)
+    began: tuple[GuardMark, ...] = ()
+    ended: tuple[GuardMark, ...] = ()
     orders: tuple[Order, ...] = ()
 
 
@@ -131,11 +131,11 @@ def of_container(sight: Sight, key: Key) -> list[User] | None:
     return None if users is None else [user for user in users if user.container == container]
 
 
-def judged(marks: Mapping[Key, Mark], sight: Sight, settings: Guard) -> Verdict:
+def judged(marks: Mapping[Key, GuardMark], sight: Sight, settings: Guard) -> GuardVerdict:
     """Return what follows from a look."""
-    found: dict[Key, Mark] = {}
-    began: list[Mark] = []
-    ended: list[Mark] = []
+    found: dict[Key, GuardMark] = {}
+    began: list[GuardMark] = []
+    ended: list[GuardMark] = []
     orders: list[Order] = []
     for key in dict.fromkeys((*sight.shares, *marks)):
         before = marks.get(key)
@@ -155,16 +155,16 @@ def judged(marks: Mapping[Key, Mark], sight: Sight, settings: Guard) -> Verdict:
         # One at a time: the end of one process may be enough on all devices of its container.
         if order is not None and all(key[0] != other.share.container for other in orders):
             orders.append(order)
-    return Verdict(found, tuple(began), tuple(ended), tuple(orders))
+    return GuardVerdict(found, tuple(began), tuple(ended), tuple(orders))
 
 
 def _mark(
-    before: Mark | None,
-    share: Share | None,
+    before: GuardMark | None,
+    share: GuardShare | None,
     users: list[User] | None,
     sight: Sight,
     settings: Guard,
-) -> Mark | None:
+) -> GuardMark | None:
     """Return the mark of a container now; one that no longer holds its share uses none of it."""
     share_now = share or (before.share if before else None)
     if share_now is None:
@@ -179,13 +179,15 @@ def _mark(
     return _unseen(before, share_now, sight)
 
 
-def _unseen(before: Mark | None, share: Share, sight: Sight) -> Mark | None:
+def _unseen(before: GuardMark | None, share: GuardShare, sight: Sight) -> GuardMark | None:
     return before and replace(_aged(before, sight), share=share, is_over=False, is_above=False)
 
 
-def _above(before: Mark | None, share: Share, total: int, sight: Sight, settings: Guard) -> Mark:
+def _above(
+    before: GuardMark | None, share: GuardShare, total: int, sight: Sight, settings: Guard
+) -> GuardMark:
     if before is None:
-        return Mark(share, total, sight.now, is_over=True, is_above=True)
+        return GuardMark(share, total, sight.now, is_over=True, is_above=True)
     # A look that came late has not seen what was in between.
     counted = min(sight.elapsed, 2 * settings.longest_interval) if before.is_above else 0.0
     spent = before.spent + counted
@@ -196,8 +198,8 @@ def _above(before: Mark | None, share: Share, total: int, sight: Sight, settings
 
 
 def _not_above(
-    before: Mark | None, share: Share, total: int, sight: Sight, settings: Guard
-) -> Mark | None:
+    before: GuardMark | None, share: GuardShare, total: int, sight: Sight, settings: Guard
+) -> GuardMark | None:
     """Return the mark of a container that uses no more than is tolerated, None if it has ended."""
     if before is None:
         return None
@@ -208,12 +210,12 @@ def _not_above(
     return None if below >= min(SETTLED, settings.grace) else replace(aged, below=below)
 
 
-def _aged(mark: Mark, sight: Sight) -> Mark:
+def _aged(mark: GuardMark, sight: Sight) -> GuardMark:
     sent = tuple(replace(one, waited=one.waited + sight.elapsed) for one in mark.sent)
     return replace(mark, sent=sent)
 
 
-def _order(mark: Mark, users: list[User], settings: Guard) -> Order | None:
+def _order(mark: GuardMark, users: list[User], settings: Guard) -> Order | None:
     """Return what is to be done about a marked container now, if anything."""
     acts = settings.action in (TERMINATE, KILL) and mark.share.is_certain
     if not acts or not mark.is_over:
@@ -232,7 +234,7 @@ def _order(mark: Mark, users: list[User], settings: Guard) -> Order | None:
     return Order(mark.share, max(left, key=lambda user: (user.memory or 0, -user.pid)), TERM)
 
 
-def _waiting(mark: Mark, users: list[User]) -> tuple[Sent, User] | None:
+def _waiting(mark: GuardMark, users: list[User]) -> tuple[Sent, User] | None:
     """Return the process that was asked to end last and has not, while it uses the device."""
     last = mark.sent[-1] if mark.sent else None
     if last is None or last.signal != TERM:
@@ -240,7 +242,9 @@ def _waiting(mark: Mark, users: list[User]) -> tuple[Sent, User] | None:
     return next(((last, user) for user in users if last.is_to(user)), None)
 
 
-def acted(marks: Mapping[Key, Mark], sight: Sight, order: Order, sent: str) -> dict[Key, Mark]:
+def acted(
+    marks: Mapping[Key, GuardMark], sight: Sight, order: Order, sent: str
+) -> dict[Key, GuardMark]:
     """Return the marks after an order was carried out; `sent` FAILED: it may not be, ever.
 
     The process gives up all of its devices, so the clocks of all of them start anew.

@@ -37,7 +37,7 @@ class LimitedUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class GuardShare:
     """What one container may have of one device, in bytes.
 
     `is_certain` is false where only its being alone tells that it is the container that holds it.
@@ -63,7 +63,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GuardedShare:
     """What a container of a pod holds of a device, of which the ledger knows nothing."""
 
     names: Names
@@ -84,9 +84,9 @@ class Holding:
 
     known: frozenset[str] = frozenset()
     by_driver: frozenset[Key] = frozenset()
-    shares: Mapping[Key, Share] = field(default_factory=dict)
-    unsaid: Mapping[Key, Held] = field(default_factory=dict)
-    unrecorded: tuple[Held, ...] = ()
+    shares: Mapping[Key, GuardShare] = field(default_factory=dict)
+    unsaid: Mapping[Key, GuardedShare] = field(default_factory=dict)
+    unrecorded: tuple[GuardedShare, ...] = ()
     devices: frozenset[str] = frozenset()
     firsts: Mapping[str, First] = field(default_factory=dict)
 
@@ -117,15 +117,15 @@ def holding(
     """Return who holds what. Where the kubelet tells nothing, anybody may hold anything."""
     entries = tuple(recorded)
     held = _held(holdings, units)
-    by_names: dict[Names, list[Held]] = {}
+    by_names: dict[Names, list[GuardedShare]] = {}
     for one in held:
         by_names.setdefault(one.names, []).append(one)
     resources = {unit.device: unit.resource for unit in units.values()}
     # Of whatever units: a container is watched for what it was granted, also when the resource is
     # no longer offered or limited, and one that only begins a pod, whose units are others' by name.
     pods = {(holder.namespace, holder.pod) for holder in holdings.holders.values()}
-    shares: dict[Key, Share] = {}
-    unsaid: dict[Key, Held] = {}
+    shares: dict[Key, GuardShare] = {}
+    unsaid: dict[Key, GuardedShare] = {}
     devices: set[str] = set()
     for entry in entries:
         found = _of_entry(entry, resources)
@@ -154,7 +154,7 @@ def holding(
     return Holding(known, by_driver, watched, unsaid, unrecorded, frozenset(devices), firsts)
 
 
-def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:
+def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardedShare]:
     """Return what the kubelet has given to each container of each device, its units added up."""
     sums: dict[tuple[Names, str, str], int] = {}
     for unit, holder in holdings.holders.items():
@@ -163,13 +163,13 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[Held]:
             names = holder.namespace, holder.pod, holder.container
             key = names, limited.device, limited.resource
             sums[key] = sums.get(key, 0) + limited.hard
-    return [Held(names, device, hard, name) for (names, device, name), hard in sums.items()]
+    return [GuardedShare(names, device, hard, name) for (names, device, name), hard in sums.items()]
 
 
-def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[Share]:
+def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[GuardShare]:
     """Return the shares of a container that the ledger records and no driver holds."""
     return [
-        Share(entry.id, entry.names, device, hard, resources.get(device, ""))
+        GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
         for device, hard in entry.limits.items()
         if hard is not None
     ]
@@ -178,9 +178,9 @@ def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[Share]:
 def unsaid_shares(
     device: str,
     grants: Mapping[str, int | None],
-    unsaid: Mapping[Key, Held],
+    unsaid: Mapping[Key, GuardedShare],
     hidden: Collection[str] = (),
-) -> list[Share]:
+) -> list[GuardShare]:
     """Return the shares of a device that only the mounts of the ledger's containers tell.
 
     One whose mounts are `hidden` may have been granted what its units are worth now.
@@ -191,7 +191,9 @@ def unsaid_shares(
         if held is None or (hard is None and container not in hidden):
             continue
         most, is_certain = (held.hard, False) if hard is None else (hard, True)
-        share = Share(container, held.names, device, most, held.resource, is_certain=is_certain)
+        share = GuardShare(
+            container, held.names, device, most, held.resource, is_certain=is_certain
+        )
         found.append(share)
     return found
 
@@ -200,11 +202,11 @@ def unrecorded_shares(
     device: str,
     grants: Mapping[str, int | None],
     pods: Collection[str],
-    unrecorded: Iterable[Held],
+    unrecorded: Iterable[GuardedShare],
     resource: str = "",
     *,
     hidden: Collection[str] = (),
-) -> list[Share]:
+) -> list[GuardShare]:
     """Return the shares of a device of containers that the ledger does not know.
 
     `grants` are the containers that use it and the bytes that their mounts grant, None without
@@ -221,17 +223,19 @@ def unrecorded_shares(
         held = fitting[0] if len(fitting) == 1 else None
         names = held.names if held else ("", "", container)
         name = held.resource if held else resource
-        found.append(Share(container, names, device, hard, name))
+        found.append(GuardShare(container, names, device, hard, name))
     nameless = [one for one, hard in grants.items() if hard is None and one in pods]
     taken = {share.names for share in found}
     left = [one for one in holders if one.names not in taken]
     if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(found):
         (one,), (container,) = left, nameless
-        found.append(Share(container, one.names, device, one.hard, one.resource, is_certain=False))
+        found.append(
+            GuardShare(container, one.names, device, one.hard, one.resource, is_certain=False)
+        )
     elif left:
         most = max(one.hard for one in left)
         found += [
-            Share(container, ("", "", container), device, most, resource, is_certain=False)
+            GuardShare(container, ("", "", container), device, most, resource, is_certain=False)
             for container in nameless
             if container in hidden
         ]

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.guard.container_processes import About
     from gpuhook.device_plugin.guard.guard_policy import Order
-    from gpuhook.device_plugin.guard.usage_sample import Driver, Kernel, Target
+    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampleKernel, SampleTarget
 
 
 def carried_out(
     order: Order,
-    driver: Driver,
-    kernel: Kernel,
-    target: Target,
+    driver: SampleDriver,
+    kernel: SampleKernel,
+    target: SampleTarget,
     *,
     whose: Callable[[About], str | None],
     is_wanted: Callable[[], bool],

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpuhook.device_plugin.guard.container_processes import About
-    from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit, Share
+    from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.process_scope import Home
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 _MOST_CACHED = 4096
 
 
-class Use(Protocol):
+class SampleUse(Protocol):
     """A process on a device, as the driver tells it."""
 
     @property
@@ -40,17 +40,17 @@ class Use(Protocol):
     def compute_instance(self) -> int | None: ...
 
 
-class Driver(Protocol):
+class SampleDriver(Protocol):
     """What is asked. Both may block, and raise GpuhookError."""
 
     def opened(self) -> AbstractContextManager[object]:
         """Keep the driver's library started, as opening it again and again costs."""
 
-    def processes(self, uuid: str) -> Sequence[Use] | None:
+    def processes(self, uuid: str) -> Sequence[SampleUse] | None:
         """Return who uses a GPU or MIG instance, None where that cannot be told."""
 
 
-class Kernel(Protocol):
+class SampleKernel(Protocol):
     """The processes of the host, see container_processes.py."""
 
     def trouble(self) -> GpuhookError | None: ...
@@ -61,7 +61,7 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SampleTarget:
     """A device to look at. `gpu` and `instance` are what a MIG instance is of and where in it."""
 
     uuid: str
@@ -70,39 +70,39 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SampledUse:
     """Who uses each device, None where the driver cannot tell; the shares that are known by now.
 
     `strangers` are (container, device) that hold no share of a device that is shared.
     """
 
     users: Mapping[str, tuple[User, ...] | None] = field(default_factory=dict)
-    shares: Mapping[Key, Share] = field(default_factory=dict)
+    shares: Mapping[Key, GuardShare] = field(default_factory=dict)
     strangers: tuple[Key, ...] = ()
     homes: Mapping[str, Home] = field(default_factory=dict)  # of containers, by id
     untold: frozenset[str] = frozenset()  # containers whose processes cannot be told
 
 
-def targets(resources: Iterable[Resource]) -> dict[str, Target]:
+def targets(resources: Iterable[Resource]) -> dict[str, SampleTarget]:
     """Return the devices of resources, by UUID."""
     devices = (device for resource in resources for device in resource.devices)
-    return {one.uuid: Target(one.uuid, one.gpu, one.instance) for one in devices}
+    return {one.uuid: SampleTarget(one.uuid, one.gpu, one.instance) for one in devices}
 
 
 class Looking:
     """Looks, and remembers what the mounts of containers grant: that never changes."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: SampleKernel) -> None:
         self._kernel = kernel
         self._grants: dict[str, dict[str, int]] = {}  # by container
 
     def look(
         self,
-        driver: Driver,
+        driver: SampleDriver,
         holding: Holding,
-        known_targets: Mapping[str, Target],
+        known_targets: Mapping[str, SampleTarget],
         units: Mapping[str, LimitedUnit],
-    ) -> Found:
+    ) -> SampledUse:
         """Return what there is to see of the devices that `holding` names."""
         users: dict[str, tuple[User, ...] | None] = {}
         found, strangers = dict(holding.shares), []
@@ -112,7 +112,7 @@ class Looking:
         try:
             with driver.opened():
                 for uuid in sorted(holding.devices):
-                    target = known_targets.get(uuid, Target(uuid, uuid))
+                    target = known_targets.get(uuid, SampleTarget(uuid, uuid))
                     listed = memory_by_pid(driver, target)
                     users[uuid] = (
                         None if listed is None else self._users(listed, holding, homes, pods)
@@ -133,7 +133,7 @@ class Looking:
             containers = dict.fromkeys(user.container for user in seen or () if user.container)
             strangers += [(one, uuid) for one in containers if (one, uuid) not in told]
         untold = self._untold(holding, homes)
-        return Found(users, found, tuple(strangers), homes, untold)
+        return SampledUse(users, found, tuple(strangers), homes, untold)
 
     def _untold(self, holding: Holding, homes: Mapping[str, Home]) -> frozenset[str]:
         """Return the containers whose processes cannot be told: their first one is nobody's."""
@@ -197,7 +197,7 @@ class Looking:
         self._grants[container] = grants
 
 
-def memory_by_pid(driver: Driver, target: Target) -> dict[int, int | None] | None:
+def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int | None] | None:
     """Return the bytes of each process on a device, None where the driver cannot tell.
 
     One that computes and draws is listed twice, with all of it. A driver that does not list the
@@ -218,7 +218,7 @@ def memory_by_pid(driver: Driver, target: Target) -> dict[int, int | None] | Non
     return found
 
 
-def _is_there(use: Use, target: Target, *, is_parents: bool) -> bool:
+def _is_there(use: SampleUse, target: SampleTarget, *, is_parents: bool) -> bool:
     if target.instance is None:
         return True
     if use.gpu_instance is None:

@@ -23,7 +23,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HealthMark:
     """One reason for which a GPU, or one MIG instance of it, is not given to containers.
 
     `instance` is (GPU instance, compute instance), the latter None for all of the GPU instance;
@@ -80,24 +80,24 @@ class Mark:
         return ""
 
 
-def document(mark: Mark) -> dict[str, object]:
+def document(mark: HealthMark) -> dict[str, object]:
     """Return `mark` as an object for JSON."""
     return asdict(mark)
 
 
-def from_document(found: object) -> Mark | None:
+def from_document(found: object) -> HealthMark | None:
     """Return the mark that an object of document() says, None for anything else."""
     if not isinstance(found, dict):
         return None
     texts = ("gpu", "source", "reason")
     if not all(isinstance(found.get(name), str) and found[name] for name in texts):
         return None
-    known = {name.name: found[name.name] for name in fields(Mark) if name.name in found}
+    known = {name.name: found[name.name] for name in fields(HealthMark) if name.name in found}
     known["instance"] = _instance(known.get("instance"))
     for name, kinds in _KINDS.items():
         if name in known and not isinstance(known[name], kinds):
             del known[name]
-    return Mark(**known)
+    return HealthMark(**known)
 
 
 _TEXT = (str, type(None))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.device_plugin.health.health_marks import Mark
+    from gpuhook.device_plugin.health.health_marks import HealthMark
 
 FORMAT = 1
 _MAX_SIZE = 1 << 20
@@ -39,7 +39,7 @@ def path() -> str:
     return os.path.join(directory(), "marks.json")
 
 
-def read() -> tuple[Mark, ...]:
+def read() -> tuple[HealthMark, ...]:
     """Return the marks that the plugin wrote last, () where there is no file that can be believed.
 
     Whether they still hold is for HealthBook.evidence() to say.
@@ -50,7 +50,7 @@ def read() -> tuple[Mark, ...]:
         return ()
 
 
-def stored_marks() -> tuple[Mark, ...]:
+def stored_marks() -> tuple[HealthMark, ...]:
     """Return the marks that the plugin wrote last, () where it has written none.
 
     Raises GH1865 for a file that cannot be read or believed.
@@ -78,7 +78,7 @@ def _content() -> dict[str, Any]:
     return found
 
 
-def write(marks: Iterable[Mark]) -> None:
+def write(marks: Iterable[HealthMark]) -> None:
     """Write the marks that outlive the plugin: not those that are seen anew or not at all."""
     kept = [health_marks.document(mark) for mark in marks if not mark.is_condition]
     os.makedirs(directory(), 0o755, exist_ok=True)

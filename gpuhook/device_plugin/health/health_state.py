@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpuhook.device_plugin.health.health_marks import Evidence, Mark
-from gpuhook.device_plugin.health.xid_verdict import Verdict, judgement
+from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
+from gpuhook.device_plugin.health.xid_verdict import XidVerdict, judgement
 from gpuhook.vendors.nvidia.gpu import xids
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ class XidEvent(Protocol):
 class Ended:
     """A mark that is wiped, and the evidence for it."""
 
-    mark: Mark
+    mark: HealthMark
     evidence: str
 
 
@@ -62,7 +62,9 @@ class HealthBook:
     looked at now instead of at the next turn.
     """
 
-    def __init__(self, settings: Health, evidence: Evidence, marks: Iterable[Mark] = ()) -> None:
+    def __init__(
+        self, settings: Health, evidence: Evidence, marks: Iterable[HealthMark] = ()
+    ) -> None:
         self.version = 0
         self.wants_probe = False
         self._settings = settings
@@ -75,7 +77,7 @@ class HealthBook:
         self._driver_trouble = ""
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[HealthMark, ...]:
         """All marks, the oldest first."""
         return tuple(sorted(self._marks.values(), key=lambda mark: mark.since))
 
@@ -101,9 +103,9 @@ class HealthBook:
 
     def label(self, gpu: str) -> str:
         """Return what people call a GPU: "GPU 0 (GPU-...)"."""
-        return Mark(gpu, "", "", index=self._indexes.get(gpu)).label
+        return HealthMark(gpu, "", "", index=self._indexes.get(gpu)).label
 
-    def xid(self, event: XidEvent, action: str | None, now: float) -> Verdict:
+    def xid(self, event: XidEvent, action: str | None, now: float) -> XidVerdict:
         """Take an XID and the GPU's recovery action as it was read after it; None: not known.
 
         One of an unknown GPU marks nobody. `now` is in seconds since 1970.
@@ -112,13 +114,13 @@ class HealthBook:
         if event.uuid is None:
             self.wants_probe = True
             reason = f"{verdict.reason}, of a GPU that the driver does not name"
-            return Verdict(False, reason, verdict.remedy)
+            return XidVerdict(False, reason, verdict.remedy)
         if verdict.is_doubtful:
             self._doubtful.add(event.uuid)
         if verdict.unhealthy:
             instance = _instance(event) if verdict.is_contained else None
             self._mark(
-                Mark(
+                HealthMark(
                     event.uuid,
                     f"xid {event.xid}",
                     verdict.reason,
@@ -142,7 +144,7 @@ class HealthBook:
         if action == xids.NO_ACTION:
             words = "the driver needs no action"
 
-            def ended(mark: Mark) -> str:
+            def ended(mark: HealthMark) -> str:
                 is_still = mark.source == "lost" and gpu in self._lost
                 return words if mark.gpu == gpu and mark.by_driver and not is_still else ""
 
@@ -152,7 +154,7 @@ class HealthBook:
         remedy = xids.REMEDIES.get(action, action)
         known = self._marks.get((gpu, None, "action"))
         if known is None or known.remedy != remedy:
-            self._mark(Mark(gpu, "action", f"the driver asks: {remedy}", remedy), now)
+            self._mark(HealthMark(gpu, "action", f"the driver asks: {remedy}", remedy), now)
         return ()
 
     def seen(self, gpus: Iterable[Gpu], now: float) -> tuple[str, ...]:
@@ -192,7 +194,7 @@ class HealthBook:
         """Take that a GPU is lost, and return the sentence that says so if that is news."""
         if (uuid, None, "lost") in self._marks:
             return ()
-        self._mark(Mark(uuid, "lost", f"lost: {reason}"), now)
+        self._mark(HealthMark(uuid, "lost", f"lost: {reason}"), now)
         return (f"{self.label(uuid)} is lost: {reason}",)
 
     def was_unwatched(self) -> None:
@@ -237,7 +239,7 @@ class HealthBook:
         self._settings = settings
         words = "the configuration ignores it now"
 
-        def ended(mark: Mark) -> str:
+        def ended(mark: HealthMark) -> str:
             number = _xid(mark)
             return words if number is not None and settings.rule(number) is False else ""
 
@@ -247,7 +249,7 @@ class HealthBook:
         if (uuid, None, "absent") in self._marks:
             return []
         words = "the driver does not list it any more"
-        self._mark(Mark(uuid, "absent", words, by_driver=False, is_condition=True), now)
+        self._mark(HealthMark(uuid, "absent", words, by_driver=False, is_condition=True), now)
         return [f"{self.label(uuid)} is not listed by the driver any more"]
 
     def _goes_by_driver(self) -> bool:
@@ -255,7 +257,7 @@ class HealthBook:
         chosen = self._settings
         return chosen.ask_driver and not chosen.ignores_all and chosen.critical_xids is None
 
-    def _mark(self, mark: Mark, now: float) -> None:
+    def _mark(self, mark: HealthMark, now: float) -> None:
         """Add or renew a mark, with what is the evidence now."""
         known = self._evidence
         made = replace(
@@ -269,7 +271,7 @@ class HealthBook:
         self._marks[_key(made)] = made
         self.version += 1
 
-    def _wipe(self, ended: Callable[[Mark], str]) -> tuple[Ended, ...]:
+    def _wipe(self, ended: Callable[[HealthMark], str]) -> tuple[Ended, ...]:
         gone = [Ended(mark, words) for mark in self.marks if (words := ended(mark))]
         for one in gone:
             del self._marks[_key(one.mark)]
@@ -277,7 +279,7 @@ class HealthBook:
         return tuple(gone)
 
 
-def _key(mark: Mark) -> tuple[str, tuple[int, int | None] | None, str]:
+def _key(mark: HealthMark) -> tuple[str, tuple[int, int | None] | None, str]:
     return mark.gpu, mark.instance, mark.source
 
 
@@ -285,7 +287,7 @@ def _instance(event: XidEvent) -> tuple[int, int | None] | None:
     return None if event.gpu_instance is None else (event.gpu_instance, event.compute_instance)
 
 
-def _xid(mark: Mark) -> int | None:
+def _xid(mark: HealthMark) -> int | None:
     """Return the number of the XID that made a mark, None for another mark."""
     word, _, number = mark.source.partition(" ")
     return int(number) if word == "xid" and number.isdecimal() else None

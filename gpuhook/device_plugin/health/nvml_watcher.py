@@ -67,7 +67,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class NvmlWatching:
     """NVML's events are waited for from now on, but for GPUs that have none, and for `lost` ones.
 
     Both with the reason.
@@ -97,11 +97,11 @@ class Actions:
     by_gpu: Mapping[str, str | None]
 
 
-Message = Reported | Watching | Failed | Actions
+Message = Reported | NvmlWatching | Failed | Actions
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventSource:
     """Where the events come from: `open` starts NVML and ends it. `action` reads one GPU's."""
 
     open: Callable[[], AbstractContextManager[EventWatch]]
@@ -125,7 +125,7 @@ class Watcher:
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         post: Callable[[Message], None],
         *,
         milliseconds: int = WAIT_MILLISECONDS,
@@ -291,8 +291,8 @@ class Watcher:
         self._sleep(pause)
 
 
-def _watching(unwatched: Mapping[str, Unwatched]) -> Watching:
-    return Watching(
+def _watching(unwatched: Mapping[str, Unwatched]) -> NvmlWatching:
+    return NvmlWatching(
         {gpu: why.reason for gpu, why in unwatched.items() if not why.is_lost},
         {gpu: why.reason for gpu, why in unwatched.items() if why.is_lost},
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class XidVerdict:
     """Whether an XID makes a device unhealthy, why (one sentence), and what would help.
 
     `is_contained`: only of the MIG instance that it is reported of, if it names one.
@@ -33,7 +33,7 @@ class Verdict:
     is_doubtful: bool = False
 
 
-def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
+def judgement(xid: int, settings: Health, action: str | None) -> XidVerdict:
     """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
 
     The settings count first, then the driver, if it is to be asked, then the table.
@@ -46,16 +46,16 @@ def judgement(xid: int, settings: Health, action: str | None) -> Verdict:
     rule = settings.rule(xid)
     if rule:
         reason = f"{words}, which the configuration calls critical"
-        return Verdict(True, reason, remedy(known), contained, by_driver=False)
+        return XidVerdict(True, reason, remedy(known), contained, by_driver=False)
     if rule is False:
-        return Verdict(False, f"{words}, which the configuration ignores")
+        return XidVerdict(False, f"{words}, which the configuration ignores")
     if action == NO_ACTION:
         doubt = known is not None and known.kind in (RESET, REBOOT)
-        return Verdict(False, f"{words}; the driver needs no action", is_doubtful=doubt)
+        return XidVerdict(False, f"{words}; the driver needs no action", is_doubtful=doubt)
     if action is not None:
         asked = REMEDIES.get(action, action)
-        return Verdict(True, f"{words}; the driver asks: {asked}", asked)
+        return XidVerdict(True, f"{words}; the driver asks: {asked}", asked)
     if known is None:
-        return Verdict(False, f"{words}, which is not in the table of XIDs")
+        return XidVerdict(False, f"{words}, which is not in the table of XIDs")
     unhealthy = known.kind in (RESET, REBOOT)
-    return Verdict(unhealthy, words, remedy(known), contained if unhealthy else False)
+    return XidVerdict(unhealthy, words, remedy(known), contained if unhealthy else False)

@@ -13,7 +13,7 @@ import os
 from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.kubelet.grpc_endpoint import socket_name
 from gpuhook.device_plugin.kubelet.registration import KubeletSocket
-from gpuhook.device_plugin.kubelet.resource_offer import Offering
+from gpuhook.device_plugin.kubelet.resource_offer import ResourceOffer
 from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class Serving:
         self._answers = answers
         self._observer = observer
         self._pre_start = pre_start
-        self._offerings: dict[str, Offering] = {}
+        self._offerings: dict[str, ResourceOffer] = {}
         self._watch: DirectoryWatch | None = None
         self._interval = _LOOKS_EVERY
         self._timer: asyncio.TimerHandle | None = None
@@ -93,12 +93,12 @@ class Serving:
             self._timer = self._watch = None
             await asyncio.gather(*(self._withdraw(name) for name in list(self._offerings)))
 
-    def _new(self, resource: Resource, unhealthy: Mapping[str, str]) -> Offering:
+    def _new(self, resource: Resource, unhealthy: Mapping[str, str]) -> ResourceOffer:
         taken = {os.path.basename(offering.path) for offering in self._offerings.values()}
         path = os.path.join(self.directory, socket_name(resource.name, self.directory, taken))
         server = ResourceServer(resource, self._answers, self._observer, pre_start=self._pre_start)
         server.publish(resource, unhealthy)
-        return Offering(server, path, self._kubelet, self._observer)
+        return ResourceOffer(server, path, self._kubelet, self._observer)
 
     async def _withdraw(self, name: str) -> None:
         await self._offerings.pop(name).end(_GRACE)

@@ -27,7 +27,7 @@ _REST = 0.02
 _WATCHES_WITHIN, _COMES_BACK_WITHIN, _HOLDS = 5.0, 1.0, 60.0
 
 
-class Offering:
+class ResourceOffer:
     """Keeps `server` reachable at `path` until `end`. It acts when it is woken, and else waits."""
 
     def __init__(

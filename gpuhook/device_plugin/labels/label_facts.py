@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.device_plugin import driver_limits
-from gpuhook.device_plugin.labels.node_labels import Facts
+from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.gpu import features
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 
-def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> Facts:
+def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> LabelFacts:
     """Return the facts of this machine's `node`; what does not answer is not told."""
     gpus = [gpu for gpu in node.gpus if gpu.lost is None]
     virtual = [found for gpu in gpus if (found := features.vgpu(host_root, gpu.pci_bus_id))]
     host = virtual[0] if virtual else None
-    return Facts(
+    return LabelFacts(
         machine=features.machine(host_root, machine_file),
         clique=_clique(node, gpus),
         modes=tuple(features.mode(host_root, gpu.pci_bus_id) for gpu in gpus),

@@ -25,7 +25,7 @@ PREFIX = "nvidia.com/"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LabelFacts:
     """What labels tell of a node that its inventory has not. None: it could not be told."""
 
     machine: str | None = None  # product name of the DMI table
@@ -41,7 +41,7 @@ def labels(
     node: Node,
     resources: tuple[Resource, ...],
     configuration: Configuration,
-    facts: Facts,
+    facts: LabelFacts,
     timestamp: int | None = None,
 ) -> dict[str, str]:
     """Return the labels of a node, by name; `timestamp` (seconds of the epoch) is when they began.
@@ -68,7 +68,7 @@ def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
     return {f"{PREFIX}{subject}.{name}": value for name, value in values.items()}
 
 
-def _vgpu(facts: Facts) -> dict[str, str]:
+def _vgpu(facts: LabelFacts) -> dict[str, str]:
     told = {"present": _yes_no(facts.is_vgpu)}
     if facts.is_vgpu and facts.vgpu_host_driver_version:
         told["host-driver-version"] = label_text.value(facts.vgpu_host_driver_version)
@@ -104,7 +104,7 @@ def _version(text: str) -> dict[str, str]:
     return {name: label_text.value(part) for name, part in parts.items()}
 
 
-def _node(node: Node, configuration: Configuration, facts: Facts) -> dict[str, str]:
+def _node(node: Node, configuration: Configuration, facts: LabelFacts) -> dict[str, str]:
     strategy = configuration.flags.mig_strategy
     is_capable = any(gpu.mig_mode in ("enabled", "disabled") for gpu in node.gpus)
     told = {

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MemoryShare:
     """What one unit is of its device, in bytes. `hard` None: it has no limit.
 
     `by` is who bounds a container that has such units and no record of a limit in the ledger: not
@@ -52,7 +52,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class MemoryLimitFact:
     """What the ledger says of a container's memory of one device, in bytes."""
 
     device: str
@@ -62,7 +62,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HolderEntry:
     """What the ledger says of a container: its id, its names in Kubernetes, its units."""
 
     id: str
@@ -70,7 +70,7 @@ class Entry:
     pod: str = ""
     container: str = ""
     units: tuple[str, ...] = ()  # replica ids, or UUIDs of whole devices
-    memory: tuple[Limit, ...] = ()
+    memory: tuple[MemoryLimitFact, ...] = ()
 
     @property
     def names(self) -> Names:
@@ -106,9 +106,9 @@ class ContainerMemory:
 Names = tuple[str, str, str]  # namespace, pod, container
 
 
-def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, Share]:
+def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, MemoryShare]:
     """Return the share of each unit; `guards`: the plugin ends who is above a limit."""
-    found: dict[str, Share] = {}
+    found: dict[str, MemoryShare] = {}
     for resource in resources:
         for device in resource.devices:
             ids = resource.index.ids[device.uuid]
@@ -117,21 +117,21 @@ def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, 
     return found
 
 
-def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> Share:
+def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> MemoryShare:
     fair = None if device.memory_bytes is None else device.memory_bytes // count
     memory = resource.memory.get(device.uuid)
     if memory is None:
-        return Share(device.uuid, fair)
+        return MemoryShare(device.uuid, fair)
     by = memory_bounds.bound(resource, device, driver=False, guard=guards)
-    return Share(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
+    return MemoryShare(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 
 def container_memory(
     uses: Collection[DeviceUse],
     members: Mapping[int, Membership],
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, HolderEntry],
     holders: Mapping[str, Holder],
-    units: Mapping[str, Share],
+    units: Mapping[str, MemoryShare],
 ) -> tuple[ContainerMemory, ...]:
     """Return each container that holds a unit or uses memory of a device, by device and name.
 
@@ -145,7 +145,7 @@ def container_memory(
         if key[1] in known and share.by != BY_MPS:
             held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
     for key, limit in _recorded(entries).items():
-        held[key] = _as_recorded(held.get(key, Share(limit.device)), limit, by_device)
+        held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
     found: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
@@ -156,7 +156,7 @@ def container_memory(
             if names not in used and use.processes is not None:
                 amount = 0 if names in known or names == sole else None
             if amount is not None or names in on_device:
-                share = on_device.get(names, Share(use.uuid))
+                share = on_device.get(names, MemoryShare(use.uuid))
                 found[use.uuid, names] = ContainerMemory(
                     use.uuid, *names, amount, share.fair, share.hard, share.soft, share.by
                 )
@@ -175,8 +175,10 @@ def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int |
 
 
 def _held(
-    holders: Mapping[str, Holder], entries: Mapping[str, Entry], units: Mapping[str, Share]
-) -> dict[tuple[str, Names], Share]:
+    holders: Mapping[str, Holder],
+    entries: Mapping[str, HolderEntry],
+    units: Mapping[str, MemoryShare],
+) -> dict[tuple[str, Names], MemoryShare]:
     """Return the share of each container on each device of which it holds units.
 
     The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
@@ -188,7 +190,7 @@ def _held(
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
-    found: dict[tuple[str, Names], Share] = {}
+    found: dict[tuple[str, Names], MemoryShare] = {}
     for names, ids in by_names.items():
         held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
         counts = Counter(share.device for share in held)
@@ -197,7 +199,7 @@ def _held(
     return found
 
 
-def _times(share: Share, count: int) -> Share:
+def _times(share: MemoryShare, count: int) -> MemoryShare:
     """Return what `count` units are together."""
     fair, hard, soft = (
         None if one is None else one * count for one in (share.fair, share.hard, share.soft)
@@ -205,20 +207,24 @@ def _times(share: Share, count: int) -> Share:
     return replace(share, fair=fair, hard=hard, soft=soft)
 
 
-def _recorded(entries: Mapping[str, Entry]) -> dict[tuple[str, Names], Limit]:
+def _recorded(entries: Mapping[str, HolderEntry]) -> dict[tuple[str, Names], MemoryLimitFact]:
     """Return the limits that the ledger knows; of several containers of one name the youngest's."""
     return {
         (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
     }
 
 
-def _as_recorded(share: Share, limit: Limit, by_device: Mapping[str, str]) -> Share:
+def _as_recorded(
+    share: MemoryShare, limit: MemoryLimitFact, by_device: Mapping[str, str]
+) -> MemoryShare:
     hard = None if limit.hard == NO_LIMIT else limit.hard
     by = BY_DRIVER if limit.is_held else by_device.get(limit.device, BY_NOBODY)
     return replace(share, hard=hard, soft=limit.soft, by=by)
 
 
-def _sole(uuid: str, holders: Mapping[str, Holder], units: Mapping[str, Share]) -> Names | None:
+def _sole(
+    uuid: str, holders: Mapping[str, Holder], units: Mapping[str, MemoryShare]
+) -> Names | None:
     """Return the only container of a pod that holds units of a device, if there is but one."""
     found = {
         (holder.namespace, holder.pod, holder.container)
@@ -231,7 +237,7 @@ def _sole(uuid: str, holders: Mapping[str, Holder], units: Mapping[str, Share]) 
 def _used(
     use: DeviceUse,
     members: Mapping[int, Membership],
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, HolderEntry],
     sole: Names | None,
 ) -> dict[Names, int | None]:
     """Return what the processes in each container use of a device, None where none could be told.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin.metrics.container_memory import Entry, Limit
+from gpuhook.device_plugin.metrics.container_memory import HolderEntry, MemoryLimitFact
 from gpuhook.host.hot import files
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST = 4096
 
 
-def read() -> dict[str, Entry]:
+def read() -> dict[str, HolderEntry]:
     """Return what the ledger says of each container, by id; of several of one id, the youngest."""
     return {entry["id"]: _entry(entry) for entry in documents()}
 
@@ -50,11 +50,11 @@ def names(entry: dict[str, Any]) -> Names:
     return _entry(entry).names
 
 
-def _entry(found: dict[str, Any]) -> Entry:
+def _entry(found: dict[str, Any]) -> HolderEntry:
     namespace, pod, container = (
         str(found.get(key) or "") for key in ("namespace", "pod", "container")
     )
-    return Entry(found["id"], namespace, pod, container, _units(found), _memory(found))
+    return HolderEntry(found["id"], namespace, pod, container, _units(found), _memory(found))
 
 
 def _units(found: dict[str, Any]) -> tuple[str, ...]:
@@ -65,20 +65,20 @@ def _units(found: dict[str, Any]) -> tuple[str, ...]:
     return (*replicas, *(device for device in devices if device not in shared))
 
 
-def _memory(found: dict[str, Any]) -> tuple[Limit, ...]:
+def _memory(found: dict[str, Any]) -> tuple[MemoryLimitFact, ...]:
     """Return the limits of its memory, the form of which is told in container/ledger.py."""
     records = found.get("memory")
     limits = (_limit(one) for one in records) if isinstance(records, list) else ()
     return tuple(limit for limit in limits if limit is not None)
 
 
-def _limit(record: object) -> Limit | None:
+def _limit(record: object) -> MemoryLimitFact | None:
     if not isinstance(record, dict):
         return None
     device, hard, soft = (record.get(key) for key in ("device", "hard", "soft"))
     if not (isinstance(device, str) and isinstance(hard, int) and isinstance(soft, int)):
         return None
-    return Limit(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
+    return MemoryLimitFact(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
 
 
 def _strings(found: object) -> list[str]:

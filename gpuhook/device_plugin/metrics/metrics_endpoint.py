@@ -44,7 +44,7 @@ class _Answer:
     content_type: str = _PLAIN
 
 
-class Metrics:
+class MetricsSource:
     """The endpoint at `address`, "host:port"; an empty address is none."""
 
     def __init__(self, address: str, scrape: Scrape, observations: Observations) -> None:

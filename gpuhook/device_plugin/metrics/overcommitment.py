@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.device_plugin.metrics.container_memory import Entry
+    from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
@@ -46,7 +46,7 @@ class Overcommitment:
 def overcommitments(
     resources: Iterable[Resource],
     units: Mapping[str, Mapping[str, Holder]],
-    entries: Iterable[Entry],
+    entries: Iterable[HolderEntry],
 ) -> tuple[Overcommitment, ...]:
     """Return the devices with containers that have more memory than their units account for.
 

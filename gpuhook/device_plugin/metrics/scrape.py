@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
-    from gpuhook.device_plugin.metrics.container_memory import Entry, ProcessUse
+    from gpuhook.device_plugin.metrics.container_memory import HolderEntry, ProcessUse
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 TIMEOUT = 4.0  # seconds; Prometheus itself waits for ten
@@ -41,7 +41,7 @@ class Offered:
     guards: bool = False
 
 
-class Memory(Protocol):
+class ScrapedMemory(Protocol):
     """The memory of a GPU or MIG instance, in bytes."""
 
     @property
@@ -53,10 +53,10 @@ class Memory(Protocol):
         """Return what is in use."""
 
 
-class Usage(Protocol):
+class ScrapedUsage(Protocol):
     """What the driver is asked for, by the UUID of a GPU or MIG instance. It may block."""
 
-    def memory(self, uuid: str) -> Memory | None:
+    def memory(self, uuid: str) -> ScrapedMemory | None:
         """Return its memory, None where that cannot be told; what it raises means None."""
 
     def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
@@ -67,7 +67,7 @@ class Usage(Protocol):
 class _Measured:
     uses: tuple[DeviceUse, ...] | None = None
     members: dict[int, Membership] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, HolderEntry] = field(default_factory=dict)
 
 
 class Scrape:
@@ -76,7 +76,7 @@ class Scrape:
     def __init__(
         self,
         offered: Callable[[], Offered],
-        usage: Callable[[], Usage | None],
+        usage: Callable[[], ScrapedUsage | None],
         holders: Callable[[], Awaitable[Holdings]],
         *,
         proc: str = "/proc",
@@ -123,7 +123,7 @@ class Scrape:
         except asyncio.TimeoutError:
             return _Measured()
 
-    def _measure(self, usage: Usage, devices: Iterable[str]) -> _Measured:
+    def _measure(self, usage: ScrapedUsage, devices: Iterable[str]) -> _Measured:
         uses = tuple(_use(usage, uuid) for uuid in devices)
         if uses and all(use == DeviceUse(use.uuid) for use in uses):
             return _Measured()  # it answers nothing at all: not a driver that works
@@ -133,7 +133,7 @@ class Scrape:
         return _Measured(uses, members, ledger_entries.read())
 
 
-def _use(usage: Usage, uuid: str) -> DeviceUse:
+def _use(usage: ScrapedUsage, uuid: str) -> DeviceUse:
     """Return what one device tells; what it cannot tell does not keep the others from telling."""
     memory, processes = None, None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.allocate.container_allocation import Mount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
 from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.errors import fault
@@ -59,11 +59,11 @@ class MpsPlan:
         return {"CUDA_MPS_PIPE_DIRECTORY": CONTAINER_PIPE}
 
     @property
-    def mounts(self) -> tuple[Mount, ...]:
+    def mounts(self) -> tuple[AllocatedMount, ...]:
         """The daemon's pipes and the shared memory, writable: clients make their own in them."""
         return (
-            Mount(CONTAINER_PIPE, self.pipe, read_only=False),
-            Mount(CONTAINER_SHM, self.shm, read_only=False),
+            AllocatedMount(CONTAINER_PIPE, self.pipe, read_only=False),
+            AllocatedMount(CONTAINER_SHM, self.shm, read_only=False),
         )
 
     def commands(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import SharedResource, Sharing
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.device_plugin.offer.resource_devices import Named
+    from gpuhook.device_plugin.offer.resource_devices import NamedDevice
 
 _SECTIONS = {MPS: "mps", MEMORY_UNITS: "memoryUnits"}
 
@@ -57,7 +57,7 @@ class Share:
 
 
 def shares(
-    devices: tuple[Named, ...], sharing: Sharing, reserve: int = 0
+    devices: tuple[NamedDevice, ...], sharing: Sharing, reserve: int = 0
 ) -> tuple[tuple[Share, ...], tuple[str, ...]]:
     """Return (the shares of `devices`, in their order; warnings about what has no effect).
 
@@ -88,7 +88,9 @@ def shares(
     return tuple(share for _, share in held), (*warnings, *_mixed(held))
 
 
-def _units_alone(held: list[tuple[Named, Share]], warnings: list[str]) -> list[tuple[Named, Share]]:
+def _units_alone(
+    held: list[tuple[NamedDevice, Share]], warnings: list[str]
+) -> list[tuple[NamedDevice, Share]]:
     """Return `held` without whole devices under a name of units: one would count as a unit."""
     units = {share.resource for _, share in held if share.entry is not None}
     left = [share for _, share in held if share.entry is None and share.resource in units]
@@ -114,7 +116,7 @@ def _holds_none(share: Share, sharing: Sharing, reserve: int) -> str:
     )
 
 
-def _mixed(held: list[tuple[Named, Share]]) -> list[str]:
+def _mixed(held: list[tuple[NamedDevice, Share]]) -> list[str]:
     """Return a warning for each name under which devices of several resources are offered."""
     before: dict[str, dict[str, None]] = {}
     for named, share in held:
@@ -131,7 +133,9 @@ def _section(sharing: Sharing) -> str:
     return f"sharing.{_SECTIONS.get(sharing.strategy, 'timeSlicing')}.resources"
 
 
-def _share(named: Named, entry: SharedResource | None, sharing: Sharing, reserve: int) -> Share:
+def _share(
+    named: NamedDevice, entry: SharedResource | None, sharing: Sharing, reserve: int
+) -> Share:
     if entry is None:
         return Share(named.resource, named.device)
     name = entry.offered_name(by_default=sharing.rename_by_default)
@@ -144,7 +148,9 @@ def _share(named: Named, entry: SharedResource | None, sharing: Sharing, reserve
     return Share(name, named.device, count, entry, where)
 
 
-def _meant(entry: SharedResource, own: list[Named], where: str, warnings: list[str]) -> list[Named]:
+def _meant(
+    entry: SharedResource, own: list[NamedDevice], where: str, warnings: list[str]
+) -> list[NamedDevice]:
     """Return the devices that `entry` means, of those that its resource has."""
     if isinstance(entry.devices, int):
         if entry.devices > len(own):

@@ -30,7 +30,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedDevice:
     """A device, the resource that it belongs to, and the keys of all of its names."""
 
     resource: str
@@ -40,7 +40,7 @@ class Named:
 
 def resource_devices(
     node: Node, configuration: Configuration
-) -> tuple[tuple[Named, ...], tuple[str, ...]]:
+) -> tuple[tuple[NamedDevice, ...], tuple[str, ...]]:
     """Return (the devices of `node` by index, warnings about those that are left out).
 
     Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
@@ -52,7 +52,7 @@ def resource_devices(
     if strategy == "single":
         gpus = _alike(gpus, warnings)
     nodes = {device.path: device.host_path for device in node.device_nodes}
-    placed: dict[str, Named] = {}
+    placed: dict[str, NamedDevice] = {}
     for gpu in gpus:
         for named in _named(gpu, configuration, strategy, warnings):
             if named.device.uuid in placed:
@@ -131,7 +131,7 @@ def _listed(gpus: list[Gpu]) -> str:
 
 def _named(
     gpu: Gpu, configuration: Configuration, strategy: str, warnings: list[str]
-) -> Iterator[Named]:
+) -> Iterator[NamedDevice]:
     if not is_divided(gpu):
         device = _whole(gpu)
         name = _first(configuration.gpus, gpu.name or "")
@@ -141,7 +141,7 @@ def _named(
                 f"GPU {gpu.index} ({model}) is not offered: no pattern of resources.gpus matches"
             )
         else:
-            yield Named(name, device, device_selectors.of_gpu(gpu))
+            yield NamedDevice(name, device, device_selectors.of_gpu(gpu))
     elif strategy == "none":
         warnings.append(
             f"GPU {gpu.index} is in MIG mode and cannot be given as a whole: it is not offered "
@@ -154,7 +154,9 @@ def _named(
         yield from _instances(gpu, patterns, warnings)
 
 
-def _instances(gpu: Gpu, patterns: tuple[Naming, ...], warnings: list[str]) -> Iterator[Named]:
+def _instances(
+    gpu: Gpu, patterns: tuple[Naming, ...], warnings: list[str]
+) -> Iterator[NamedDevice]:
     for instance in sorted(gpu.instances, key=lambda instance: instance.index):
         where = f"MIG instance {gpu.index}:{instance.index}"
         profile = instance.profile or ""
@@ -163,7 +165,9 @@ def _instances(gpu: Gpu, patterns: tuple[Naming, ...], warnings: list[str]) -> I
             continue
         name = _first(patterns, profile) if patterns else _by_profile(profile)
         if name is not None:
-            yield Named(name, _part(gpu, instance), device_selectors.of_instance(gpu, instance))
+            yield NamedDevice(
+                name, _part(gpu, instance), device_selectors.of_instance(gpu, instance)
+            )
         elif patterns:
             warnings.append(
                 f"{where} ({profile or 'unknown profile'}) is not offered: no pattern of "

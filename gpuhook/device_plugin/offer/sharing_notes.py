@@ -23,7 +23,7 @@ _PROFILE = "divide the GPU into instances of the size that is wanted"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SharingNote:
     """What holds for all devices of a resource, or for some of them where they differ.
 
     `hint` is what to do about a limit that nobody holds, "" where there is none such.
@@ -45,12 +45,12 @@ class Told:
 
 def sharing_notes(
     resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
-) -> tuple[Told, ...]:
+) -> tuple[SharingNote, ...]:
     """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID.
 
     `unheld` is why this node's driver holds no limits, and what to do about that.
     """
-    found: list[Told] = []
+    found: list[SharingNote] = []
     for resource in resources:
         groups: dict[tuple[Isolation, str], list[str]] = {}
         for device in resource.devices:
@@ -58,7 +58,7 @@ def sharing_notes(
             groups.setdefault(key, []).append(device.index)
         for (answers, hint), indices in groups.items():
             some = tuple(indices) if len(groups) > 1 else ()
-            found.append(Told(resource.name, resource.sharing, answers, some, hint))
+            found.append(SharingNote(resource.name, resource.sharing, answers, some, hint))
     return tuple(found)
 
 

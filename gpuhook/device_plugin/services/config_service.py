@@ -10,12 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.api_clients import Connections
     from gpuhook.device_plugin.change_report import TurnNews
-    from gpuhook.device_plugin.config.config_source import Loaded
+    from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.device_plugin.metrics.counters import Observations
 
 
-def load(launch: Launch, label: str | None, current: str) -> Loaded:
+def load(launch: Launch, label: str | None, current: str) -> LoadedConfig:
     """Return the configuration that there is now; raises what config.source.load() does.
 
     `label` is what the node's label says, `current` the name of the configuration until now.
@@ -31,7 +31,7 @@ class ConfigKeeping:
     def __init__(
         self,
         launch: Launch,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         connections: Connections,
         told: TurnNews,
         observations: Observations,
@@ -44,7 +44,7 @@ class ConfigKeeping:
         self.is_in_force = False  # whether what is loaded is more than read
         self.is_refused = False  # whether there is a newer one, which was not taken
 
-    def reread(self, *, is_counted: bool) -> Loaded | None:
+    def reread(self, *, is_counted: bool) -> LoadedConfig | None:
         """Return the configuration that there is now if it is another, None if the last one stays.
 
         A faulty one is refused. Metrics count what came of it, if it `is_counted`.
@@ -65,7 +65,7 @@ class ConfigKeeping:
             self._tell_label()
         return None
 
-    def apply(self, loaded: Loaded) -> None:
+    def apply(self, loaded: LoadedConfig) -> None:
         """Have a configuration in force, and tell it."""
         if self.is_in_force:
             self._observations.reloaded("applied")
@@ -86,7 +86,9 @@ class ConfigKeeping:
                 faults.append(fault("GH1807", known=", ".join(known), label=label, name=name))
         self._told.label_unread(faults)
 
-    def refuse(self, error: Exception, loaded: Loaded | None = None, *, is_counted: bool) -> None:
+    def refuse(
+        self, error: Exception, loaded: LoadedConfig | None = None, *, is_counted: bool
+    ) -> None:
         """Tell that a configuration is not taken; `loaded` is what could be read of it."""
         if is_counted:
             self._observations.reloaded("refused")

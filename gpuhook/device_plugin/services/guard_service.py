@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Guard
     from gpuhook.device_plugin.guard.guard_loop import Round, Watch
-    from gpuhook.device_plugin.guard.guard_policy import Mark, Order
+    from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order
     from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
     from gpuhook.device_plugin.metrics.counters import Observations
     from gpuhook.device_plugin.notifier import News
@@ -177,9 +177,9 @@ class Guarding:
             if self._watch is None and not units and not guard_need.is_needed():
                 return None
             from gpuhook.device_plugin.guard import usage_sample
-            from gpuhook.device_plugin.guard.guard_loop import Question
+            from gpuhook.device_plugin.guard.guard_loop import GuardQuestion
 
-            question = Question(driver, holdings, units, usage_sample.targets(resources))
+            question = GuardQuestion(driver, holdings, units, usage_sample.targets(resources))
             return self._watching().round(question)
 
         taking = daemon_thread.begin(take, "gpuhook-guard")
@@ -231,7 +231,7 @@ class Guarding:
         self._once("trouble", trouble.message if trouble else "", trouble)
         self._once("unkept", taken.unkept)
 
-    def _began(self, mark: Mark) -> None:
+    def _began(self, mark: GuardMark) -> None:
         share, settings = mark.share, self._settings
         self._observations.guarded(REPORT, share.resource)
         limit = _mebibytes(share.hard)
@@ -257,7 +257,7 @@ class Guarding:
         container, gpu = share.container, share.device
         self._news.bad("ProcessEnded", sentence, key, container=container, gpu=gpu, pid=user.pid)
 
-    def _ended(self, mark: Mark) -> None:
+    def _ended(self, mark: GuardMark) -> None:
         sentence = f"{mark.share.label} is no longer above its limit of {mark.share.device}"
         self._news.good("MemoryLimitKept", sentence, _key(mark), **_fields(mark))
 
@@ -278,11 +278,11 @@ class Guarding:
             self._news.log.warning("the guard's marks were not kept", cause=message)
 
 
-def _key(mark: Mark) -> str:
+def _key(mark: GuardMark) -> str:
     return f"{mark.share.container}/{mark.share.device}"
 
 
-def _fields(mark: Mark) -> dict[str, object]:
+def _fields(mark: GuardMark) -> dict[str, object]:
     share = mark.share
     return {
         "container": share.container,

@@ -16,12 +16,12 @@ from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.health_state import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import (
     LONGEST_PAUSE,
+    EventSource,
     Failed,
     Message,
+    NvmlWatching,
     Reported,
-    Source,
     Watcher,
-    Watching,
     poster,
 )
 from gpuhook.device_plugin.triggers import Reason
@@ -117,7 +117,7 @@ class Monitoring:
         """Take what the watching thread has posted."""
         if isinstance(message, Reported):
             self._reported(message)
-        elif isinstance(message, Watching):
+        elif isinstance(message, NvmlWatching):
             self._watching(message)
         elif isinstance(message, Failed):
             self._failed(message)
@@ -174,7 +174,9 @@ class Monitoring:
 
             if self._watcher is not None:
                 self._watcher.stop()
-            source = Source(partial(nvml_events.watched, *library), recovery_action.recovery_action)
+            source = EventSource(
+                partial(nvml_events.watched, *library), recovery_action.recovery_action
+            )
             self._library = library
             self._watcher = Watcher(source, poster(loop, partial(self._heard_of, library)))
             self._watcher.start(uuids)
@@ -196,7 +198,7 @@ class Monitoring:
         if self._book.wants_probe:
             self._triggers.pull(Reason.NODE)
 
-    def _watching(self, watching: Watching) -> None:
+    def _watching(self, watching: NvmlWatching) -> None:
         for uuid, reason in watching.unwatched.items():
             if self._unwatched.get(uuid) != reason:
                 self._news.log.warning("no events of a GPU", gpu=uuid, cause=reason)

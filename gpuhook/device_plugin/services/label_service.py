@@ -116,10 +116,10 @@ class Labelling:
 
     def _labels(self, wanted: _Node) -> dict[str, str]:
         from gpuhook.device_plugin.labels import label_facts
-        from gpuhook.device_plugin.labels.node_labels import Facts, labels
+        from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
 
         gfd, look = wanted.configuration.flags.gfd, wanted.look
-        facts = Facts()
+        facts = LabelFacts()
         if self._launch.inventory is None:
             facts = label_facts.facts(look.seen, self._launch.host_root, gfd.machine_type_file)
         timestamp = None if gfd.no_timestamp else self._begun

@@ -9,7 +9,7 @@ from functools import partial
 from gpuhook.device_plugin import driver_usage
 from gpuhook.device_plugin.config.configuration import Metrics as MetricsSettings
 from gpuhook.device_plugin.metrics import unit_holders
-from gpuhook.device_plugin.metrics.metrics_endpoint import Metrics
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsSource
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
 from gpuhook.device_plugin.node_snapshot import Look
 
@@ -37,7 +37,7 @@ class Measuring:
         self._pod_resources = pod_resources
         self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
-        self._endpoint: Metrics | None = None
+        self._endpoint: MetricsSource | None = None
         self._offered = Offered()
         self._told = ""  # why there is no endpoint
         self._look = Look()
@@ -68,7 +68,7 @@ class Measuring:
             partial(unit_holders.ask, socket=self._pod_resources),
             proc=self._proc,
         )
-        self._endpoint = Metrics(settings.address, scrape, self._observations)
+        self._endpoint = MetricsSource(settings.address, scrape, self._observations)
         failed = await self._endpoint.start()
         if failed is not None:
             await self.end()  # the next turn tries again

@@ -13,7 +13,7 @@ from threading import Lock
 
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.node_policies import Gpus
-from gpuhook.device_plugin.gpu_policies.policy_plan import Wanted, policy_plan
+from gpuhook.device_plugin.gpu_policies.policy_plan import PolicyPlan, policy_plan
 from gpuhook.device_plugin.gpu_policies.saved_policies import Note
 from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.errors import GpuhookError, fault
@@ -44,7 +44,7 @@ class PolicyKeeping:
         self._host_root = host_root
         self._notes: dict[Key, Note] | None = None  # None: not read yet
         self._boot: str | None = None
-        self._last: tuple[Look, Wanted] | None = None  # that nothing has to be done for again
+        self._last: tuple[Look, PolicyPlan] | None = None  # that nothing has to be done for again
         self._refused: list[GpuhookError] = []  # what came of that
         self._look: Look | None = None
         self._changed: list[str] = []
@@ -88,7 +88,7 @@ class PolicyKeeping:
             self._is_over = True
             self._changed, self._faults = [], []
             if self._look is not None:
-                self._put_back(Wanted(), Gpus(self._look))
+                self._put_back(PolicyPlan(), Gpus(self._look))
             return PolicyState(tuple(self._changed), tuple(self._faults))
         finally:
             self._lock.release()
@@ -99,7 +99,7 @@ class PolicyKeeping:
             self._notes = saved_policies.read(self._boot)
         return self._notes
 
-    def _put_back(self, asked: Wanted, gpus: Gpus) -> None:
+    def _put_back(self, asked: PolicyPlan, gpus: Gpus) -> None:
         left = [key for key in self._known() if key not in asked.values and gpus.knows(key[0])]
         gpus.ask(left)
         for key in left:
@@ -115,7 +115,7 @@ class PolicyKeeping:
                 continue
             self._strike_out(key)
 
-    def _set(self, asked: Wanted, gpus: Gpus) -> list[GpuhookError]:
+    def _set(self, asked: PolicyPlan, gpus: Gpus) -> list[GpuhookError]:
         faults = []
         keys = [key for key in asked.values if gpus.knows(key[0])]
         gpus.ask(keys)

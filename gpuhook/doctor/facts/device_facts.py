@@ -17,7 +17,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.node_tree import Status
 
 _MODE = 0o666
@@ -29,7 +29,7 @@ CONTROL, UVM, UVM_TOOLS, MODESET = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredNode:
     """A device node that there should be: its major goes by one of `names` in /proc/devices."""
 
     path: str  # as containers see it
@@ -38,33 +38,33 @@ class Wanted:
     mode: int | None = None  # None: as the module's parameters say
 
 
-def control() -> dict[str, Wanted]:
+def control() -> dict[str, RequiredNode]:
     """Return the control nodes, by path."""
     found = (
-        Wanted(CONTROL, driver_nodes.FRONTEND, 255),
-        Wanted(UVM, driver_nodes.UVM, 0),
-        Wanted(UVM_TOOLS, driver_nodes.UVM, 1),
-        Wanted(MODESET, driver_nodes.MODESET, 254),
+        RequiredNode(CONTROL, driver_nodes.FRONTEND, 255),
+        RequiredNode(UVM, driver_nodes.UVM, 0),
+        RequiredNode(UVM_TOOLS, driver_nodes.UVM, 1),
+        RequiredNode(MODESET, driver_nodes.MODESET, 254),
     )
     return {one.path: one for one in found}
 
 
-def of_gpus(node: Node) -> list[Wanted]:
+def of_gpus(node: ExaminedNode) -> list[RequiredNode]:
     """Return the nodes of the GPUs that the module drives and that are not lost."""
     lost = facts.lost_minors(node) | {gpu.minor for gpu in gpu_loss.missing(node)}
     minors = [gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None]
     return [
-        Wanted(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
+        RequiredNode(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
         for minor in sorted(minors)
         if minor not in lost
     ]
 
 
-def of_capabilities(node: Node) -> list[Wanted]:
+def of_capabilities(node: ExaminedNode) -> list[RequiredNode]:
     """Return the nodes that open the MIG devices there are."""
     known = {one.minor: one for one in facts.capabilities(node).values()}
     return [
-        Wanted(
+        RequiredNode(
             vocabulary.capability_node(minor),
             (mig_capabilities.MAJOR_NAME,),
             minor,
@@ -74,12 +74,12 @@ def of_capabilities(node: Node) -> list[Wanted]:
     ]
 
 
-def every(node: Node) -> list[Wanted]:
+def every(node: ExaminedNode) -> list[RequiredNode]:
     """Return all nodes that may be there."""
     return [*control().values(), *of_gpus(node), *of_capabilities(node)]
 
 
-def dev_root(node: Node) -> str:
+def dev_root(node: ExaminedNode) -> str:
     """Return the directory whose /dev has the driver's nodes."""
     if node.dev_root != "/":
         return node.dev_root
@@ -89,23 +89,23 @@ def dev_root(node: Node) -> str:
     return root if has_own and not has_host else "/"
 
 
-def place(node: Node, wanted: Wanted) -> str:
+def place(node: ExaminedNode, wanted: RequiredNode) -> str:
     """Return the node's path of a device node."""
     return driver_user_space.at(dev_root(node), wanted.path)
 
 
-def device_status(node: Node, wanted: Wanted) -> Status | None:
+def device_status(node: ExaminedNode, wanted: RequiredNode) -> Status | None:
     """Return what is at the place of a device node, None for nothing."""
     return node.tree.status(place(node, wanted))
 
 
-def major(node: Node, wanted: Wanted) -> int | None:
+def major(node: ExaminedNode, wanted: RequiredNode) -> int | None:
     """Return the major that the kernel gave the module, None where it gave none."""
     numbers = facts.majors(node)
     return next((numbers[name] for name in wanted.names if name in numbers), None)
 
 
-def mode(node: Node, wanted: Wanted) -> int:
+def mode(node: ExaminedNode, wanted: RequiredNode) -> int:
     """Return the permission bits that the node should have."""
     if wanted.mode is not None:
         return wanted.mode
@@ -113,14 +113,14 @@ def mode(node: Node, wanted: Wanted) -> int:
     return int(text) & 0o777 if text.isdigit() else _MODE
 
 
-def command(node: Node, *, is_wrong: bool = False) -> str:
+def command(node: ExaminedNode, *, is_wrong: bool = False) -> str:
     """Return the command that makes the nodes that lack, and those that are wrong if any is."""
     root = dev_root(node)
     place = "" if root == "/" else f" --dev-root {shlex.quote(root)}"
     return "gpuhook system create-device-nodes" + place + " --replace" * is_wrong
 
 
-def mend(node: Node, wanted: Wanted, *, is_there: bool = False) -> Mend | None:
+def mend(node: ExaminedNode, wanted: RequiredNode, *, is_there: bool = False) -> Mend | None:
     """Return what makes the node, on this machine alone; a wrong one that `is_there` goes first."""
     number = major(node, wanted)
     if number is None or node.tree.root != "/":

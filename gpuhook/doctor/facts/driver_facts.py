@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 
@@ -47,12 +47,12 @@ class PciDevice:
         return self.device_class.startswith(_DISPLAY)
 
 
-def is_wsl(node: Node) -> bool:
+def is_wsl(node: ExaminedNode) -> bool:
     """Return whether the GPUs are those of Windows, reached by WSL's device."""
     return node.tree.status("/dev/dxg") is not None
 
 
-def is_tegra(node: Node) -> bool:
+def is_tegra(node: ExaminedNode) -> bool:
     """Return whether the GPU is that of a system on a chip, with a driver of its own kind.
 
     One on the PCI bus beside it (IGX), or in its place (Thor), has the driver of all others.
@@ -60,7 +60,7 @@ def is_tegra(node: Node) -> bool:
     return node.tree.status(host_fingerprint.TEGRA_RELEASE) is not None and not pci_gpus(node)
 
 
-def module_version(node: Node) -> str:
+def module_version(node: ExaminedNode) -> str:
     """Return the version of the loaded kernel module, "" when none is loaded.
 
     That of a Tegra does not count: it has neither CUDA nor the numbers of /proc/devices.
@@ -68,13 +68,13 @@ def module_version(node: Node) -> str:
     return "" if is_tegra(node) else str(node.once(_loaded_version))
 
 
-def driver_mark(node: Node) -> str:
+def driver_mark(node: ExaminedNode) -> str:
     """Return what stands for the driver in a fingerprint: a version, or a Tegra's release."""
     release = host_fingerprint.release_in(node_tree.line(node.tree, host_fingerprint.TEGRA_RELEASE))
     return str(node.once(_loaded_version)) or release
 
 
-def _loaded_version(node: Node) -> str:
+def _loaded_version(node: ExaminedNode) -> str:
     version = node_tree.line(node.tree, VERSION)
     if version:
         return version
@@ -82,34 +82,34 @@ def _loaded_version(node: Node) -> str:
     return next((word for word in words if word[:1].isdigit() and "." in word), "")
 
 
-def is_open_module(node: Node) -> bool:
+def is_open_module(node: ExaminedNode) -> bool:
     """Return whether the module is the open one, which cannot do without the GSP's firmware."""
     return "Open Kernel Module" in node_tree.line(node.tree, PROC_VERSION)
 
 
-def majors(node: Node) -> dict[str, int]:
+def majors(node: ExaminedNode) -> dict[str, int]:
     """Return name -> major of NVIDIA's character devices in /proc/devices."""
     found: dict[str, int] = node.once(_majors)
     return found
 
 
-def _majors(node: Node) -> dict[str, int]:
+def _majors(node: ExaminedNode) -> dict[str, int]:
     return driver_nodes.parse_majors((node_tree.text(node.tree, DEVICES) or "").splitlines())
 
 
-def params(node: Node) -> dict[str, str]:
+def params(node: ExaminedNode) -> dict[str, str]:
     """Return the parameters of the kernel module, by name."""
     pairs = (line.partition(":") for line in (node_tree.text(node.tree, PARAMS) or "").splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def gpus(node: Node) -> tuple[driver_nodes.ProcGpu, ...]:
+def gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
     """Return the GPUs that the kernel module drives, by bus id."""
     found: tuple[driver_nodes.ProcGpu, ...] = node.once(_gpus)
     return found
 
 
-def _gpus(node: Node) -> tuple[driver_nodes.ProcGpu, ...]:
+def _gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
     return tuple(
         driver_nodes.parse_gpu(
             name, (node_tree.text(node.tree, f"{GPUS}/{name}/information") or "").splitlines()
@@ -118,13 +118,13 @@ def _gpus(node: Node) -> tuple[driver_nodes.ProcGpu, ...]:
     )
 
 
-def pci(node: Node) -> tuple[PciDevice, ...]:
+def pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
     """Return NVIDIA's devices on the PCI bus, by bus id."""
     found: tuple[PciDevice, ...] = node.once(_pci)
     return found
 
 
-def _pci(node: Node) -> tuple[PciDevice, ...]:
+def _pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
     found = []
     for name in node.tree.names(PCI):
         if node_tree.line(node.tree, f"{PCI}/{name}/vendor") != _VENDOR:
@@ -135,12 +135,12 @@ def _pci(node: Node) -> tuple[PciDevice, ...]:
     return tuple(found)
 
 
-def pci_gpus(node: Node) -> list[PciDevice]:
+def pci_gpus(node: ExaminedNode) -> list[PciDevice]:
     """Return the GPUs on the PCI bus."""
     return [device for device in pci(node) if device.is_gpu]
 
 
-def has_gpu(node: Node) -> bool:
+def has_gpu(node: ExaminedNode) -> bool:
     """Return whether the machine has a GPU of NVIDIA's for itself, or a driver that says so.
 
     One that is kept for virtual machines (vfio-pci) does not count.
@@ -149,37 +149,37 @@ def has_gpu(node: Node) -> bool:
     return bool(own or gpus(node) or module_version(node))
 
 
-def switches(node: Node) -> list[str]:
+def switches(node: ExaminedNode) -> list[str]:
     """Return the bus ids of the machine's NVSwitches."""
     known = set(node.tree.names(SWITCHES))
     known |= {one.bus_id for one in pci(node) if one.device_class.startswith(_BRIDGE)}
     return sorted(known)
 
 
-def inventory_of(node: Node) -> inventory.Node | None:
+def inventory_of(node: ExaminedNode) -> inventory.Node | None:
     """Return what the driver says of the node's GPUs, None where it could not be asked."""
     found: inventory.Node | None = node.once(_inventory)
     return found
 
 
-def _inventory(node: Node) -> inventory.Node | None:
+def _inventory(node: ExaminedNode) -> inventory.Node | None:
     document: Any = node.readings.document(node_readings.INVENTORY)
     return dump.from_dict(document) if document else None
 
 
-def lost_minors(node: Node) -> set[int]:
+def lost_minors(node: ExaminedNode) -> set[int]:
     """Return the minors of the GPUs that are lost, as far as the driver was asked."""
     found = inventory_of(node)
     lost = [gpu.minor for gpu in found.gpus if gpu.lost is not None] if found else []
     return {minor for minor in lost if minor is not None}
 
 
-def install(node: Node, debian: str, others: str) -> str:
+def install(node: ExaminedNode, debian: str, others: str) -> str:
     """Return the command that installs packages, by what they are called on the node."""
     return package_commands.install(node.tree, debian, others)
 
 
-def reinstall(node: Node, root: str) -> str:
+def reinstall(node: ExaminedNode, root: str) -> str:
     """Return the command that installs the driver below `root` again."""
     if root == driver_locations.OPERATOR:
         return "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset"
@@ -188,7 +188,7 @@ def reinstall(node: Node, root: str) -> str:
     return package_commands.reinstall_driver(node.tree)
 
 
-def capabilities(node: Node) -> dict[str, Capability]:
+def capabilities(node: ExaminedNode) -> dict[str, Capability]:
     """Return the access capabilities of the MIG devices there are, by their names in mig-minors.
 
     Those are of each compute instance, and of the GPU instance that it is in.
@@ -197,7 +197,7 @@ def capabilities(node: Node) -> dict[str, Capability]:
     return found
 
 
-def _capabilities(node: Node) -> dict[str, Capability]:
+def _capabilities(node: ExaminedNode) -> dict[str, Capability]:
     minors = mig_capabilities.parse_minors(node_tree.text(node.tree, mig_capabilities.MINORS) or "")
     found = {}
     for name in _instances(node):
@@ -210,13 +210,13 @@ def _capabilities(node: Node) -> dict[str, Capability]:
     return found
 
 
-def compute_instances(node: Node) -> list[str]:
+def compute_instances(node: ExaminedNode) -> list[str]:
     """Return gpu0/gi1/ci0 and so on, in order: the MIG devices there are."""
     rest = "/access"
     return [name.removesuffix(rest) for name in _instances(node) if "/ci" in name]
 
 
-def _instances(node: Node) -> list[str]:
+def _instances(node: ExaminedNode) -> list[str]:
     """Return the names of the access capabilities of MIG devices, as mig-minors has them."""
     found = []
     for gpu in node.tree.names(mig_capabilities.CAPABILITIES):

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.driver.libcuda import DIRECTORIES, version_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 CUDA, ML = "libcuda.so", "libnvidia-ml.so"
 CACHE = "/etc/ld.so.cache"
@@ -45,19 +45,19 @@ def at(root: str, path: str) -> str:
     return posixpath.normpath(root.rstrip("/") + "/" + path.lstrip("/"))
 
 
-def driver_user_space(node: Node) -> UserSpace:
+def driver_user_space(node: ExaminedNode) -> UserSpace:
     """Return the driver's libraries: below the driver root, or where else a driver is put."""
     found: UserSpace = node.once(_of)
     return found
 
 
-def _of(node: Node) -> UserSpace:
+def _of(node: ExaminedNode) -> UserSpace:
     roots = (node.driver_root, *OTHER_ROOTS) if node.driver_root == "/" else (node.driver_root,)
     found = [_below(node, root) for root in roots]
     return next((one for one in found if one.versions[CUDA] or one.versions[ML]), found[0])
 
 
-def _below(node: Node, root: str) -> UserSpace:
+def _below(node: ExaminedNode, root: str) -> UserSpace:
     found = UserSpace(root)
     for directory in (*DIRECTORIES, NIXOS_LIBRARIES, *_cached(node, root)):
         real = node.tree.real(at(root, directory))
@@ -67,7 +67,7 @@ def _below(node: Node, root: str) -> UserSpace:
     return found
 
 
-def _take(node: Node, found: UserSpace, directory: str) -> None:
+def _take(node: ExaminedNode, found: UserSpace, directory: str) -> None:
     for name in node.tree.names(directory):
         stem = CUDA if name.startswith(CUDA + ".") else ML if name.startswith(ML + ".") else ""
         if not stem:
@@ -83,12 +83,12 @@ def _take(node: Node, found: UserSpace, directory: str) -> None:
                 found.current.setdefault(stem, version)
 
 
-def _cached(node: Node, root: str) -> list[str]:
+def _cached(node: ExaminedNode, root: str) -> list[str]:
     """Return the directories that the root's loader cache has libcuda.so.1 in."""
     return [posixpath.dirname(path) for path in in_cache(node, root) or ()]
 
 
-def in_cache(node: Node, root: str) -> list[str] | None:
+def in_cache(node: ExaminedNode, root: str) -> list[str] | None:
     """Return the 64-bit libcuda.so.1 of the root's loader cache; None without a readable cache."""
     content = node.tree.read(at(root, CACHE), _CACHE_LIMIT)
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.read.engine_config import Runtime
     from gpuhook.engines.read.engine_versions import Version
     from gpuhook.node.node_tree import Tree
@@ -100,13 +100,13 @@ def program(tree: Tree, name: str, more: Iterable[str] = MORE_BIN_DIRS) -> str |
     return None
 
 
-def kubelet(node: Node) -> str:
+def kubelet(node: ExaminedNode) -> str:
     """Return the directory of the node's kubelet, "" where it is no node of a cluster."""
     found: str = node.once(_kubelet)
     return found
 
 
-def _kubelet(node: Node) -> str:
+def _kubelet(node: ExaminedNode) -> str:
     argvs = [one.get("argv") or () for one in processes(node, "kubelet", "kubelite", "k3s")]
     places = [kubelet_files.directory(node.tree, argv) for argv in argvs or [()]]
     found = next((place for place in places if place), "")
@@ -114,43 +114,43 @@ def _kubelet(node: Node) -> str:
     return kubelet_files.ROOTS[0] if is_empty else found
 
 
-def version(node: Node, name: str) -> Version | None:
+def version(node: ExaminedNode, name: str) -> Version | None:
     """Return the version that a program says it is of."""
     programs = node.readings.document(node_readings.PROGRAMS) or {}
     return engine_versions.parse_version(str((programs.get(name) or {}).get("version") or ""))
 
 
-def processes(node: Node, *names: str) -> list[dict[str, Any]]:
+def processes(node: ExaminedNode, *names: str) -> list[dict[str, Any]]:
     """Return the node's processes of these names."""
     found = node.readings.document(node_readings.PROCESSES) or []
     return [one for one in found if one.get("name") in names]
 
 
-def containerds(node: Node) -> tuple[ContainerdHere, ...]:
+def containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     """Return the containerds of the node."""
     found: tuple[ContainerdHere, ...] = node.once(_containerds)
     return found
 
 
-def dockers(node: Node) -> tuple[DockerHere, ...]:
+def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
     """Return the Docker daemons of the node."""
     found: tuple[DockerHere, ...] = node.once(_dockers)
     return found
 
 
-def crio_here(node: Node) -> crio_config.Crio | None:
+def crio_here(node: ExaminedNode) -> crio_config.Crio | None:
     """Return CRI-O's configuration, None on a node without CRI-O."""
     found: crio_config.Crio | None = node.once(_crio)
     return found
 
 
-def podman_here(node: Node) -> podman_config.Podman | None:
+def podman_here(node: ExaminedNode) -> podman_config.Podman | None:
     """Return the configuration of root's podman, None on a node without podman."""
     found: podman_config.Podman | None = node.once(_podman)
     return found
 
 
-def _containerds(node: Node) -> tuple[ContainerdHere, ...]:
+def _containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     started: dict[str, float] = {}
     for process in processes(node, "containerd"):
         path = (
@@ -169,7 +169,7 @@ def _containerds(node: Node) -> tuple[ContainerdHere, ...]:
 
 
 def _containerd(
-    node: Node,
+    node: ExaminedNode,
     known: Distribution | None,
     path: str,
     daemon: Version | None,
@@ -194,7 +194,7 @@ def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _dockers(node: Node) -> tuple[DockerHere, ...]:
+def _dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
     tree = node.tree
     daemon = version(node, "dockerd") or version(node, "docker")
     running = processes(node, "dockerd")
@@ -249,7 +249,7 @@ def homes(tree: Tree) -> list[str]:
     return [f"/home/{name}" for name in tree.names("/home")]
 
 
-def _crio(node: Node) -> crio_config.Crio | None:
+def _crio(node: ExaminedNode) -> crio_config.Crio | None:
     tree = node.tree
     is_here = (
         program(tree, "crio") or tree.status(crio_config.PATH) or tree.names(crio_config.DROP_INS)
@@ -257,11 +257,11 @@ def _crio(node: Node) -> crio_config.Crio | None:
     return crio_config.read(tree) if is_here else None
 
 
-def _podman(node: Node) -> podman_config.Podman | None:
+def _podman(node: ExaminedNode) -> podman_config.Podman | None:
     return podman_config.read(node.tree) if program(node.tree, "podman") else None
 
 
-def installed(node: Node) -> frozenset[str]:
+def installed(node: ExaminedNode) -> frozenset[str]:
     """Return the names of the engines of the node which could run containers with GPUs."""
     found = {
         "containerd" if any(_serves_itself(node, one) for one in containerds(node)) else "",
@@ -272,12 +272,12 @@ def installed(node: Node) -> frozenset[str]:
     return frozenset(found - {""})
 
 
-def _serves_itself(node: Node, one: ContainerdHere) -> bool:
+def _serves_itself(node: ExaminedNode, one: ContainerdHere) -> bool:
     """Return whether a containerd has containers of its own, and not those of Docker alone."""
     return one.read.has_cri and bool(kubelet(node) or not dockers(node))
 
 
-def why_no_gpus(node: Node, engine: str) -> str:
+def why_no_gpus(node: ExaminedNode, engine: str) -> str:
     """Return why GPUs are not this engine's task, "" where they are.
 
     They are that of a kubelet's engine, or of the only one there is.
@@ -296,7 +296,7 @@ def why_no_gpus(node: Node, engine: str) -> str:
     return "" if installed(node) == {engine} else "another engine has"
 
 
-def _endpoint(node: Node) -> str:
+def _endpoint(node: ExaminedNode) -> str:
     """Return the socket of the engine that the kubelet calls, "" if nothing says."""
     said = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
     said += [

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 KINDS = (vocabulary.VENDOR + "/gpu", vocabulary.PLUGIN_KIND)
 _NODE_FILE = f"{state.DIRECTORY}/node.json"
@@ -56,7 +56,7 @@ class NamedGpu:
         return told + (f" (used by {', '.join(self.containers)})" if self.containers else "")
 
 
-def missing(node: Node) -> tuple[NamedGpu, ...]:
+def missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     """Return the GPUs that something names and that the PCI bus does not have, by minor number.
 
     () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
@@ -65,32 +65,34 @@ def missing(node: Node) -> tuple[NamedGpu, ...]:
     return found
 
 
-def named(node: Node) -> tuple[NamedGpu, ...]:
+def named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
     found: tuple[NamedGpu, ...] = node.once(_named)
     return found
 
 
-def is_missing(node: Node, uuid: str | None, pci_bus_id: str | None) -> bool:
+def is_missing(node: ExaminedNode, uuid: str | None, pci_bus_id: str | None) -> bool:
     """Return whether the PCI bus does not have the GPU with this UUID or PCI bus id."""
     bus = device_selection.bus_id(pci_bus_id or "")
     return any((uuid and one.uuid == uuid) or (bus and one.bus_id == bus) for one in missing(node))
 
 
-def described(node: Node, uuid: str | None, minor: int | None, pci_bus_id: str | None) -> NamedGpu:
+def described(
+    node: ExaminedNode, uuid: str | None, minor: int | None, pci_bus_id: str | None
+) -> NamedGpu:
     """Return a GPU that the driver has, with the containers that use it."""
     bus = device_selection.bus_id(pci_bus_id or "")
     return NamedGpu(uuid or "", minor, bus, containers=_users(node, minor))
 
 
-def _missing(node: Node) -> tuple[NamedGpu, ...]:
+def _missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     if facts.is_wsl(node) or facts.is_tegra(node) or _status(node, facts.PCI) is None:
         return ()
     devices = set(node.tree.names(facts.PCI))
     return tuple(one for one in named(node) if _is_gone(node, one, devices))
 
 
-def _is_gone(node: Node, gpu: NamedGpu, devices: set[str]) -> bool:
+def _is_gone(node: ExaminedNode, gpu: NamedGpu, devices: set[str]) -> bool:
     """Return whether a GPU is certainly not on the bus; `devices` are the bus ids of all devices.
 
     Without its bus id, that takes a bus without GPUs, or a kernel module that has all of those:
@@ -110,7 +112,7 @@ def _is_gone(node: Node, gpu: NamedGpu, devices: set[str]) -> bool:
     return bool(gpu.uuid) and None not in uuids and len(here) < len(named(node))
 
 
-def _named(node: Node) -> tuple[NamedGpu, ...]:
+def _named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     found: dict[int, NamedGpu] = {}
     for one in specs.valid(node):
         if one.kind in KINDS and not specs.hidden(node, one):
@@ -142,7 +144,7 @@ def _minors(paths: Iterable[object]) -> set[int]:
     return {int(one[1]) for one in found if one}
 
 
-def _completed(node: Node, gpu: NamedGpu) -> NamedGpu:
+def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
     """Add the UUID and the PCI address that the driver or generate-cdi has noted, and the users."""
     for uuid, minor, pci_bus_id in node.once(_noted):
         if uuid == gpu.uuid if uuid and gpu.uuid else minor == gpu.minor:
@@ -154,7 +156,7 @@ def _completed(node: Node, gpu: NamedGpu) -> NamedGpu:
     return gpu if is_anothers else replace(gpu, containers=_users(node, gpu.minor))
 
 
-def _noted(node: Node) -> list[tuple[str | None, int | None, str | None]]:
+def _noted(node: ExaminedNode) -> list[tuple[str | None, int | None, str | None]]:
     """Return (UUID, minor, PCI bus id) of GPUs: of this moment, then of when the spec was made."""
     found = [(gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in facts.gpus(node)]
     try:
@@ -164,18 +166,18 @@ def _noted(node: Node) -> list[tuple[str | None, int | None, str | None]]:
     return [*found, *((gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in told.gpus)]
 
 
-def _users(node: Node, minor: int | None) -> tuple[str, ...]:
+def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
     """Return the names of the containers that have the node with this minor number."""
     return tuple(dict.fromkeys(name for name, minors in _holders(node) if minor in minors))
 
 
-def _holders(node: Node) -> list[tuple[str, set[int]]]:
+def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     """Return (name, minor numbers) of each container that was given GPUs."""
     found: list[tuple[str, set[int]]] = node.once(_all_holders)
     return found
 
 
-def _all_holders(node: Node) -> list[tuple[str, set[int]]]:
+def _all_holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     reading = node.readings.document(node_readings.CONTAINERS) or {}
     running = [one for one in reading.get("containers") or () if one["injected_by"]]
     known = {one["id"] for one in running}
@@ -192,7 +194,7 @@ def _name(one: dict[str, Any]) -> str:
     return "/".join(str(one[key]) for key in _NAMES if one.get(key)) or str(one["id"])
 
 
-def _entries(node: Node) -> Iterator[dict[str, Any]]:
+def _entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
     try:
         names = node.tree.names(ledger_facts.LEDGER)
     except OSError as error:
@@ -207,7 +209,7 @@ def _entries(node: Node) -> Iterator[dict[str, Any]]:
                 yield entry
 
 
-def _status(node: Node, path: str) -> object:
+def _status(node: ExaminedNode, path: str) -> object:
     """Return the status of a path; None if an older support bundle does not have it."""
     try:
         return node.tree.status(path)
@@ -217,7 +219,7 @@ def _status(node: Node, path: str) -> object:
         return None
 
 
-def _read(node: Node, path: str) -> bytes:
+def _read(node: ExaminedNode, path: str) -> bytes:
     try:
         return node.tree.read(path) or b""
     except OSError:

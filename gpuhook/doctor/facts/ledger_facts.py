@@ -11,12 +11,12 @@ from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 LEDGER = f"{state.DIRECTORY}/containers"
 
 
-def is_usable(node: Node, path: str) -> bool:
+def is_usable(node: ExaminedNode, path: str) -> bool:
     """Return whether a state file is a regular file of root that no other user may write."""
     found = node.tree.status(path, follow=False)
     return found is None or (found.is_file and found.uid == 0 and not found.permissions & 0o022)
@@ -34,7 +34,7 @@ def parse_entry(content: bytes) -> dict[str, Any] | None:
     return found if is_whole and isinstance(found.get("since"), (int, float)) else None
 
 
-def is_alive(node: Node, entry: dict[str, Any]) -> bool:
+def is_alive(node: ExaminedNode, entry: dict[str, Any]) -> bool:
     """Return whether the container of an entry exists, by the files of the node.
 
     In the device plugin's pod no state root exists: no file shows that a container has ended.

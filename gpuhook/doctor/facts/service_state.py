@@ -11,19 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _COMM = 15  # characters that the kernel keeps of a process' name
 
 
-def unit(node: Node, name: str) -> dict[str, Any]:
+def unit(node: ExaminedNode, name: str) -> dict[str, Any]:
     """Return what systemd says of a unit, {} where it says nothing or could not be asked."""
     units = node.readings.document(node_readings.UNITS)
     found = units.get(name) if isinstance(units, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def runs(node: Node, unit_name: str, program: str) -> bool | None:
+def runs(node: ExaminedNode, unit_name: str, program: str) -> bool | None:
     """Return whether a daemon runs, by its unit or as a process; None where nothing tells.
 
     A daemon may run without a unit: in a container, or started by hand.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.node_tree import Status
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
@@ -107,24 +107,24 @@ class SpecFile:
         return ""
 
 
-def spec_files(node: Node) -> tuple[SpecFile, ...]:
+def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
     """Return the specs of NVIDIA's GPUs, lowest priority first; those of others are left out."""
     found: tuple[SpecFile, ...] = node.once(_specs)
     return found
 
 
-def valid(node: Node) -> list[SpecFile]:
+def valid(node: ExaminedNode) -> list[SpecFile]:
     """Return those specs that say something."""
     return [one for one in spec_files(node) if one.document is not None]
 
 
-def directories(node: Node) -> list[str]:
+def directories(node: ExaminedNode) -> list[str]:
     """Return the directories of specs that are there, each once, lowest priority first."""
     found: list[str] = node.once(_directories)
     return found
 
 
-def _directories(node: Node) -> list[str]:
+def _directories(node: ExaminedNode) -> list[str]:
     found: dict[str, str] = {}
     for directory in DIRECTORIES:
         real = node.tree.real(directory)
@@ -134,7 +134,7 @@ def _directories(node: Node) -> list[str]:
     return list(found.values())
 
 
-def _specs(node: Node) -> tuple[SpecFile, ...]:
+def _specs(node: ExaminedNode) -> tuple[SpecFile, ...]:
     return tuple(
         found
         for directory in directories(node)
@@ -144,7 +144,7 @@ def _specs(node: Node) -> tuple[SpecFile, ...]:
     )
 
 
-def _spec(node: Node, path: str) -> Iterator[SpecFile]:
+def _spec(node: ExaminedNode, path: str) -> Iterator[SpecFile]:
     status, content = node.tree.status(path), node.tree.read(path)
     if status is None or content is None:
         return
@@ -172,7 +172,7 @@ def _author_of_text(content: bytes) -> str:
     return TOOLKIT if any(name.encode() in content for name in _TOOLKIT_HOOKS) else OTHER
 
 
-def hidden(node: Node, one: SpecFile) -> bool:
+def hidden(node: ExaminedNode, one: SpecFile) -> bool:
     """Return whether another spec, of higher priority, has all devices of this one."""
     order = directories(node)
     later = [
@@ -185,18 +185,18 @@ def hidden(node: Node, one: SpecFile) -> bool:
     return bool(names) and set(names) <= set(later)
 
 
-def naming(node: Node, path: str) -> list[str]:
+def naming(node: ExaminedNode, path: str) -> list[str]:
     """Return the paths of the specs that give containers the device node `path`."""
     return [one.path for one in valid(node) if path in one.nodes() and not hidden(node, one)]
 
 
-def has_refresh(node: Node) -> bool:
+def has_refresh(node: ExaminedNode) -> bool:
     """Return whether the node has NVIDIA's unit that writes the spec again."""
     paths = [f"{directory}/{_REFRESH}" for directory in _UNIT_DIRECTORIES]
     return any(node.tree.status(path) is not None for path in paths)
 
 
-def has_toolkit(node: Node) -> bool:
+def has_toolkit(node: ExaminedNode) -> bool:
     """Return whether the node has nvidia-ctk, and that is no front of gpuhook's."""
     here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
     return any(
@@ -204,7 +204,7 @@ def has_toolkit(node: Node) -> bool:
     )
 
 
-def rewrite(node: Node, one: SpecFile) -> str:
+def rewrite(node: ExaminedNode, one: SpecFile) -> str:
     """Return the command that writes a spec again, by who wrote it."""
     if one.author == PLUGIN:
         return "kubectl delete pod -A -l 'app.kubernetes.io/name=nvidia-device-plugin'"

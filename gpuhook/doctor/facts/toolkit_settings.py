@@ -13,13 +13,13 @@ from typing import Any
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.doctor.facts.engine_facts import program, version
 from gpuhook.engines.read import compat_programs, toml_document
-from gpuhook.engines.read.engine_config import Place
+from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 PATHS = (
     "/etc/nvidia-container-runtime/config.toml",
@@ -80,22 +80,22 @@ def _is_like(key: str, other: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ToolkitSettings:
     """One file: `document` is {} where it cannot be read, and `trouble` says why."""
 
     path: str
     document: dict[str, Any] = field(default_factory=dict)
     content: bytes = b""
-    trouble: toml_document.UnreadableError | None = None
+    trouble: toml_document.UnreadableTomlError | None = None
 
     def of(self, key: str) -> Any:
         """Return the value of a dotted key, None where it is not set."""
         *tables, last = key.split(".")
         return toml_document.table(self.document, *tables).get(last)
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> ConfigPlace:
         """Return where a dotted key is written."""
-        return Place(self.path, toml_document.line_of(self.content, key.split(".")))
+        return ConfigPlace(self.path, toml_document.line_of(self.content, key.split(".")))
 
     @property
     def runtimes(self) -> tuple[str, ...]:
@@ -141,13 +141,13 @@ class Settings:
         return ""
 
 
-def files(node: Node) -> tuple[Settings, ...]:
+def files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
     """Return the settings files of the node."""
-    found: tuple[Settings, ...] = node.once(_files)
+    found: tuple[ToolkitSettings, ...] = node.once(_files)
     return found
 
 
-def _files(node: Node) -> tuple[Settings, ...]:
+def _files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
     found = []
     for path in PATHS:
         if path == PATHS[0] and is_of_fronts(node):
@@ -156,13 +156,13 @@ def _files(node: Node) -> tuple[Settings, ...]:
         if content is None:
             continue
         try:
-            found.append(Settings(path, toml_document.parsed(content), content))
-        except toml_document.UnreadableError as error:
-            found.append(Settings(path, {}, content, error))
+            found.append(ToolkitSettings(path, toml_document.parsed(content), content))
+        except toml_document.UnreadableTomlError as error:
+            found.append(ToolkitSettings(path, {}, content, error))
     return tuple(found)
 
 
-def is_of_fronts(node: Node) -> bool:
+def is_of_fronts(node: ExaminedNode) -> bool:
     """Return whether the toolkit's names are gpuhook's here: nobody reads the toolkit's settings.
 
     Packages of the toolkit that were removed leave their config.toml behind.
@@ -171,12 +171,12 @@ def is_of_fronts(node: Node) -> bool:
     return found
 
 
-def _is_of_fronts(node: Node) -> bool:
+def _is_of_fronts(node: ExaminedNode) -> bool:
     paths = [path for name in (_RUNTIME, _HOOK) if (path := program(node.tree, name))]
     return bool(paths) and all(compat_programs.is_front(node.tree, path) for path in paths)
 
 
-def is_legacy(node: Node, settings: Settings) -> bool | None:
+def is_legacy(node: ExaminedNode, settings: ToolkitSettings) -> bool | None:
     """Return whether the runtime leaves all to the prestart hook; None where it is not known."""
     if settings.mode != "auto":
         return settings.mode == "legacy"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configure.configure_record import Original, Record, digest
+from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
 from gpuhook.engines.configure.overlay_files import Replaced
 from gpuhook.engines.configure.write_errors import unwritable
 from gpuhook.errors import GpuhookError
@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.engines.configure.configure_record import Store
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.configure.engine_plan import Plan, Service
+    from gpuhook.engines.configure.configure_record import RecordStore
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
     from gpuhook.engines.configure.engine_table import Engine
     from gpuhook.engines.configure.host_files import Host, Kept
 
@@ -36,7 +36,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Changeset:
     """All that is to be done, in the order of the fields.
 
     `meanwhile` is the record while files are written, `record` the one that stays, None where
@@ -44,13 +44,13 @@ class Work:
     """
 
     engine: str
-    meanwhile: Record
+    meanwhile: ConfigureRecord
     backups: tuple[bytes, ...]
     made: tuple[str, ...]
     writes: tuple[Write, ...]
     removed: tuple[str, ...]
-    record: Record | None
-    old: Record | None
+    record: ConfigureRecord | None
+    old: ConfigureRecord | None
     notes: tuple[str, ...] = ()
 
 
@@ -64,7 +64,9 @@ class _Found:
     is_edited: bool
 
 
-def original_files(host: Host, store: Store, old: Record | None, engine: Engine) -> Replaced:
+def original_files(
+    host: Host, store: RecordStore, old: ConfigureRecord | None, engine: Engine
+) -> Replaced:
     """Return the host's files as they would be if the engine had never been configured."""
     found = _found(host, store, old, engine)
     return Replaced(host, {one.original.path: one.base for one in found})
@@ -72,14 +74,14 @@ def original_files(host: Host, store: Store, old: Record | None, engine: Engine)
 
 def to_configure(
     host: Host,
-    store: Store,
-    old: Record | None,
+    store: RecordStore,
+    old: ConfigureRecord | None,
     *,
     engine: Engine,
-    plan: Plan,
-    node: Node,
-    wanted: Wanted,
-) -> Work:
+    plan: EnginePlan,
+    node: EngineNode,
+    wanted: EngineOptions,
+) -> Changeset:
     """Return what a plan comes to, which was made from `original_files`; raises OSError."""
     found = {one.original.path: one for one in _found(host, store, old, engine)}
     changes = {one.path: one for one in plan.changes}
@@ -102,7 +104,7 @@ def to_configure(
     made = _made(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
     needed = tuple(one for one in directories if _holds(one, changes))
-    record = Record(
+    record = ConfigureRecord(
         engine=plan.engine,
         wanted=wanted,
         config=node.config,
@@ -112,7 +114,7 @@ def to_configure(
         service=plan.service,
         is_taken_up=old is not None and old.is_taken_up and not writes,
     )
-    return Work(
+    return Changeset(
         engine=plan.engine,
         meanwhile=replace(record, files=tuple(meanwhile), directories=directories),
         backups=tuple(backups),
@@ -125,7 +127,7 @@ def to_configure(
     )
 
 
-def to_undo(host: Host, store: Store, old: Record, engine: Engine) -> Work:
+def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine) -> Changeset:
     """Return what brings back what was there before; raises OSError and faults of `without`."""
     writes, meanwhile, notes = [], [], []
     for one in _found(host, store, old, engine):
@@ -139,7 +141,7 @@ def to_undo(host: Host, store: Store, old: Record, engine: Engine) -> Work:
             writes.append(Write(path, one.now, one.base, kept))
         elif one.now is not None and not one.is_edited and host.kept(path) != original.kept:
             writes.append(Write(path, one.now, one.base, original.kept))
-    return Work(
+    return Changeset(
         engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
@@ -159,7 +161,9 @@ def _ends(service: Service) -> tuple[str, ...]:
     return (ENDS.format(program=service.processes[0]),)
 
 
-def _found(host: Host, store: Store, old: Record | None, engine: Engine) -> list[_Found]:
+def _found(
+    host: Host, store: RecordStore, old: ConfigureRecord | None, engine: Engine
+) -> list[_Found]:
     found = []
     for original in old.files if old else ():
         now = host.read(original.path)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from gpuhook.engines.configure import hooks_d
-from gpuhook.engines.configure.engine_plan import Expected, Plan, Service
+from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.overlay_files import Replaced
 from gpuhook.engines.configure.toml import drop_ins
 from gpuhook.engines.read import crio_config, toml_document
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Place, Runtime
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
 from gpuhook.errors import fault
 from gpuhook.host.hot.state import PROGRAM_DIRS
 
@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.read.config_files import Files
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 _SERVICE = Service(("crio.service", "cri-o.service"), ("crio",))
 # Where CRI-O's own packages have the runtimes that they bring.
@@ -31,7 +31,7 @@ _OF_CRIO = "/usr/libexec/crio"
 _NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_paths")
 
 
-def plan(node: Node, wanted: Wanted) -> Plan:
+def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
     """Return what is to change; raises a fault where it cannot be, and OSError."""
     drop_ins.check("crio", wanted)
     _check_places(node)
@@ -42,8 +42,8 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     if wanted.route == "hook":
         changes = hooks_d.changes(node.files, found.hook_dirs, wanted)
         hook = hooks_d.file(node.files, found.hook_dirs, wanted)
-        expected = Expected({}, has_cdi=True, hooks=(hook,))
-        return Plan("crio", tuple(changes), expected, _SERVICE)
+        expected = ExpectedConfig({}, has_cdi=True, hooks=(hook,))
+        return EnginePlan("crio", tuple(changes), expected, _SERVICE)
     there = found.configuration.runtimes.get(wanted.name)
     if there is not None and not _is_ours(there, wanted) and not wanted.takes_over:
         raise fault(
@@ -67,14 +67,14 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             _against(wanted, program),
         )
     default = wanted.name if wanted.is_default else ""
-    expected = Expected({wanted.name: program}, default, has_cdi=True)
-    return Plan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(wanted, model)))
+    expected = ExpectedConfig({wanted.name: program}, default, has_cdi=True)
+    return EnginePlan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(wanted, model)))
 
 
 def without(
     path: str,
     content: bytes,
-    wanted: Wanted,
+    wanted: EngineOptions,
     before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
@@ -101,28 +101,28 @@ class _Nothing:
         return []
 
 
-def _check_places(node: Node) -> None:
+def _check_places(node: EngineNode) -> None:
     if node.config and node.config != crio_config.PATH:
         raise fault("GH2053", where=node.config, engine="crio", read=crio_config.PATH)
     if node.drop_in and posixpath.dirname(node.drop_in) != crio_config.DROP_INS:
         raise fault("GH2053", where=node.drop_in, engine="crio", read=f"{crio_config.DROP_INS}/*")
 
 
-def _is_ours(runtime: Runtime, wanted: Wanted) -> bool:
+def _is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
     return runtime.path == wanted.program or posixpath.basename(runtime.path) == GPUHOOK_RUNTIME
 
 
-def _model(configuration: Configuration, name: str) -> Runtime:
+def _model(configuration: EngineConfiguration, name: str) -> Runtime:
     """Return the runtime after which ours is made: the default one, if it is an OCI runtime."""
     others = [one for one in configuration.runtimes.values() if one.name != name]
     others.sort(key=lambda one: one.name != configuration.default)
     for one in others:
         if one.type in {"", "oci"} and not one.gives_gpus:
             return one
-    return Runtime("crun", "", Place(crio_config.PATH), "oci")
+    return Runtime("crun", "", ConfigPlace(crio_config.PATH), "oci")
 
 
-def _program(files: Files, model: Runtime) -> str:
+def _program(files: ConfigFiles, model: Runtime) -> str:
     if model.path:
         return model.path
     for name in dict.fromkeys((model.name, "crun", "runc")):
@@ -132,7 +132,7 @@ def _program(files: Files, model: Runtime) -> str:
     raise fault("GH2051", engine="crio", name=model.name)
 
 
-def _document(wanted: Wanted, model: Runtime, program: str) -> dict[str, Any]:
+def _document(wanted: EngineOptions, model: Runtime, program: str) -> dict[str, Any]:
     kept = _NOT_COPIED if wanted.route == "wrapper" else _NOT_COPIED[:2]
     options = {key: value for key, value in model.options.items() if key not in kept}
     handler = {"runtime_path": program, "runtime_type": "oci", **options}
@@ -140,8 +140,10 @@ def _document(wanted: Wanted, model: Runtime, program: str) -> dict[str, Any]:
     return {"crio": {"runtime": {**runtime, "runtimes": {wanted.name: handler}}}}
 
 
-def _against(wanted: Wanted, program: str) -> Callable[[Files], tuple[Place, str] | None]:
-    def against(files: Files) -> tuple[Place, str] | None:
+def _against(
+    wanted: EngineOptions, program: str
+) -> Callable[[ConfigFiles], tuple[ConfigPlace, str] | None]:
+    def against(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
         said = crio_config.read(files).configuration
         runtime = said.runtimes.get(wanted.name)
         if runtime is not None and runtime.path != program:
@@ -153,17 +155,17 @@ def _against(wanted: Wanted, program: str) -> Callable[[Files], tuple[Place, str
     return against
 
 
-def _last(files: Files, said: Configuration) -> Place:
+def _last(files: ConfigFiles, said: EngineConfiguration) -> ConfigPlace:
     """Return where the default runtime is said last."""
     key = ("crio", "runtime", "default_runtime")
     for path in reversed(said.files):
         line = toml_document.line_of(files.read(path) or b"", key)
         if line:
-            return Place(path, line)
-    return Place(crio_config.PATH)
+            return ConfigPlace(path, line)
+    return ConfigPlace(crio_config.PATH)
 
 
-def _notes(wanted: Wanted, model: Runtime) -> Iterator[str]:
+def _notes(wanted: EngineOptions, model: Runtime) -> Iterator[str]:
     if model.options:
         yield f"options are those of the runtime {model.name} ({replace(model.where, line=0)})"
     if wanted.route == "cdi":

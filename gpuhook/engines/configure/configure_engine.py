@@ -13,9 +13,9 @@ from gpuhook.engines.configure import (
     plan_check,
     transaction,
 )
-from gpuhook.engines.configure.configure_record import Store, directory
+from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.containerd import containerd_process
-from gpuhook.engines.configure.engine_options import Node
+from gpuhook.engines.configure.engine_options import EngineNode
 from gpuhook.engines.configure.engine_table import engine as module_of
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError, fault
@@ -24,10 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.configure.changeset import Work, Write
-    from gpuhook.engines.configure.configure_record import Record
-    from gpuhook.engines.configure.engine_options import Wanted
-    from gpuhook.engines.configure.engine_plan import Plan, Service
+    from gpuhook.engines.configure.changeset import Changeset, Write
+    from gpuhook.engines.configure.configure_record import ConfigureRecord
+    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
     from gpuhook.engines.configure.engine_restart import How, Way
     from gpuhook.engines.configure.engine_table import Engine
     from gpuhook.engines.configure.host_files import Host
@@ -52,7 +52,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EngineResult:
     """What was done, or in a dry run would be.
 
     `verified` is the command of the engine that has found it right, and `restarted` how the
@@ -77,13 +77,13 @@ class _Job:
     where: Where
     how: How
     programs: HostPrograms
-    store: Store
+    store: RecordStore
     engine: Engine
 
 
 def configure(
-    host: Host, where: Where, wanted: Wanted, *, how: How = "none", is_dry: bool = False
-) -> Result:
+    host: Host, where: Where, wanted: EngineOptions, *, how: How = "none", is_dry: bool = False
+) -> EngineResult:
     """Configure an engine; raises OSError and the faults of the engine's plan and of GH20xx.
 
     Nothing is written where everything is as wanted; then the engine is told only if it has not
@@ -94,12 +94,12 @@ def configure(
     version = job.programs.version(where.engine)
     if is_dry:
         todo = _worked_out(job, wanted, version)[2]
-        return Result(where.engine, todo.writes, todo.notes)
+        return EngineResult(where.engine, todo.writes, todo.notes)
     with job.store.locked():
         plan, node, todo = _worked_out(job, wanted, version)
         way = _way(job, plan.service, todo)
         if not todo.writes and todo.record == todo.old and not (way and way.text):
-            return Result(where.engine, (), todo.notes)
+            return EngineResult(where.engine, (), todo.notes)
         done = transaction.Applied(host, job.store, todo)
         with _taken_back(done):
             verified = engine_verification.verify(job.programs, plan, node)
@@ -110,10 +110,10 @@ def configure(
         left = done.finish(record)
     unverified = (verified.reason,) if verified.reason else ()
     notes = (*unverified, *todo.notes, *_about(job, plan.service, todo, way), *_left(left))
-    return Result(where.engine, todo.writes, notes, verified.command, way.text if way else "")
+    return EngineResult(where.engine, todo.writes, notes, verified.command, way.text if way else "")
 
 
-def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> Result:
+def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> EngineResult:
     """Take back what `configure` has done; nothing where it has done nothing. Faults as there."""
     job = _job(host, where, how)
     old = _recorded(job)
@@ -121,11 +121,13 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
         todo = changeset.to_undo(host, job.store, old, job.engine) if old else None
         writes, notes = (todo.writes, todo.notes) if todo else ((), ())
         stored = _stored(job) if todo else ()
-        return Result(where.engine, writes, notes, was_configured=old is not None, stored=stored)
+        return EngineResult(
+            where.engine, writes, notes, was_configured=old is not None, stored=stored
+        )
     with job.store.locked():
         old = _recorded(job)
         if old is None:  # somebody else has undone it meanwhile
-            return Result(where.engine, (), (), was_configured=False)
+            return EngineResult(where.engine, (), (), was_configured=False)
         todo = changeset.to_undo(host, job.store, old, job.engine)
         stored = _stored(job)
         way = _way(job, old.service, todo)
@@ -134,19 +136,23 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
         left = done.finish(None)
     notes = (*todo.notes, *_about(job, old.service, todo, way), *_left(left))
     told = way.text if way else ""
-    return Result(where.engine, todo.writes, notes, restarted=told, stored=stored)
+    return EngineResult(where.engine, todo.writes, notes, restarted=told, stored=stored)
 
 
 def _job(host: Host, where: Where, how: How) -> _Job:
-    store = Store(host, directory(where.engine, where.home))
+    store = RecordStore(host, directory(where.engine, where.home))
     return _Job(host, where, how, HostPrograms(host), store, module_of(where.engine))
 
 
-def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Plan, Node, Work]:
+def _worked_out(
+    job: _Job, wanted: EngineOptions, version: Version | None
+) -> tuple[EnginePlan, EngineNode, Changeset]:
     """Return the plan, the node as the engine will find it, and what is to be written."""
     old, where = _recorded(job), job.where
     files = changeset.original_files(job.host, job.store, old, job.engine)
-    node = Node(files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted))
+    node = EngineNode(
+        files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted)
+    )
     plan = job.engine.plan(node, wanted)
     plan_check.require(plan, node)
     todo = changeset.to_configure(
@@ -163,7 +169,7 @@ def _worked_out(job: _Job, wanted: Wanted, version: Version | None) -> tuple[Pla
     return plan, replace(node, files=job.host), todo
 
 
-def _recorded(job: _Job) -> Record | None:
+def _recorded(job: _Job) -> ConfigureRecord | None:
     try:
         return job.store.load()
     except PermissionError as error:
@@ -183,7 +189,7 @@ def _stored(job: _Job) -> tuple[Stored, ...]:
     return tuple(one for one in found if one.engine == job.where.engine)
 
 
-def _base_spec(job: _Job, wanted: Wanted) -> bytes | None:
+def _base_spec(job: _Job, wanted: EngineOptions) -> bytes | None:
     """Return containerd's default spec where its route hook needs that, as its ctr prints it."""
     if job.where.engine != "containerd" or wanted.route != "hook":
         return None
@@ -191,7 +197,7 @@ def _base_spec(job: _Job, wanted: Wanted) -> bytes | None:
     return ran.printed.encode() if ran and ran.status == 0 else None
 
 
-def _way(job: _Job, service: Service, todo: Work) -> Way | None:
+def _way(job: _Job, service: Service, todo: Changeset) -> Way | None:
     """Return how the engine is told, None where it is not; GH2007 before anything is written."""
     if not todo.writes and (todo.old is None or todo.old.is_taken_up):
         return None
@@ -226,7 +232,7 @@ def _tell(job: _Job, way: Way | None, done: Applied) -> None:
         raise
 
 
-def _about(job: _Job, service: Service, todo: Work, way: Way | None) -> Iterator[str]:
+def _about(job: _Job, service: Service, todo: Changeset, way: Way | None) -> Iterator[str]:
     """Yield what is to be known of an engine that was not told."""
     engine = job.where.engine
     if way is not None and not way.text:

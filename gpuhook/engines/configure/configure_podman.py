@@ -7,19 +7,19 @@ import posixpath
 from typing import Any
 
 from gpuhook.engines.configure import hooks_d
-from gpuhook.engines.configure.engine_plan import Expected, Plan, Service
+from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.toml import drop_ins
 from gpuhook.engines.read import podman_config, toml_document
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Place, Runtime
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.read.config_files import Files
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 # Podman reads its files each time that it is called. Only its API service, where somebody uses
 # it, has to be started again.
@@ -28,7 +28,7 @@ _HOOKS = "/etc/containers/oci/hooks.d"
 _HOOKS_OF_A_USER = ".config/containers/oci/hooks.d"  # below a home
 
 
-def plan(node: Node, wanted: Wanted) -> Plan:
+def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
     """Return what is to change; raises a fault where it cannot be, and OSError."""
     drop_ins.check("podman", wanted)
     if wanted.route == "cdi":
@@ -62,15 +62,15 @@ def plan(node: Node, wanted: Wanted) -> Plan:
             _against(node, wanted),
         )
     default = wanted.name if wanted.is_default else ""
-    expected = Expected({wanted.name: wanted.program}, default, has_cdi=_has_cdi(node))
+    expected = ExpectedConfig({wanted.name: wanted.program}, default, has_cdi=_has_cdi(node))
     notes = (f"containers ask by --runtime {wanted.name} and NVIDIA_VISIBLE_DEVICES",)
-    return Plan("podman", tuple(changes), expected, _SERVICE, notes)
+    return EnginePlan("podman", tuple(changes), expected, _SERVICE, notes)
 
 
 def without(
     path: str,
     content: bytes,
-    wanted: Wanted,
+    wanted: EngineOptions,
     before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
@@ -87,7 +87,7 @@ def without(
     return drop_ins.without(path, content, keys, before)
 
 
-def _cdi(node: Node) -> Plan:
+def _cdi(node: EngineNode) -> EnginePlan:
     if not _has_cdi(node):
         version = ".".join(map(str, node.version or ()))
         raise fault("GH2045", engine="podman", version=version, needed="4.1")
@@ -95,12 +95,12 @@ def _cdi(node: Node) -> Plan:
         "podman applies CDI specs by itself, and nothing has to be written: containers ask by "
         "--device nvidia.com/gpu=all, and the specs are made by `gpuhook refresh`"
     )
-    return Plan("podman", (), Expected({}, has_cdi=True), _SERVICE, (note,))
+    return EnginePlan("podman", (), ExpectedConfig({}, has_cdi=True), _SERVICE, (note,))
 
 
 def _hook(
-    node: Node, wanted: Wanted, found: podman_config.Podman, possible: tuple[str, ...]
-) -> Plan:
+    node: EngineNode, wanted: EngineOptions, found: podman_config.Podman, possible: tuple[str, ...]
+) -> EnginePlan:
     own = f"{node.home}/{_HOOKS_OF_A_USER}" if node.home else _HOOKS
     known = found.hook_dirs
     directories = known
@@ -119,8 +119,8 @@ def _hook(
         )
     changes += hooks_d.changes(node.files, directories, wanted)
     hook = hooks_d.file(node.files, directories, wanted)
-    expected = Expected({}, has_cdi=_has_cdi(node), hooks=(hook,))
-    return Plan("podman", tuple(changes), expected, _SERVICE, tuple(_hook_notes(directories)))
+    expected = ExpectedConfig({}, has_cdi=_has_cdi(node), hooks=(hook,))
+    return EnginePlan("podman", tuple(changes), expected, _SERVICE, tuple(_hook_notes(directories)))
 
 
 def _hook_notes(directories: tuple[str, ...]) -> Iterator[str]:
@@ -128,11 +128,11 @@ def _hook_notes(directories: tuple[str, ...]) -> Iterator[str]:
     yield "every container that has NVIDIA_VISIBLE_DEVICES is given GPUs, without --runtime"
 
 
-def _has_cdi(node: Node) -> bool:
+def _has_cdi(node: EngineNode) -> bool:
     return podman_config.has_cdi(node.version)
 
 
-def _check_places(node: Node, main: str) -> None:
+def _check_places(node: EngineNode, main: str) -> None:
     if node.config and node.config != main:
         raise fault("GH2053", where=node.config, engine="podman", read=main)
     directory, name = posixpath.split(node.drop_in)
@@ -140,12 +140,14 @@ def _check_places(node: Node, main: str) -> None:
         raise fault("GH2053", where=node.drop_in, engine="podman", read=f"{main}.d/*.conf")
 
 
-def _is_ours(runtime: Runtime, wanted: Wanted) -> bool:
+def _is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
     return runtime.path == wanted.program or posixpath.basename(runtime.path) == GPUHOOK_RUNTIME
 
 
-def _against(node: Node, wanted: Wanted) -> Callable[[Files], tuple[Place, str] | None]:
-    def against(files: Files) -> tuple[Place, str] | None:
+def _against(
+    node: EngineNode, wanted: EngineOptions
+) -> Callable[[ConfigFiles], tuple[ConfigPlace, str] | None]:
+    def against(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
         said = podman_config.read(files, node.home).configuration
         runtime = said.runtimes.get(wanted.name)
         if runtime is not None and runtime.path != wanted.program:
@@ -157,10 +159,10 @@ def _against(node: Node, wanted: Wanted) -> Callable[[Files], tuple[Place, str] 
     return against
 
 
-def _last(files: Files, said: Configuration) -> Place:
+def _last(files: ConfigFiles, said: EngineConfiguration) -> ConfigPlace:
     """Return where the default runtime is said last."""
     for path in reversed(said.files):
         line = toml_document.line_of(files.read(path) or b"", ("engine", "runtime"))
         if line:
-            return Place(path, line)
-    return Place(podman_config.PATH)
+            return ConfigPlace(path, line)
+    return ConfigPlace(podman_config.PATH)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import Wanted
+from gpuhook.engines.configure.engine_options import EngineOptions
 from gpuhook.engines.configure.engine_plan import Service
 from gpuhook.engines.configure.host_files import Kept
 from gpuhook.engines.configure.write_errors import unwritable
@@ -47,7 +47,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ConfigureRecord:
     """How an engine was configured; `directories` are those that were made for its files.
 
     `service` is that of the plan, for who takes it back without one. `is_taken_up` is whether the
@@ -55,7 +55,7 @@ class Record:
     """
 
     engine: str
-    wanted: Wanted
+    wanted: EngineOptions
     config: str
     drop_in: str
     files: tuple[Original, ...]
@@ -77,7 +77,7 @@ def directory(engine: str, home: str | None) -> str:
     return f"{state}/gpuhook/configured/{engine}"
 
 
-def parsed(content: bytes, path: str) -> Record:
+def parsed(content: bytes, path: str) -> ConfigureRecord:
     """Return the record that a file holds; raises GH2009 where it cannot be understood."""
     try:
         return _record(json.loads(content))
@@ -85,7 +85,7 @@ def parsed(content: bytes, path: str) -> Record:
         raise fault("GH2009", path=path, reason=error) from error
 
 
-class Store:
+class RecordStore:
     """The record of one engine and its backups, in a directory of the host.
 
     Nobody else may look into it: configurations of engines can hold passwords. Methods raise
@@ -97,7 +97,7 @@ class Store:
         self._host = host
         self.place = place
 
-    def load(self) -> Record | None:
+    def load(self) -> ConfigureRecord | None:
         """Return the record, None where there is none."""
         path = f"{self.place}/{NAME}"
         content = self._host.read(path)
@@ -120,14 +120,14 @@ class Store:
         """Return where the content that a file had is kept."""
         return f"{self.place}/{original.digest}"
 
-    def save(self, record: Record, contents: Iterable[bytes] = ()) -> None:
+    def save(self, record: ConfigureRecord, contents: Iterable[bytes] = ()) -> None:
         """Keep contents, and then the record that names them."""
         for content in contents:
             self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
         text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
         self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
 
-    def clear(self, record: Record) -> None:
+    def clear(self, record: ConfigureRecord) -> None:
         """Remove backups that a record does not name."""
         named = {NAME, *(one.digest for one in record.files)}
         for name in self._host.names(self.place):
@@ -186,18 +186,18 @@ class Store:
             path = os.path.dirname(path)
 
 
-def _record(document: dict[str, Any]) -> Record:
+def _record(document: dict[str, Any]) -> ConfigureRecord:
     """Return the record that a document is; what a newer gpuhook has added to it is left out."""
     if document["schema"] != SCHEMA:
         raise ValueError("it is of another version of gpuhook")
-    document["wanted"] = Wanted(**_known(Wanted, document["wanted"]))
+    document["wanted"] = EngineOptions(**_known(EngineOptions, document["wanted"]))
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
     ends = service.get("ends_containers", False)
     document["service"] = Service(*names, reloads=service["reloads"], ends_containers=ends)
     document["directories"] = tuple(document["directories"])
     document["files"] = tuple(_original(one) for one in document["files"])
-    return Record(**_known(Record, document))
+    return ConfigureRecord(**_known(ConfigureRecord, document))
 
 
 def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 # wrapper: a runtime whose program is gpuhook-runtime. hook: the engine's own runtime, with our
@@ -19,7 +19,7 @@ NAME = "nvidia"  # of the runtime, which a RuntimeClass calls its handler
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EngineOptions:
     """What the engine is to have.
 
     `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
@@ -37,7 +37,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class EngineNode:
     """What an engine's plan is made from.
 
     `version` is that of the engine's daemon, None where it is not known. `config` and `drop_in`
@@ -46,7 +46,7 @@ class Node:
     nobody asked: containerd's route hook makes its base_runtime_spec of it.
     """
 
-    files: Files
+    files: ConfigFiles
     version: Version | None = None
     config: str = ""
     drop_in: str = ""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """One file that changes: None is a file that is not there.
 
     `mode` is that of a new file; one that is there keeps its own, and its owner.
@@ -24,7 +24,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedConfig:
     """What the engine's configuration says when all changes are made.
 
     `runtimes` are the programs of runtimes by their names, "" where the engine chooses; `default`
@@ -54,7 +54,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EnginePlan:
     """All that configuring an engine comes to; without changes it is configured already.
 
     `notes` are sentences for the person who configures: what was decided and why, and what is left
@@ -65,8 +65,8 @@ class Plan:
     """
 
     engine: str
-    changes: tuple[Change, ...]
-    expected: Expected
+    changes: tuple[ConfigChange, ...]
+    expected: ExpectedConfig
     service: Service
     notes: tuple[str, ...] = ()
     config: str | None = ""

@@ -17,8 +17,8 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Node
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.read.engine_config import EngineConfiguration
     from gpuhook.engines.read.engine_versions import Version
 
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class Said:
     """What an engine's configuration says; `hooks` are the files of OCI hooks that it reads."""
 
-    configuration: Configuration
+    configuration: EngineConfiguration
     has_cdi: bool
     hooks: tuple[oci_hooks.OciHook, ...] = ()
 
 
-def read(engine: str, node: Node) -> Said:
+def read(engine: str, node: EngineNode) -> Said:
     """Return what an engine reads at a node; raises OSError."""
     if engine == "containerd":
         root, version = _containerd_place(node)
@@ -49,7 +49,7 @@ def read(engine: str, node: Node) -> Said:
     return Said(read_podman.configuration, podman_config.has_cdi(node.version), hooks)
 
 
-def _containerd_place(node: Node) -> tuple[str, Version | None]:
+def _containerd_place(node: EngineNode) -> tuple[str, Version | None]:
     """Return the file of the node's containerd and its version: k3s and the like have their own."""
     try:
         place = containerd_locations.containerd_location(node)
@@ -58,7 +58,7 @@ def _containerd_place(node: Node) -> tuple[str, Version | None]:
     return place.root, place.daemon
 
 
-def docker_path(node: Node) -> str:
+def docker_path(node: EngineNode) -> str:
     """Return the daemon.json of the node's Docker daemon, or of that of its user."""
     if node.home is not None:
         return f"{node.home}/{docker_config.OF_A_USER}"

@@ -7,23 +7,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure import engine_reader
-from gpuhook.engines.configure.configure_record import Record, Store, digest, directory
+from gpuhook.engines.configure.configure_record import (
+    ConfigureRecord,
+    RecordStore,
+    digest,
+    directory,
+)
 from gpuhook.engines.configure.containerd import containerd_locations, containerd_process
-from gpuhook.engines.configure.engine_options import Node
+from gpuhook.engines.configure.engine_options import EngineNode
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 # What has become of a file since it was written: it is as we left it, as it was before that, ...
 AS_WRITTEN, AS_BEFORE, EDITED, GONE = "as written", "as before", "edited since", "gone"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class EngineStatus:
     """An engine: what its files say, and the record of `gpuhook configure`, None without one.
 
     `files` are those of the record, each with what has become of it. `is_readable` is whether we
@@ -32,7 +37,7 @@ class Shown:
 
     engine: str
     said: engine_reader.Said
-    record: Record | None
+    record: ConfigureRecord | None
     files: tuple[tuple[str, str], ...]
     is_readable: bool = True
 
@@ -42,9 +47,9 @@ class Shown:
         return bool(self.said.configuration.files or self.said.hooks or self.record)
 
 
-def engine_status(host: Host, where: Where) -> Shown:
+def engine_status(host: Host, where: Where) -> EngineStatus:
     """Return what an engine is configured to do; raises OSError and GH2009."""
-    store = Store(host, directory(where.engine, where.home))
+    store = RecordStore(host, directory(where.engine, where.home))
     is_readable = True
     try:
         record = store.load()
@@ -52,15 +57,15 @@ def engine_status(host: Host, where: Where) -> Shown:
         record, is_readable = None, False
     config = where.config or (record.config if record else "")
     version = containerd_process.host_programs(host, where.engine, config).version(where.engine)
-    node = Node(host, version, config, where.drop_in, where.home)
+    node = EngineNode(host, version, config, where.drop_in, where.home)
     if where.engine == "containerd" and not config:
         with suppress(GpuhookError):  # of several, the usual one is shown
             node = replace(node, config=containerd_locations.containerd_location(node).root)
     said = engine_reader.read(where.engine, node)
-    return Shown(where.engine, said, record, files_since(host, record), is_readable)
+    return EngineStatus(where.engine, said, record, files_since(host, record), is_readable)
 
 
-def files_since(files: Files, record: Record | None) -> tuple[tuple[str, str], ...]:
+def files_since(files: ConfigFiles, record: ConfigureRecord | None) -> tuple[tuple[str, str], ...]:
     """Return the files of a record, each with what has become of it; raises OSError."""
     found = []
     for one in record.files if record else ():

@@ -8,8 +8,8 @@ from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.configure.engine_plan import Plan
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EnginePlan
 
 # The engine's name -> its module below gpuhook.engines.configure.
 _MODULES = {
@@ -24,11 +24,11 @@ ENGINES = tuple(_MODULES)
 class Engine(Protocol):
     """What each engine's module has."""
 
-    def plan(self, node: Node, wanted: Wanted) -> Plan:
+    def plan(self, node: EngineNode, wanted: EngineOptions) -> EnginePlan:
         """Return what is to change; raises a fault where it cannot be, and OSError."""
 
     def without(
-        self, path: str, content: bytes, wanted: Wanted, before: bytes | None = None
+        self, path: str, content: bytes, wanted: EngineOptions, before: bytes | None = None
     ) -> bytes | None:
         """Return a file that somebody has edited since, less what `wanted` had brought into it.
 

@@ -13,8 +13,8 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Node
-    from gpuhook.engines.configure.engine_plan import Plan
+    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EnginePlan
     from gpuhook.engines.configure.host_programs import HostPrograms, Ran
 
 _UNKNOWN = ("unknown flag", "flag provided but not defined")
@@ -46,7 +46,7 @@ class Verified:
     reason: str = ""
 
 
-def verify(programs: HostPrograms, plan: Plan, node: Node) -> Verified:
+def verify(programs: HostPrograms, plan: EnginePlan, node: EngineNode) -> Verified:
     """Return what has verified the written configuration.
 
     A program that is there and cannot be started says nothing about the configuration: it may be
@@ -68,7 +68,7 @@ def verify(programs: HostPrograms, plan: Plan, node: Node) -> Verified:
     return Verified(ran.command)
 
 
-def _command(plan: Plan, node: Node) -> tuple[str, ...]:
+def _command(plan: EnginePlan, node: EngineNode) -> tuple[str, ...]:
     config = plan.config or node.config
     if plan.engine == "containerd":
         return ("containerd", "--config", config or containerd_config.PATH, "config", "dump")
@@ -79,7 +79,7 @@ def _command(plan: Plan, node: Node) -> tuple[str, ...]:
     return ("podman", "--version")  # it reads containers.conf for that, and changes nothing
 
 
-def _require_printed(plan: Plan, node: Node, ran: Ran) -> None:
+def _require_printed(plan: EnginePlan, node: EngineNode, ran: Ran) -> None:
     """Raise GH2005 if the runtimes are not in what containerd has read, imports and all."""
     config = plan.config or node.config or containerd_config.PATH
     if containerd_config.read(node.files, config, node.version).key == CRI_OF_1:

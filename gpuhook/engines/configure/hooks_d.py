@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import posixpath
 
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.read import oci_hooks
 from gpuhook.errors import fault
 
@@ -14,14 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.engines.configure.engine_options import Wanted
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 NAME = "99-gpuhook.json"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def changes(files: Files, directories: Sequence[str], wanted: Wanted) -> list[Change]:
+def changes(
+    files: ConfigFiles, directories: Sequence[str], wanted: EngineOptions
+) -> list[ConfigChange]:
     """Return what brings our hook into the last of the directories, nothing where it is there.
 
     Another's hook that gives GPUs would give them twice: with `takes_over` its file goes, else it
@@ -37,12 +39,12 @@ def changes(files: Files, directories: Sequence[str], wanted: Wanted) -> list[Ch
                 return []
         elif not wanted.takes_over:
             raise fault("GH2050", where=one.file)
-        gone.append(Change(one.file, files.read(one.file), None))
+        gone.append(ConfigChange(one.file, files.read(one.file), None))
     before, after = files.read(path), content(wanted.hook)
-    return [*gone, *([Change(path, before, after)] if before != after else [])]
+    return [*gone, *([ConfigChange(path, before, after)] if before != after else [])]
 
 
-def file(files: Files, directories: Sequence[str], wanted: Wanted) -> str:
+def file(files: ConfigFiles, directories: Sequence[str], wanted: EngineOptions) -> str:
     """Return the path of the file that has our hook when the changes are made."""
     for one in oci_hooks.read(files, directories):
         if one.path == wanted.hook:

@@ -9,13 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 
 class Replaced:
     """The files of `below`, but those of `contents` as it says; None is one that is not there."""
 
-    def __init__(self, below: Files, contents: Mapping[str, bytes | None]) -> None:
+    def __init__(self, below: ConfigFiles, contents: Mapping[str, bytes | None]) -> None:
         """Take absolute paths."""
         self._below = below
         self._contents = dict(contents)

@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.configure.engine_options import Node
-    from gpuhook.engines.configure.engine_plan import Expected, Plan
-    from gpuhook.engines.read.config_files import Files
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 
-def require(plan: Plan, node: Node) -> None:
+def require(plan: EnginePlan, node: EngineNode) -> None:
     """Raise GH2003 where the engine would not start, GH2004 where it would not do what is wanted.
 
     `node` has the files that the plan was made from. Raises OSError.
@@ -36,7 +36,7 @@ def require(plan: Plan, node: Node) -> None:
         raise fault("GH2004", engine=plan.engine, lack=lack, paths=paths)
 
 
-def is_read(plan: Plan, node: Node) -> bool:
+def is_read(plan: EnginePlan, node: EngineNode) -> bool:
     """Return whether a node's engine reads any file of a plan; raises OSError.
 
     It does if the plan names its configuration, or changes nothing.
@@ -49,7 +49,7 @@ def is_read(plan: Plan, node: Node) -> bool:
 
 
 def lacks(
-    expected: Expected, said: engine_reader.Said, files: Files | None = None
+    expected: ExpectedConfig, said: engine_reader.Said, files: ConfigFiles | None = None
 ) -> Iterator[str]:
     """Yield, in words, what is expected of a configuration and is not in it.
 
@@ -64,7 +64,7 @@ def lacks(
             yield f"read the hook {path}"
 
 
-def unregistered(expected: Expected, found: Configuration) -> Iterator[str]:
+def unregistered(expected: ExpectedConfig, found: EngineConfiguration) -> Iterator[str]:
     """Yield, in words, what is wrong about the runtimes of a configuration."""
     for name, program in expected.runtimes.items():
         runtime = found.runtimes.get(name)

@@ -8,15 +8,15 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.changeset import Work, Write
-    from gpuhook.engines.configure.configure_record import Record, Store
+    from gpuhook.engines.configure.changeset import Changeset, Write
+    from gpuhook.engines.configure.configure_record import ConfigureRecord, RecordStore
     from gpuhook.engines.configure.host_files import Host, Kept
 
 
 class Applied:
     """Work that is done; `take_back` brings everything to where it was before that."""
 
-    def __init__(self, host: Host, store: Store, work: Work) -> None:
+    def __init__(self, host: Host, store: RecordStore, work: Changeset) -> None:
         """Do it: with the record first, and all or nothing; raises GH2001, GH2002 and GH2012."""
         self._host = host
         self._store = store
@@ -70,7 +70,7 @@ class Applied:
                 "GH2002", path=where, reason=error.strerror, place=place, engine=work.engine
             ) from error
 
-    def finish(self, record: Record | None) -> tuple[str, ...]:
+    def finish(self, record: ConfigureRecord | None) -> tuple[str, ...]:
         """Keep the record that stays, and remove directories; return those that are not empty.
 
         Raises GH2001.

@@ -9,7 +9,7 @@ from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 # Where engines look for bare names: their PATH has the same.
 DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -17,7 +17,7 @@ _HEAD = 4096  # bytes of a script that say whose it is
 _OF_NVIDIA = "nvidia-"
 
 
-def is_front(files: Files, path: str) -> bool:
+def is_front(files: ConfigFiles, path: str) -> bool:
     """Return whether a program by a name of NVIDIA's is a script of gpuhook's; raises OSError.
 
     A bare name is looked up where engines do.
@@ -37,6 +37,6 @@ def is_text_of_ours(content: bytes) -> bool:
     return content.startswith(b"#!") and b"gpuhook" in content[:_HEAD]
 
 
-def is_our_runtime(files: Files, path: str) -> bool:
+def is_our_runtime(files: ConfigFiles, path: str) -> bool:
     """Return whether a runtime's program is gpuhook's, by its own name or by one of NVIDIA's."""
     return posixpath.basename(path) == GPUHOOK_RUNTIME or is_front(files, path)

@@ -8,7 +8,7 @@ import posixpath
 from typing import Protocol
 
 
-class Files(Protocol):
+class ConfigFiles(Protocol):
     """What a reader of configurations needs of a node's files. Paths are the node's own."""
 
     def read(self, path: str) -> bytes | None:
@@ -18,7 +18,7 @@ class Files(Protocol):
         """Return the names in a directory, sorted; [] if it is not there; raises OSError."""
 
 
-def matching(files: Files, pattern: str) -> list[str]:
+def matching(files: ConfigFiles, pattern: str) -> list[str]:
     """Return the paths that match an absolute pattern, sorted, as Go's filepath.Glob finds them.
 
     Names that begin with a dot match a `*`, which the shell's do not.

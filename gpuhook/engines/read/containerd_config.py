@@ -22,13 +22,19 @@ from gpuhook.engines.read.containerd_files import (
     is_of_1,
     read_all,
 )
-from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+from gpuhook.engines.read.engine_config import (
+    CDI_DIRS,
+    ConfigPlace,
+    EngineConfiguration,
+    Runtime,
+    Trouble,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 PATH = "/etc/containerd/config.toml"
@@ -68,7 +74,7 @@ class Containerd:
 
     root: str
     version: int
-    configuration: Configuration
+    configuration: EngineConfiguration
     key: str
     cri: Mapping[str, Any]
     disabled: tuple[str, ...]
@@ -88,7 +94,7 @@ class Containerd:
         return (not is_of_1(daemon, self.version)) if said is None else said
 
 
-def read(files: Files, root: str = PATH, daemon: Version | None = None) -> Containerd:
+def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) -> Containerd:
     """Return the configuration that a containerd of version `daemon` reads at `root`.
 
     An unknown version is guessed by that of the configuration. Raises OSError.
@@ -106,7 +112,7 @@ def read(files: Files, root: str = PATH, daemon: Version | None = None) -> Conta
     return Containerd(
         root=root,
         version=version,
-        configuration=Configuration(
+        configuration=EngineConfiguration(
             engine="containerd",
             files=tuple(file.path for file in found),
             runtimes=runtimes,
@@ -218,11 +224,11 @@ def _runtimes(
     }
     if keeps_default or not runtimes:
         root = found[0].path if found else ""
-        runtimes.setdefault("runc", Runtime("runc", "", Place(root), RUNC))
+        runtimes.setdefault("runc", Runtime("runc", "", ConfigPlace(root), RUNC))
     return runtimes
 
 
-def _runtime(name: str, value: Mapping[str, Any], where: Place, shim: str = "") -> Runtime:
+def _runtime(name: str, value: Mapping[str, Any], where: ConfigPlace, shim: str = "") -> Runtime:
     # Names of options are written in many ways; containerd's reader of TOML takes them all.
     options = {key.lower(): one for key, one in toml_document.table(value, "options").items()}
     kind = toml_document.text(value.get("runtime_type"))
@@ -235,13 +241,13 @@ def _runtime(name: str, value: Mapping[str, Any], where: Place, shim: str = "") 
     return Runtime(name, path, where, kind, {**value, "options": options})
 
 
-def _written(found: tuple[File, ...], name: str) -> Place:
+def _written(found: tuple[File, ...], name: str) -> ConfigPlace:
     """Return where a runtime is written: in the last file that has it."""
     for file in reversed(found):
         for key in CRI_KEYS:
             if name in toml_document.table(file.document, "plugins", key, "containerd", "runtimes"):
                 return file.line("plugins", key, "containerd", "runtimes", name)
-    return Place(found[0].path if found else "")
+    return ConfigPlace(found[0].path if found else "")
 
 
 def _ignored(

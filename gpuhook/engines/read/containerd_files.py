@@ -15,13 +15,13 @@ from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined, matching
-from gpuhook.engines.read.engine_config import Place, Trouble
+from gpuhook.engines.read.engine_config import ConfigPlace, Trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 CRI_OF_1 = "cri"
@@ -42,18 +42,18 @@ class File:
     version: int
     imports: tuple[str, ...]
 
-    def line(self, *names: str) -> Place:
+    def line(self, *names: str) -> ConfigPlace:
         """Return where a table or key is written."""
-        return Place(self.path, toml_document.line_of(self.content, names))
+        return ConfigPlace(self.path, toml_document.line_of(self.content, names))
 
 
 def read_all(
-    files: Files, path: str, daemon: Version | None
+    files: ConfigFiles, path: str, daemon: Version | None
 ) -> tuple[tuple[File, ...], tuple[Trouble, ...]]:
     """Return the files and what is wrong with them; none if there is no file at `path`."""
     found: dict[str, File] = {}
     trouble: list[Trouble] = []
-    pending = [(path, Place(path))]
+    pending = [(path, ConfigPlace(path))]
     while pending:
         current, named = pending.pop(0)
         if current in found:
@@ -66,7 +66,7 @@ def read_all(
             continue
         try:
             file = _file(current, content)
-        except toml_document.UnreadableError as error:
+        except toml_document.UnreadableTomlError as error:
             trouble.append(error.trouble(current))
             continue
         found[current] = file
@@ -105,7 +105,7 @@ def _wrong_kinds(file: File) -> Iterator[Trouble]:
             yield Trouble(file.line("plugins", name), f'has the plugin "{name}" that is no table')
 
 
-def _imported(files: Files, file: File, daemon: Version | None) -> list[str]:
+def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[str]:
     found: list[str] = []
     for path in file.imports:
         is_pattern = "*" in path

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines.read import toml_document
-from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+from gpuhook.engines.read.engine_config import (
+    CDI_DIRS,
+    ConfigPlace,
+    EngineConfiguration,
+    Runtime,
+    Trouble,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 PATH = "/etc/crio/crio.conf"
 DROP_INS = "/etc/crio/crio.conf.d"
@@ -28,7 +34,7 @@ class Crio:
     `run_root` and `storage_root` are those of its storage, "" for containers/storage's own.
     """
 
-    configuration: Configuration
+    configuration: EngineConfiguration
     hook_dirs: tuple[str, ...]
     has_selinux: bool
     run_root: str = ""
@@ -38,7 +44,7 @@ class Crio:
 _OWN = ("crun", "runc")
 
 
-def read(files: Files, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
+def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
     """Return the configuration; raises OSError.
 
     The main file has the lowest precedence, then the drop-ins by name. Each value replaces that
@@ -55,7 +61,7 @@ def read(files: Files, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
             continue
         try:
             document = toml_document.parsed(content)
-        except toml_document.UnreadableError as error:
+        except toml_document.UnreadableTomlError as error:
             trouble.append(error.trouble(path))
             continue
         read_files.append(path)
@@ -64,14 +70,14 @@ def read(files: Files, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
         roots |= toml_document.table(document, "crio")
         for name, value in toml_document.table(document, *RUNTIMES).items():
             if isinstance(value, dict):
-                place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+                place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
                 runtimes[name] = _runtime(name, value, place)
     default = toml_document.text(merged.get("default_runtime")) or _built_in(runtimes)
     # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig); no other
     # is there because it is called the default.
     own = default if default in _OWN else _built_in(runtimes)
-    runtimes.setdefault(own, Runtime(own, "", Place(main), "oci"))
-    configuration = Configuration(
+    runtimes.setdefault(own, Runtime(own, "", ConfigPlace(main), "oci"))
+    configuration = EngineConfiguration(
         engine="crio",
         files=tuple(read_files),
         runtimes=runtimes,
@@ -95,6 +101,6 @@ def _built_in(runtimes: Mapping[str, Runtime]) -> str:
     return "runc" if "runc" in runtimes and "crun" not in runtimes else "crun"
 
 
-def _runtime(name: str, value: Mapping[str, Any], place: Place) -> Runtime:
+def _runtime(name: str, value: Mapping[str, Any], place: ConfigPlace) -> Runtime:
     kind = toml_document.text(value.get("runtime_type"))
     return Runtime(name, toml_document.text(value.get("runtime_path")), place, kind, value)

@@ -27,8 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpuhook.engines.read.config_files import Files
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 _TASKS = "/run/containerd/io.containerd.runtime.v2.task"
 _OF_DOCKER = "moby"  # the namespace of containerd in which Docker's containers are
@@ -71,11 +71,11 @@ class _Need:
 class _Ours:
     """Which programs of a node are gpuhook's, under its own names or under NVIDIA's."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: ConfigFiles) -> None:
         self._files = files
         self._fronts: dict[str, bool] = {}
 
-    def runtimes(self, configuration: Configuration) -> dict[str, str]:
+    def runtimes(self, configuration: EngineConfiguration) -> dict[str, str]:
         """Return the names that the configuration has for our runtime, with its programs."""
         found = configuration.gpu_runtimes
         return {one.name: one.path for one in found if self.is_runtime(one.path)}
@@ -92,7 +92,7 @@ class _Ours:
         return self._fronts[path]
 
 
-def dependent_containers(files: Files, home: str | None = None) -> tuple[Stored, ...]:
+def dependent_containers(files: ConfigFiles, home: str | None = None) -> tuple[Stored, ...]:
     """Return the containers of all engines, or of a user's own; raises OSError.
 
     The names of runtimes mean what the engines' configurations say now: ask before they change.
@@ -104,7 +104,7 @@ def dependent_containers(files: Files, home: str | None = None) -> tuple[Stored,
     return tuple(sorted(every, key=lambda one: (one.engine, one.name, one.id)))
 
 
-def _docker(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
+def _docker(files: ConfigFiles, ours: _Ours, home: str | None) -> Iterator[Stored]:
     if home is None:
         places = [(docker_config.PATH, _DOCKER_ROOT), (docker_config.SNAP_PATH, _SNAP_ROOT)]
     else:
@@ -137,7 +137,7 @@ def _need_of_docker(host: Mapping[str, Any], names: Mapping[str, str], ours: _Ou
     return None
 
 
-def _podman(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
+def _podman(files: ConfigFiles, ours: _Ours, home: str | None) -> Iterator[Stored]:
     storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
     names = ours.runtimes(podman_config.read(files, home).configuration)
     for one in libpod.containers(files, storage):
@@ -150,7 +150,7 @@ def _podman(files: Files, ours: _Ours, home: str | None) -> Iterator[Stored]:
             yield Stored("podman", one.id, one.name, path, need.why, running, need.program)
 
 
-def _containerd(files: Files, ours: _Ours) -> Iterator[Stored]:
+def _containerd(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
     for namespace in files.names(_TASKS):
         for one in files.names(f"{_TASKS}/{namespace}"):
             place = f"{_TASKS}/{namespace}/{one}"
@@ -164,7 +164,7 @@ def _containerd(files: Files, ours: _Ours) -> Iterator[Stored]:
                 yield Stored("containerd", one, name, path, need.why, True, need.program)
 
 
-def _crio(files: Files, ours: _Ours) -> Iterator[Stored]:
+def _crio(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
     names = ours.runtimes(crio_config.read(files).configuration)
     for driver in libpod.drivers(files, _STORAGE):
         for one in files.names(f"{_STORAGE}/{driver}-containers"):

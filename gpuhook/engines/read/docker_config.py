@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines.read import toml_document
-from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+from gpuhook.engines.read.engine_config import (
+    CDI_DIRS,
+    ConfigPlace,
+    EngineConfiguration,
+    Runtime,
+    Trouble,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 PATH = "/etc/docker/daemon.json"
@@ -33,7 +39,7 @@ class Docker:
     """A Docker daemon's configuration; the daemon need not have a file."""
 
     path: str
-    configuration: Configuration
+    configuration: EngineConfiguration
     has_selinux: bool
     content: bytes = b""
 
@@ -47,7 +53,7 @@ class Docker:
         return (daemon or CDI_BY_DEFAULT) >= CDI_BY_DEFAULT if said is None else said
 
 
-def read(files: Files, path: str = PATH) -> Docker:
+def read(files: ConfigFiles, path: str = PATH) -> Docker:
     """Return the configuration at a path, the built-in one if no file is there; raises OSError."""
     content = files.read(path)
     if content is None or not content.strip():
@@ -57,10 +63,10 @@ def read(files: Files, path: str = PATH) -> Docker:
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
         said = f"is no JSON: {_said(error)}"
-        return _docker(path, (path,), {}, content, (Trouble(Place(path, line), said),))
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), said),))
     if not isinstance(document, dict):
         said = "is no JSON object"
-        return _docker(path, (path,), {}, content, (Trouble(Place(path, 1), said),))
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), said),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
 
 
@@ -84,7 +90,7 @@ def _docker(
     features = toml_document.table(document, "features")
     cdi = features.get("cdi")
     default = toml_document.text(document.get("default-runtime")) or BUILT_IN
-    configuration = Configuration(
+    configuration = EngineConfiguration(
         engine="docker",
         files=files,
         runtimes=_runtimes(path, content, document),
@@ -97,13 +103,13 @@ def _docker(
 
 
 def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
-    runtimes = {BUILT_IN: Runtime(BUILT_IN, "", Place(path))}
+    runtimes = {BUILT_IN: Runtime(BUILT_IN, "", ConfigPlace(path))}
     for name, value in toml_document.table(document, "runtimes").items():
         if isinstance(value, dict):
             runtimes[name] = Runtime(
                 name,
                 toml_document.text(value.get("path")),
-                Place(path, line_of(content, name)),
+                ConfigPlace(path, line_of(content, name)),
                 toml_document.text(value.get("runtimeType")),
                 value,
             )
@@ -117,11 +123,11 @@ def _troubles(path: str, content: bytes, document: Mapping[str, Any]) -> list[Tr
         value = document.get(name)
         if value is not None and not isinstance(value, kind):
             wanted = {dict: "an object", str: "a string", list: "a list"}[kind]
-            place = Place(path, line_of(content, name))
+            place = ConfigPlace(path, line_of(content, name))
             found.append(Trouble(place, f'has "{name}" that is not {wanted}'))
     for name, value in toml_document.table(document, "runtimes").items():
         if not isinstance(value, dict):
-            place = Place(path, line_of(content, name))
+            place = ConfigPlace(path, line_of(content, name))
             found.append(Trouble(place, f'has the runtime "{name}" that is not an object'))
     return found
 

@@ -22,7 +22,7 @@ GPUHOOK_RUNTIME = "gpuhook-runtime"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfigPlace:
     """Where something is written: a file and its line, 0 where that is not known."""
 
     path: str
@@ -37,7 +37,7 @@ class Place:
 class Trouble:
     """What an engine will not accept, or will ignore, of what is written at a place."""
 
-    where: Place
+    where: ConfigPlace
     said: str
     is_fatal: bool = True  # the engine does not start
     is_unread: bool = False  # nothing is known: gpuhook does not read the file, the engine may
@@ -53,7 +53,7 @@ class Runtime:
 
     name: str
     path: str
-    where: Place
+    where: ConfigPlace
     type: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class EngineConfiguration:
     """The configuration of one engine, merged as the engine merges its files.
 
     `files` are those that were read, in the order in which they are applied; `default` is the

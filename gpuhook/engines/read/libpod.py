@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
@@ -37,13 +37,13 @@ class Container:
     database: str
 
 
-def drivers(files: Files, storage: str) -> list[str]:
+def drivers(files: ConfigFiles, storage: str) -> list[str]:
     """Return the storage drivers that have containers; raises OSError."""
     names = files.names(storage)
     return [one.removesuffix(_ENDING) for one in names if one.endswith(_ENDING)]
 
 
-def containers(files: Files, storage: str) -> Iterator[Container]:
+def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
     """Yield the containers that are there; raises OSError.
 
     What a database keeps of those that were removed is left out.

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 GPUHOOK_HOOKS = ("gpuhook-prestart", "gpuhook-hook")
@@ -39,7 +39,7 @@ class OciHook:
         return posixpath.basename(self.path).startswith(GPUHOOK_HOOKS)
 
 
-def read(files: Files, directories: Iterable[str]) -> tuple[OciHook, ...]:
+def read(files: ConfigFiles, directories: Iterable[str]) -> tuple[OciHook, ...]:
     """Return the hooks of directories, of which a later one has the higher precedence."""
     chosen: dict[str, str] = {}
     for directory in directories:

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines.read import toml_document
-from gpuhook.engines.read.engine_config import CDI_DIRS, Configuration, Place, Runtime, Trouble
+from gpuhook.engines.read.engine_config import (
+    CDI_DIRS,
+    ConfigPlace,
+    EngineConfiguration,
+    Runtime,
+    Trouble,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 VENDOR = "/usr/share/containers/containers.conf"
@@ -32,12 +38,12 @@ class Podman:
     Where no file says the directories, root's podman has its own, and that of a user none.
     """
 
-    configuration: Configuration
+    configuration: EngineConfiguration
     hook_dirs: tuple[str, ...]
     says_hook_dirs: bool = False
 
 
-def read(files: Files, home: str | None = None) -> Podman:
+def read(files: ConfigFiles, home: str | None = None) -> Podman:
     """Return the configuration of root's podman, or of that of a user with `home`.
 
     Every later file replaces values of earlier ones; raises OSError.
@@ -52,14 +58,14 @@ def read(files: Files, home: str | None = None) -> Podman:
             continue
         try:
             document = toml_document.parsed(content)
-        except toml_document.UnreadableError as error:
+        except toml_document.UnreadableTomlError as error:
             trouble.append(error.trouble(path))
             continue
         read_files.append(path)
         trouble += _wrong_kinds(path, content, document)
         merged |= toml_document.table(document, "engine")
         runtimes |= _runtimes(path, content, document)
-    configuration = Configuration(
+    configuration = EngineConfiguration(
         engine="podman",
         files=tuple(read_files),
         runtimes=runtimes,
@@ -77,7 +83,7 @@ def has_cdi(version: Version | None) -> bool:
     return version is None or version >= HAS_CDI
 
 
-def _paths(files: Files, home: str | None) -> list[str]:
+def _paths(files: ConfigFiles, home: str | None) -> list[str]:
     found = [VENDOR]
     for main in (PATH, *([f"{home}/{OF_A_USER}"] if home else [])):
         drop_ins = f"{main}.d"
@@ -92,7 +98,7 @@ def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iter
     yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))
     for name, value in toml_document.table(document, *RUNTIMES).items():
         if not isinstance(value, list):
-            place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+            place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
             yield Trouble(place, f"has the runtime {name} that is no list of paths")
 
 
@@ -100,6 +106,6 @@ def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[st
     found = {}
     for name, value in toml_document.table(document, *RUNTIMES).items():
         paths = toml_document.texts(value)
-        place = Place(path, toml_document.line_of(content, (*RUNTIMES, name)))
+        place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
         found[name] = Runtime(name, paths[0] if paths else "", place, "oci", {"paths": paths})
     return found

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Trouble
 
 CONTAINERD = "/run/containerd"
@@ -74,7 +74,7 @@ def flags(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def containerd(files: Files, said: Mapping[str, str], usual: str) -> EngineState:
+def containerd(files: ConfigFiles, said: Mapping[str, str], usual: str) -> EngineState:
     """Return the directories of a containerd with the flags `said`; `usual` is its default file."""
     config = said.get("config") or said.get("c") or ""
     found, trouble = read_all(files, config or usual, None)
@@ -102,7 +102,7 @@ def containerd(files: Files, said: Mapping[str, str], usual: str) -> EngineState
     return EngineState((state, *directories), unread)
 
 
-def docker(files: Files, said: Mapping[str, str]) -> EngineState:
+def docker(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
     """Return the directories of a dockerd with the flags `said`."""
     path = said.get("config-file") or docker_reader.PATH
     read = docker_reader.read(files, path)
@@ -117,7 +117,7 @@ def docker(files: Files, said: Mapping[str, str]) -> EngineState:
     return EngineState((directory,), unread)
 
 
-def crio(files: Files, said: Mapping[str, str]) -> EngineState:
+def crio(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
     """Return the directories of a CRI-O with the flags `said`."""
     config = said.get("config") or said.get("c") or crio_reader.PATH
     drop_ins = said.get("config-dir") or said.get("d") or crio_reader.DROP_INS
@@ -139,7 +139,7 @@ def crio(files: Files, said: Mapping[str, str]) -> EngineState:
     return EngineState((replace(run, is_required=True), root, *runtimes), unread)
 
 
-def podman(files: Files) -> EngineState:
+def podman(files: ConfigFiles) -> EngineState:
     """Return the run root and the root of containers/storage."""
     unread: tuple[str, ...] = ()
     document: Mapping[str, object] = {}
@@ -148,7 +148,7 @@ def podman(files: Files) -> EngineState:
         if content is not None:
             try:
                 document = toml_document.table(toml_document.parsed(content), "storage")
-            except toml_document.UnreadableError as error:
+            except toml_document.UnreadableTomlError as error:
                 unread = _unread((error.trouble(path),))
             break
     run, root = STORAGES

@@ -13,7 +13,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from gpuhook.engines.read.engine_config import Place, Trouble
+from gpuhook.engines.read.engine_config import ConfigPlace, Trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LONG_KEY = re.compile(rf"(?<![\w.\"'-]){_PART}(?:\s*\.\s*{_PART}){{{_MOST_PARTS
 _KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
-class UnreadableError(Exception):
+class UnreadableTomlError(Exception):
     """A document that is not read: `line` counts from 1, 0 where it is not known.
 
     `is_bounded` is set if it is past a bound that gpuhook has and engines do not have.
@@ -44,7 +44,7 @@ class UnreadableError(Exception):
     def trouble(self, path: str) -> Trouble:
         """Return this as what is wrong with the file `path`."""
         said = "is not read by gpuhook" if self.is_bounded else "is no TOML"
-        place = Place(path, self.line)
+        place = ConfigPlace(path, self.line)
         return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
 
 
@@ -55,22 +55,22 @@ def parsed(content: bytes) -> dict[str, Any]:
     """
     if content.startswith(codecs.BOM_UTF8):
         reason = "it begins with a byte order mark, which not every engine takes: save it without"
-        raise UnreadableError(reason, 1)
+        raise UnreadableTomlError(reason, 1)
     try:
         text = content.decode("utf-8")
         _require_short_keys(text)
         return tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise UnreadableError("it is not UTF-8", line) from error
+        raise UnreadableTomlError("it is not UTF-8", line) from error
     except RecursionError as error:
-        raise UnreadableError("it is nested too deeply", is_bounded=True) from error
+        raise UnreadableTomlError("it is nested too deeply", is_bounded=True) from error
     except tomllib.TOMLDecodeError as error:
         where = _LINE.search(str(error))
         reason = _LINE.sub("", str(error)).strip()
-        raise UnreadableError(reason, int(where.group(1)) if where else 0) from error
+        raise UnreadableTomlError(reason, int(where.group(1)) if where else 0) from error
     except ValueError as error:  # of int(); an integer of TOML has 64 bits
-        raise UnreadableError("a number has too many digits") from error
+        raise UnreadableTomlError("a number has too many digits") from error
 
 
 def _require_short_keys(text: str) -> None:
@@ -78,7 +78,7 @@ def _require_short_keys(text: str) -> None:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
             reason = f"a key has more than {_MOST_PARTS} parts"
-            raise UnreadableError(reason, number, is_bounded=True)
+            raise UnreadableTomlError(reason, number, is_bounded=True)
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def no_tables(
         found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
         if not isinstance(found, dict):
             dotted = ".".join(names[:depth])
-            place = Place(path, line_of(content, names[:depth]))
+            place = ConfigPlace(path, line_of(content, names[:depth]))
             yield Trouble(place, f"has {dotted} that is no table")
 
 
@@ -107,7 +107,7 @@ def no_texts(
     """Yield what has to be a list of strings, and is none; a key that is not there is right."""
     value = table(document, *names[:-1]).get(names[-1], [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        place = Place(path, line_of(content, names))
+        place = ConfigPlace(path, line_of(content, names))
         yield Trouble(place, f"has {'.'.join(names)} that is no list of strings")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.injected import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.hooks.oci_state import HookState
     from gpuhook.entry.plan_context import PlanContext
@@ -169,7 +169,7 @@ def _limit(
 
 def _planned(
     held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
-) -> tuple[hotplug_plan.Wanted, hotplug_plan.Plan]:
+) -> tuple[hotplug_plan.DesiredState, hotplug_plan.HotplugPlan]:
     """Return what the container is to have, and how it gets that."""
     wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=False)
     nvidia_live.add_profile(wanted, held.root, todo)
@@ -253,7 +253,7 @@ def _place(process: Process, state: HookState) -> str:
     return "/" if _has_entered(process) else root_path(state.bundle, state.spec)
 
 
-def _told(plan: hotplug_plan.Plan) -> list[str]:
+def _told(plan: hotplug_plan.HotplugPlan) -> list[str]:
     steps = [f"  {step}" for step in plan.describe()]
     return ["would do", *steps] if steps else ["nothing to do: it has all of it"]
 
@@ -308,7 +308,7 @@ def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
         log.warning(told)
 
 
-def _live_record(edits: ContainerEdits, todo: list[Jobs], made: Made) -> dict[str, Any]:
+def _live_record(edits: ContainerEdits, todo: list[Jobs], made: InjectedItems) -> dict[str, Any]:
     """Return what the ledger keeps of what a container was given while it lived."""
     record = LiveRecord()
     record.edits = spec_devices.with_numbers(edits)

@@ -13,11 +13,11 @@ from gpuhook.explain.pods.plugin_offer import configuration
 from gpuhook.explain.pods.pod_answers import Allocated, allocated, of_pods
 from gpuhook.explain.pods.pod_documents import document
 from gpuhook.explain.pods.pod_manifests import is_manifest, read
-from gpuhook.explain.pods.pod_requests import Asked
+from gpuhook.explain.pods.pod_requests import PodRequest
 
 __all__ = [
     "Allocated",
-    "Asked",
+    "PodRequest",
     "allocated",
     "as_spec",
     "cdi_devices",

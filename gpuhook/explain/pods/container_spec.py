@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
 
 # What containerd gives to every container that is not privileged: oci.defaultUnixCaps.
@@ -43,7 +43,7 @@ _CDI_PREFIX = "cdi.k8s.io/"
 
 
 def as_spec(
-    asked: Asked,
+    asked: PodRequest,
     allocated: Allocated | None = None,
     node: Node | None = None,
     *,
@@ -84,7 +84,7 @@ def cdi_devices(allocated: Allocated) -> tuple[str, ...]:
     return tuple(named)
 
 
-def _capabilities(asked: Asked) -> dict[str, list[str]]:
+def _capabilities(asked: PodRequest) -> dict[str, list[str]]:
     added = [name if name.startswith("CAP_") else f"CAP_{name}" for name in asked.capabilities]
     if asked.privileged or "CAP_ALL" in added:
         added = [_SYS_ADMIN, *added]
@@ -92,7 +92,9 @@ def _capabilities(asked: Asked) -> dict[str, list[str]]:
     return dict.fromkeys(("bounding", "effective", "permitted"), held)
 
 
-def _annotations(asked: Asked, given: Allocation | None, patterns: Iterable[str]) -> dict[str, str]:
+def _annotations(
+    asked: PodRequest, given: Allocation | None, patterns: Iterable[str]
+) -> dict[str, str]:
     patterns = tuple(patterns)
     passed = {
         name: value
@@ -111,7 +113,7 @@ def _annotations(asked: Asked, given: Allocation | None, patterns: Iterable[str]
     }
 
 
-def _mounts(asked: Asked, given: Allocation | None) -> list[dict[str, Any]]:
+def _mounts(asked: PodRequest, given: Allocation | None) -> list[dict[str, Any]]:
     """Return the mounts of the plugin, then those of the pod, as the kubelet orders them."""
     answered = given.mounts if given else ()
     found = [
@@ -130,7 +132,7 @@ def _mounts(asked: Asked, given: Allocation | None) -> list[dict[str, Any]]:
     ]
 
 
-def _linux(asked: Asked, given: Allocation | None, node: Node | None) -> dict[str, Any]:
+def _linux(asked: PodRequest, given: Allocation | None, node: Node | None) -> dict[str, Any]:
     found = node.device_nodes if node else ()
     if asked.privileged:  # all nodes of the host
         rule = {"allow": True, "access": "rwm"}

@@ -13,7 +13,7 @@ from gpuhook.device_plugin.allocate import allocation_context
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Specs
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.config_source import ConfigSource, load
-from gpuhook.device_plugin.kubelet_answers import Answering, Known
+from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import memory_bounds, resources, sharing_notes
 from gpuhook.errors import GpuhookError
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.offer.sharing_notes import Told
+    from gpuhook.device_plugin.offer.sharing_notes import SharingNote
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Offering:
+class PluginOffer:
     """The resources on offer by name, who answers for them, and what is isolated in each.
 
     `unusable` has the reasons of devices that the kubelet is told are unhealthy, by UUID.
@@ -37,7 +37,7 @@ class Offering:
 
     resources: Mapping[str, Resource]
     answering: Answering
-    told: tuple[Told, ...]
+    told: tuple[SharingNote, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
 
@@ -58,7 +58,7 @@ def configuration(path: str | None) -> Configuration:
     return load(ConfigSource(file=path or "")).configuration
 
 
-def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "")) -> Offering:
+def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "")) -> PluginOffer:
     """Return what the plugin offers on `node`; raises what offer.resources.offered() does.
 
     `unheld` is why the node's driver holds no memory limits, and what to do about that; empty: it
@@ -72,7 +72,7 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
     if made.blocked:
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
-    known = Known(
+    known = KnownNode(
         _Unlinked(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
     )
     guard = chosen.own.guard.ends_processes
@@ -81,7 +81,7 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
         for resource in offer.resources
         for device in resource.devices
     }
-    return Offering(
+    return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
         answering=Answering(known, lambda _: None),
         told=sharing_notes.sharing_notes(offer.resources, bounds, unheld),

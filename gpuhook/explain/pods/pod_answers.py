@@ -13,7 +13,7 @@ from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
-from gpuhook.explain.pods.plugin_offer import Offering, offering
+from gpuhook.explain.pods.plugin_offer import PluginOffer, offering
 from gpuhook.explain.pods.pod_requests import (
     INIT,
     PENDING,
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.device_plugin.offer.sharing_notes import Told
-    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.device_plugin.offer.sharing_notes import SharingNote
+    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _MOST_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodAnswer:
     """What a container gets of one resource. `told` says what is isolated on its devices."""
 
     resource: str
     sharing: str  # as of offer.devices.Resource
     units: tuple[str, ...]  # "GPU-...::3"
     devices: tuple[Device, ...]
-    told: tuple[Told, ...]
+    told: tuple[SharingNote, ...]
     allocation: Allocation
 
 
@@ -54,7 +54,7 @@ class Answer:
 class Allocated:
     """All that one container gets of the device plugin, and who has objections."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PodAnswer, ...] = ()
     allocation: Allocation = field(default_factory=Allocation)
     objections: tuple[Objection, ...] = ()
     warnings: tuple[str, ...] = ()  # of the plugin, about its configuration on this node
@@ -66,7 +66,7 @@ class Allocated:
 
 
 def allocated(
-    asked: Asked,
+    asked: PodRequest,
     node: Node,
     configuration: Configuration,
     *,
@@ -82,7 +82,7 @@ def allocated(
 
 
 def of_pods(
-    asked: Sequence[Asked],
+    asked: Sequence[PodRequest],
     node: Node,
     configuration: Configuration,
     *,
@@ -101,13 +101,13 @@ def of_pods(
 class _Pod:
     """The units that the containers of one pod have taken until now."""
 
-    def __init__(self, offered: Offering, taken: Collection[str] = ()) -> None:
+    def __init__(self, offered: PluginOffer, taken: Collection[str] = ()) -> None:
         self._offered = offered
         self._taken = set(taken)
         self._handed_on: dict[str, list[str]] = {}  # of init containers, by resource
 
-    def container(self, asked: Asked) -> Allocated:
-        answers: list[Answer] = []
+    def container(self, asked: PodRequest) -> Allocated:
+        answers: list[PodAnswer] = []
         objections: list[Objection] = []
         for name, count in asked.gpus.items():
             resource = self._offered.resources.get(name)
@@ -138,7 +138,7 @@ class _Pod:
             if unit.id not in self._taken and unit.device.uuid not in self._offered.unusable
         ]
 
-    def _answer(self, asked: Asked, resource: Resource, count: int) -> Answer | None:
+    def _answer(self, asked: PodRequest, resource: Resource, count: int) -> PodAnswer | None:
         """Return what is given, None where the scheduler finds too few; raises the plugin's."""
         held = self._handed_on.get(resource.name, [])
         free = self._free(resource)
@@ -163,9 +163,9 @@ class _Pod:
             for one in self._offered.told
             if one.resource == resource.name and (not one.devices or indices & set(one.devices))
         )
-        return Answer(resource.name, resource.sharing, tuple(units), devices, told, allocation)
+        return PodAnswer(resource.name, resource.sharing, tuple(units), devices, told, allocation)
 
-    def _insufficient(self, resource: Resource, count: int, asked: Asked) -> Objection:
+    def _insufficient(self, resource: Resource, count: int, asked: PodRequest) -> Objection:
         free = len(self._free(resource))
         instead = f"{resource.name}: {free} at most of this node, asked are {count}"
         taken = sum(unit.id in self._taken for unit in resource.units)
@@ -179,7 +179,7 @@ class _Pod:
         return _pending("insufficient", resource.name, instead, asked)
 
 
-def _no_such_resource(name: str, offered: Offering, asked: Asked) -> Objection:
+def _no_such_resource(name: str, offered: PluginOffer, asked: PodRequest) -> Objection:
     names = sorted(offered.resources)
     like = nearest(name, names)
     rest = f"; this node offers {', '.join(names[:_MOST_SHOWN]) or 'nothing'}"
@@ -187,12 +187,12 @@ def _no_such_resource(name: str, offered: Offering, asked: Asked) -> Objection:
     return _pending("resource-unknown", name, instead, asked)
 
 
-def _pending(identifier: str, name: str, instead: str, asked: Asked) -> Objection:
+def _pending(identifier: str, name: str, instead: str, asked: PodRequest) -> Objection:
     said = f"0/1 nodes are available: 1 Insufficient {name}."
     return Objection(identifier, SCHEDULER, PENDING, said, instead, asked.where)
 
 
-def _refused(error: GpuhookError, asked: Asked) -> Objection:
+def _refused(error: GpuhookError, asked: PodRequest) -> Objection:
     status = "InvalidArgument" if isinstance(error, RequestError) else "FailedPrecondition"
     said = (
         f"UnexpectedAdmissionError: Allocate failed due to rpc error: code = {status} desc = "
@@ -201,7 +201,7 @@ def _refused(error: GpuhookError, asked: Asked) -> Objection:
     return Objection("allocation", PLUGIN, REFUSED, said, error.hint, asked.where)
 
 
-def _doubts(answer: Answer, asked: Asked) -> Iterator[Objection]:
+def _doubts(answer: PodAnswer, asked: PodRequest) -> Iterator[Objection]:
     """Return a warning for several slices of one device: they are not more of it."""
     is_sliced = answer.sharing not in (NOT_SHARED, MEMORY_UNITS)
     if not is_sliced or len(answer.units) <= len(answer.devices):

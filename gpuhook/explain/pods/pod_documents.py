@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.explain.pods.pod_answers import Allocated, Answer
-    from gpuhook.explain.pods.pod_requests import Asked, Objection
+    from gpuhook.explain.pods.pod_answers import Allocated, PodAnswer
+    from gpuhook.explain.pods.pod_requests import Objection, PodRequest
 
 
-def document(asked: Asked, allocated: Allocated | None = None) -> dict[str, object]:
+def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str, object]:
     """Return what a container asks for, the objections, and what it would be given.
 
     `allocation` is null where nobody has asked what a node would give. Objections are those of
@@ -73,7 +73,7 @@ def _allocation(allocated: Allocated) -> dict[str, object]:
     }
 
 
-def _answer(one: Answer) -> dict[str, object]:
+def _answer(one: PodAnswer) -> dict[str, object]:
     return {
         "resource": one.resource,
         "sharing": one.sharing,

@@ -38,7 +38,7 @@ class Room:
         return fits
 
 
-class Environment:
+class PodEnvironment:
     """The variables of one container: `known` values, and why the others are `unknown`."""
 
     def __init__(self, pod: Pod, maps: Maps, room: Room) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from gpuhook.device_plugin.config.grammar.yaml_tree import Bounds, NotReadableError, compose_all
+from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
 from gpuhook.explain.pods import (
     pod_notes,
@@ -20,13 +20,13 @@ from gpuhook.explain.pods import (
     workloads,
 )
 from gpuhook.explain.pods.manifest_value import Value
-from gpuhook.explain.pods.pod_environment import Environment, Room
+from gpuhook.explain.pods.pod_environment import PodEnvironment, Room
 from gpuhook.explain.pods.pod_requests import (
     CONTAINER,
     EPHEMERAL,
     INIT,
     SIDECAR,
-    Asked,
+    PodRequest,
     Resources,
     VolumeMount,
 )
@@ -36,10 +36,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from gpuhook.explain.pods.workloads import Found, Pod
+    from gpuhook.explain.pods.workloads import Pod, Workloads
 
 # A list of all pods of a cluster is large; managed fields make it deep.
-BOUNDS = Bounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
+BOUNDS = YamlBounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
 _MOST_GPUS = 1 << 31  # more than anybody has; amounts may have any number of digits
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
 _KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)
@@ -58,7 +58,7 @@ def is_manifest(text: str) -> bool:
 
 def read(
     text: str, where: str, runtime_classes: Collection[str] | None = None
-) -> tuple[Asked, ...]:
+) -> tuple[PodRequest, ...]:
     """Return the containers of all pods of a manifest, in their order; `where` names the file.
 
     `runtime_classes` are those of the cluster, None where nobody knows. Raises GH1930 for what is
@@ -98,14 +98,14 @@ def _character(found: re.Match[str]) -> str:
 
 
 def _containers(
-    pod: Pod, found: Found, classes: Collection[str] | None, room: Room
-) -> tuple[Asked, ...]:
+    pod: Pod, found: Workloads, classes: Collection[str] | None, room: Room
+) -> tuple[PodRequest, ...]:
     objections = tuple(pod_rules.of_pod(pod, classes))
-    asked: list[Asked] = []
+    asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
             path = f"{pod.path}.{field}[{number}]"
-            environment = Environment(pod, found.config_maps, room)
+            environment = PodEnvironment(pod, found.config_maps, room)
             environment.add(container)
             one = _container(pod, container, path, _kind(container, kind), environment)
             # What is about the pod is told once, with its first container.
@@ -123,7 +123,9 @@ def _kind(container: Value, kind: str) -> str:
     return SIDECAR if is_sidecar else kind
 
 
-def _container(pod: Pod, container: Value, path: str, kind: str, environment: Environment) -> Asked:
+def _container(
+    pod: Pod, container: Value, path: str, kind: str, environment: PodEnvironment
+) -> PodRequest:
     resources = container["resources"]
     limits, requests = resources["limits"].texts(), resources["requests"].texts()
     gpus = {} if kind == EPHEMERAL else _gpus(requests | limits)
@@ -134,7 +136,7 @@ def _container(pod: Pod, container: Value, path: str, kind: str, environment: En
         *pod_rules.of_container(container, environment.known, gpus, kind),
         *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
     )
-    return Asked(
+    return PodRequest(
         pod=pod.name,
         namespace=pod.namespace,
         container=container["name"].text(),

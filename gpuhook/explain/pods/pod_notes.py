@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from gpuhook.explain.pods.pod_requests import Asked
+    from gpuhook.explain.pods.pod_requests import PodRequest
 
 _DEVICES = VOCABULARY.devices_env
 _CDI_PREFIX = "cdi.k8s.io/"
@@ -35,7 +35,7 @@ class Booked:
     together: Mapping[str, int]
 
 
-def booked(pod: Iterable[Asked]) -> Booked:
+def booked(pod: Iterable[PodRequest]) -> Booked:
     """Return what is counted of the containers of a pod."""
     alone: dict[str, int] = {}
     together: dict[str, int] = {}
@@ -48,7 +48,7 @@ def booked(pod: Iterable[Asked]) -> Booked:
     return Booked(alone, together)
 
 
-def pod_notes(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str]:
+def pod_notes(asked: PodRequest, pod: Booked, *, classes_known: bool) -> Iterator[str]:
     """Return the notes on one of the containers of a pod."""
     yield from _of_variables(asked)
     for name in sorted(asked.annotations):
@@ -78,7 +78,7 @@ def pod_notes(asked: Asked, pod: Booked, *, classes_known: bool) -> Iterator[str
         yield from _counting(asked, pod)
 
 
-def _of_variables(asked: Asked) -> Iterator[str]:
+def _of_variables(asked: PodRequest) -> Iterator[str]:
     for name in (_DEVICES, VOCABULARY.capabilities_env):
         why = asked.unknown_env.get(name)
         if why is not None:
@@ -94,7 +94,7 @@ def _of_variables(asked: Asked) -> Iterator[str]:
         )
 
 
-def _of_gpus(asked: Asked, *, classes_known: bool) -> Iterator[str]:
+def _of_gpus(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
     if asked.runtime_class is None:
         yield (
             "no runtimeClassName: the GPU reaches the container where the node's default runtime "
@@ -114,7 +114,7 @@ def _of_gpus(asked: Asked, *, classes_known: bool) -> Iterator[str]:
             yield f"{name}: a name that only a plugin's configuration gives"
 
 
-def _counting(asked: Asked, pod: Booked) -> Iterator[str]:
+def _counting(asked: PodRequest, pod: Booked) -> Iterator[str]:
     """Return how the scheduler counts where an init container asks for GPUs."""
     if asked.kind not in (INIT, SIDECAR):
         return

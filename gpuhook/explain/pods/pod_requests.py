@@ -53,7 +53,7 @@ class VolumeMount:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodRequest:
     """One container of one pod, as its manifest describes it.
 
     `env` has the variables of which the value is known, $(NAME) replaced as the kubelet does;

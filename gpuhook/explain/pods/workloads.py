@@ -46,7 +46,7 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Workloads:
     """What the documents hold. `config_maps` are the data by (namespace, name)."""
 
     pods: tuple[Pod, ...]
@@ -55,7 +55,7 @@ class Found:
     kinds: tuple[str, ...]  # of the objects that are no pods, each once
 
 
-def read_workloads(documents: Sequence[Value]) -> Found:
+def read_workloads(documents: Sequence[Value]) -> Workloads:
     """Return what is in the documents, in their order."""
     pods: list[Pod] = []
     maps: dict[tuple[str, str], Mapping[str, str]] = {}
@@ -72,7 +72,7 @@ def read_workloads(documents: Sequence[Value]) -> Found:
             classes.add(name)
         if not own:
             others[kind or "an object without a kind"] = None
-    return Found(tuple(pods), maps, frozenset(classes), tuple(others))
+    return Workloads(tuple(pods), maps, frozenset(classes), tuple(others))
 
 
 def namespace(metadata: Value) -> str:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
-    from gpuhook.explain.pods.pod_answers import Allocated, Answer
-    from gpuhook.explain.pods.pod_requests import Asked, Objection
+    from gpuhook.explain.pods.pod_answers import Allocated, PodAnswer
+    from gpuhook.explain.pods.pod_requests import Objection, PodRequest
 
 _LONGEST = 2000
 _WORST_FIRST = ("refused", "pending", "warning")
@@ -20,7 +20,9 @@ _MOST_MOUNTS = 4
 _MOST_NODES = 12
 
 
-def lines(asked: Asked, allocated: Allocated | None = None, *, is_wide: bool = False) -> list[str]:
+def lines(
+    asked: PodRequest, allocated: Allocated | None = None, *, is_wide: bool = False
+) -> list[str]:
     """Return the lines, without line ends and control characters.
 
     Where there are many mounts, only a wide text has them all.
@@ -35,7 +37,7 @@ def lines(asked: Asked, allocated: Allocated | None = None, *, is_wide: bool = F
     return [printable(line, _LONGEST) for line in found]
 
 
-def _asks(asked: Asked) -> Iterator[str]:
+def _asks(asked: PodRequest) -> Iterator[str]:
     for name, count in asked.gpus.items():
         yield f"asks for {count} of {name}"
     if not asked.gpus and not asked.claims:
@@ -63,7 +65,7 @@ def called(index: str, model: str | None) -> str:
     return f"GPU {index}" + (f" ({model})" if model else "")
 
 
-def _answer(answer: Answer) -> Iterator[str]:
+def _answer(answer: PodAnswer) -> Iterator[str]:
     named = [called(device.index, device.model) for device in answer.devices]
     shared = "" if answer.sharing == "none" else f", shared by {answer.sharing}"
     what = f"{len(answer.units)} of {answer.resource}"

@@ -12,7 +12,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.extra_requests import Extra
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
@@ -23,7 +23,7 @@ _STARTS_WITHOUT = "the container starts without: "
 _ABSENT = "absent"
 
 
-def extras_trace(answer: Answer, context: PlanContext) -> list[dict[str, Any]]:
+def extras_trace(answer: SimulatedAnswer, context: PlanContext) -> list[dict[str, Any]]:
     """Return each of these with its result: won, refused, ignored or absent (not on this node)."""
     try:
         found = context.node.extra_requests(answer.asked, context.settings)
@@ -39,7 +39,7 @@ def names(told: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
     return [name for one in told if one["result"] == policy.WON for name in one["names"]]
 
 
-def _result(one: Extra, answer: Answer, context: PlanContext) -> tuple[str, str]:
+def _result(one: Extra, answer: SimulatedAnswer, context: PlanContext) -> tuple[str, str]:
     if answer.verdict.chosen is None:
         return policy.IGNORED, _WITHOUT_GPUS
     if one.result != policy.WON:

@@ -10,17 +10,17 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 
-def names(answer: Answer, node: NvidiaNode) -> list[str]:
+def names(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
     """Return the devices that the container asks for, with that of a Tegra's further files."""
     chosen = answer.verdict.chosen
     return [*chosen.names, *node.further_names(answer.asked)] if chosen else []
 
 
-def notes(answer: Answer, node: NvidiaNode) -> list[str]:
+def notes(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
     """Return a sentence about the variable, [] where the container has none."""
     variable, wanted = vocabulary.CSV_MOUNTS
     value = parse.environment(answer.asked).get(variable)
@@ -29,7 +29,7 @@ def notes(answer: Answer, node: NvidiaNode) -> list[str]:
     return [f"{variable}={value} {_comes_to(value == wanted, answer, node)}"]
 
 
-def _comes_to(is_known: bool, answer: Answer, node: NvidiaNode) -> str:
+def _comes_to(is_known: bool, answer: SimulatedAnswer, node: NvidiaNode) -> str:
     if not is_known:
         return f"asks for nothing: {vocabulary.CSV_MOUNTS[1]} is the only value that counts"
     if answer.verdict.chosen is None:

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
 
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
@@ -60,7 +60,7 @@ class Outcome:
     because_of: tuple[str, ...] = ()
 
 
-def of_all(found: Iterable[Answer]) -> list[Outcome]:
+def of_all(found: Iterable[SimulatedAnswer]) -> list[Outcome]:
     """Return what becomes of each container."""
     answers = list(found)
     objected: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -76,7 +76,7 @@ def is_well(result: str) -> bool:
     return result not in _BAD
 
 
-def route(answer: Answer) -> dict[str, str]:
+def route(answer: SimulatedAnswer) -> dict[str, str]:
     """Return who gives the container its GPUs, in a word and in a sentence."""
     if answer.fault is not None:
         by = _HOOK if manifest_questions.engines_devices(answer.question) else REFUSED
@@ -88,12 +88,12 @@ def route(answer: Answer) -> dict[str, str]:
     return {"name": name, "note": _NOTES[name]}
 
 
-def _pod(answer: Answer) -> tuple[str, str, str]:
+def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
     asked = answer.question.asked
     return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
 
 
-def _of(answer: Answer, objected: dict[str, str]) -> Outcome:
+def _of(answer: SimulatedAnswer, objected: dict[str, str]) -> Outcome:
     asked = answer.question.asked
     for word in (manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED):
         others = [name for name, one in objected.items() if one == word]
@@ -102,7 +102,7 @@ def _of(answer: Answer, objected: dict[str, str]) -> Outcome:
     return Outcome(_of_itself(answer))
 
 
-def _of_itself(answer: Answer) -> str:
+def _of_itself(answer: SimulatedAnswer) -> str:
     edited = answer.edited
     if answer.fault is not None:
         return REFUSED
@@ -118,7 +118,7 @@ def _of_itself(answer: Answer) -> str:
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
 
-def _beside(answer: Answer) -> str:
+def _beside(answer: SimulatedAnswer) -> str:
     """Return who gives or gave a container its GPUs without gpuhook-runtime having to."""
     if manifest_questions.engines_devices(answer.question):
         return CDI

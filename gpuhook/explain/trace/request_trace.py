@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 
@@ -64,7 +64,7 @@ def _is_ignored(text: str, context: PlanContext) -> bool:
 
 
 def grant_of(
-    answer: Answer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
+    answer: SimulatedAnswer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
 ) -> Grant:
     """Return what the container gets, or would get if those of `names` that are known were all.
 

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot.requirements import (
     OF_GPU,
     UNKNOWN,
     UNMET,
-    Facts,
+    RequirementFacts,
 )
 
 TYPE_CHECKING = False
@@ -92,12 +92,12 @@ def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
     ]
 
 
-def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
+def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[RequirementFacts]:
     """Return the facts of each sort of GPU that is given; the driver's alone for none.
 
     As the runtime judges, but for what it would look up on this machine.
     """
-    known = gpu_facts.of_node(node.driver, node.gpus) if node else gpu_facts.Known()
+    known = gpu_facts.of_node(node.driver, node.gpus) if node else gpu_facts.KnownGpu()
     found = gpu_facts.of_paths(gpu_nodes, known, lambda: known)
     names = {f"/dev/nvidia{gpu.minor}": gpu.uuid for gpu in (node.gpus if node else ())}
     for facts in found:
@@ -105,7 +105,7 @@ def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[Facts]:
     return found
 
 
-def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
+def _requirement(one: Requirement, facts: list[RequirementFacts]) -> dict[str, Any]:
     verdicts = [requirements.of_requirement(one, fact) for fact in facts]
     return {
         "variable": one.variable,
@@ -121,14 +121,14 @@ def _requirement(one: Requirement, facts: list[Facts]) -> dict[str, Any]:
     }
 
 
-def _telling(term: Term, facts: list[Facts]) -> list[Facts]:
+def _telling(term: Term, facts: list[RequirementFacts]) -> list[RequirementFacts]:
     """Return the facts by which a term is judged differently: one for each value there is."""
     if term.trouble:
         return facts[:1]
     return list({requirements.fact_of(term, fact): fact for fact in facts}.values())
 
 
-def _term(term: Term, fact: Facts) -> dict[str, Any]:
+def _term(term: Term, fact: RequirementFacts) -> dict[str, Any]:
     is_of_gpu = term.name in OF_GPU and not term.trouble
     trouble = requirements.trouble_of(term, fact)
     return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gpuhook.entry.create import Edited
-    from gpuhook.explain.simulate import Answer
+    from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
@@ -105,7 +105,7 @@ def gpus(grant: Grant, node: Node | None) -> list[str]:
     return list(found)
 
 
-def held_devices(answer: Answer, node: Node | None) -> list[str]:
+def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
     """Return the GPUs and instances that a running container has, by UUID, else by device node."""
     if answer.held is None:
         return []

@@ -22,7 +22,7 @@ _CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-class Number:
+class ExactNumber:
     """A number that Python would change or refuse, kept as it was written.
 
     It has a fraction or an exponent, is `-0`, or has more digits than int() takes.
@@ -34,7 +34,7 @@ class Number:
         self.text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and other.text == self.text
+        return isinstance(other, ExactNumber) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -52,12 +52,12 @@ class _Plain:
     parse_constant = _CONSTANTS.__getitem__
 
 
-def _whole(text: str) -> int | Number:
-    return int(text) if len(text) < _MAX_DIGITS and text != "-0" else Number(text)
+def _whole(text: str) -> int | ExactNumber:
+    return int(text) if len(text) < _MAX_DIGITS and text != "-0" else ExactNumber(text)
 
 
 class _Exact(_Plain):
-    parse_float: type[object] = Number
+    parse_float: type[object] = ExactNumber
 
 
 class _Longhand(_Exact):
@@ -193,14 +193,14 @@ class _InexactError(Exception):
 
 
 def _refuse(value: object) -> Any:
-    if isinstance(value, Number):
+    if isinstance(value, ExactNumber):
         raise _InexactError
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def _slow(value: object) -> str:  # noqa: PLR0911 # a type each
     """Return the text of `value`, a Number as it was written."""
-    if isinstance(value, Number):
+    if isinstance(value, ExactNumber):
         return value.text
     if isinstance(value, dict):
         return "{" + ",".join(f"{_quoted(key)}:{_slow(item)}" for key, item in value.items()) + "}"

@@ -16,7 +16,7 @@ from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import descriptors
 from gpuhook.memory_limits.warm import guarantees, memory_backend
 from gpuhook.memory_limits.warm.limit_records import is_limited
-from gpuhook.memory_limits.warm.nvml_limits import Driver
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MemoryLimit
 
 TYPE_CHECKING = False
@@ -153,7 +153,7 @@ def _set_all(
 ) -> Answer:
     """Return for each limit what was set, or the code, message and hint of what fails, or both."""
     answers = []
-    with Driver(library) as driver:
+    with NvmlDriver(library) as driver:
         for limit in limits:
             answer = _set(driver, limit, directories, guarantee)
             grant = wider.get(limit.device)
@@ -164,7 +164,7 @@ def _set_all(
 
 
 def _set(
-    driver: Driver, limit: MemoryLimit, directories: list[str], guarantee: str
+    driver: NvmlDriver, limit: MemoryLimit, directories: list[str], guarantee: str
 ) -> dict[str, Any]:
     try:
         limit = with_hard(limit, driver.within(limit.device, limit.hard))

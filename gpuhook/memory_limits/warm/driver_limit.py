@@ -12,7 +12,7 @@ from gpuhook.request.memory_request import NO_LIMIT
 _ROUNDING = 2 << 20
 
 
-class Held:
+class DriverLimit:
     """What the driver holds a cgroup to on one GPU, in bytes, and what it uses now.
 
     `hard` is NO_LIMIT and `soft` is 0 where nothing is limited. `total` is what the GPU has, None
@@ -42,7 +42,7 @@ class Held:
         return self.hard == NO_LIMIT or (self.total is not None and self.hard >= self.total)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self._values() == other._values()
+        return isinstance(other, DriverLimit) and self._values() == other._values()
 
     def __hash__(self) -> int:
         return hash(self._values())

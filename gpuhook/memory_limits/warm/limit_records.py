@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DRIVER = "driver"
 
 
-class Record:
+class LimitRecord:
     """What the ledger has on a container's memory of one device.
 
     `limit` is what holds since it was made or changed, `granted` what it was given when it was
@@ -61,16 +61,16 @@ def is_limited(limit: MemoryLimit | None) -> bool:
     return limit is not None and (limit.hard != NO_LIMIT or limit.soft > 0)
 
 
-def records_of(entry: dict[str, Any]) -> dict[str, Record]:
+def records_of(entry: dict[str, Any]) -> dict[str, LimitRecord]:
     """Return the records of an entry by device; what is none is passed over."""
     told = entry.get("memory")
     found = map(_record, told if isinstance(told, list) else ())
     return {record.limit.device: record for record in found if record is not None}
 
 
-def enter(entry: dict[str, Any], records: dict[str, Record | None]) -> None:
+def enter(entry: dict[str, Any], records: dict[str, LimitRecord | None]) -> None:
     """Put records into an entry by device, None for a device that has none any more."""
-    changed: dict[str, Record | None] = {**records_of(entry), **records}
+    changed: dict[str, LimitRecord | None] = {**records_of(entry), **records}
     entry["memory"] = [record.document() for record in changed.values() if record is not None]
     if not entry["memory"]:
         del entry["memory"]
@@ -80,13 +80,13 @@ def _values(limit: MemoryLimit) -> dict[str, Any]:
     return {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
 
 
-def _record(told: object) -> Record | None:
+def _record(told: object) -> LimitRecord | None:
     device = told.get("device") if isinstance(told, dict) else None
     limit = _limit(device, told) if isinstance(device, str) else None
     if limit is None or not isinstance(told, dict):
         return None
     granted = _limit(limit.device, told["granted"]) if "granted" in told else limit
-    record = Record(limit, granted)
+    record = LimitRecord(limit, granted)
     record.by = str(told.get("by") or "")
     record.trouble = str(told.get("trouble") or "")
     record.guarantee = str(told.get("guarantee") or "")

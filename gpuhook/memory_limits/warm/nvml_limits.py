@@ -14,7 +14,7 @@ from struct import Struct
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits.warm import memory_backend, nvml_refusal
-from gpuhook.memory_limits.warm.driver_limit import Held
+from gpuhook.memory_limits.warm.driver_limit import DriverLimit
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.warm import nvml_constants
 
@@ -44,7 +44,7 @@ _MISMATCH = 18
 _IN_USE = 19
 
 
-class Driver:
+class NvmlDriver:
     """An NVML library, started; a context manager that shuts it down at its end."""
 
     def __init__(self, library: str) -> None:
@@ -59,7 +59,7 @@ class Driver:
             raise fault("GH1250", path=library)
         self._start()
 
-    def __enter__(self) -> Driver:  # noqa: PYI034 # Self needs a newer Python
+    def __enter__(self) -> NvmlDriver:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(
@@ -83,7 +83,7 @@ class Driver:
         self._handle(uuid)
         return memory_backend.backend_of(cgroup)
 
-    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> Held:
+    def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
         """Limit the processes of `cgroup` and below on the GPU, and return what is read back.
 
         `cgroup` is the full path of its directory, `hard` and `soft` are bytes. Raises GH1251 (the
@@ -98,7 +98,7 @@ class Driver:
         if held is None:
             if not os.path.isdir(cgroup):
                 raise self._refusal(_NOT_FOUND, uuid, cgroup, reading=False)
-            held = Held(NO_LIMIT, 0, 0)
+            held = DriverLimit(NO_LIMIT, 0, 0)
         if not held.holds(hard, soft):
             if held.used > hard:  # the kernel takes no limit below what is used, and says nothing
                 raise self._refusal(_IN_USE, uuid, cgroup, reading=False)
@@ -111,7 +111,7 @@ class Driver:
             )
         return held
 
-    def get(self, uuid: str, cgroup: str) -> Held | None:
+    def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
         """Return the limits of `cgroup` on the GPU, None where the driver knows none or it is gone.
 
         A driver with an account of its own says of such a cgroup that it does not support it. There
@@ -126,7 +126,7 @@ class Driver:
         if code:
             raise self._refusal(code, uuid, cgroup, reading=True)
         _path, soft, hard, used = _GETTING.unpack(said)
-        return Held(hard, soft, used, None if hard == NO_LIMIT else self._total(uuid))
+        return DriverLimit(hard, soft, used, None if hard == NO_LIMIT else self._total(uuid))
 
     def clear(self, uuid: str, cgroup: str) -> None:
         """Take the limits of `cgroup` on the GPU away; those of a cgroup that is gone are gone.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import Node, Wanted
+from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
 from gpuhook.engines.read import engine_versions
 from gpuhook.node.node_tree import DirectoryTree
 
@@ -33,7 +33,7 @@ class Case:
     becomes: dict[str, str]
     fault: str
 
-    def write(self, root: Path) -> Node:
+    def write(self, root: Path) -> EngineNode:
         """Write the files below a root and return that node."""
         for path, text in self.files.items():
             place = root / path.lstrip("/")
@@ -41,20 +41,20 @@ class Case:
             place.write_bytes(text.encode("utf-8", "surrogateescape"))
         chosen = {name: self.wanted[name] for name in _OF_NODE if name in self.wanted}
         base = self.wanted.get("base_spec")
-        return Node(
+        return EngineNode(
             DirectoryTree(str(root)),
             engine_versions.parse_version(self.version),
             base_spec=base.encode() if base else None,
             **chosen,
         )
 
-    def asked(self) -> Wanted:
+    def asked(self) -> EngineOptions:
         """Return what is wanted."""
         plain = {"route": "wrapper", "name": "nvidia", "program": PROGRAM, "hook": HOOK}
         given = {
             key: value for key, value in self.wanted.items() if key not in (*_OF_NODE, "base_spec")
         }
-        return Wanted(**{**plain, **given})
+        return EngineOptions(**{**plain, **given})
 
 
 def cases(engine: str) -> dict[str, Case]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, Finding
+from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
 from gpuhook.device_plugin.config.grammar import config_keys, foreign_file
 from gpuhook.device_plugin.config.grammar import key_spelling as config_spelling
 from gpuhook.device_plugin.config.grammar import yaml_tree as config_yaml
 from gpuhook.device_plugin.config.grammar.grammar import MOST_ENTRIES, Either, Entries, Section
-from gpuhook.device_plugin.config.grammar.value_kinds import Kind, UnfitError, shown
+from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, shown
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError
 from gpuhook.errors import printable
 from gpuhook.host.suggestion import nearest
@@ -41,7 +41,7 @@ class Document:
     source: str
     values: dict[str, object] = field(default_factory=dict)
     places: dict[str, tuple[int, int] | str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ConfigFinding] = field(default_factory=list)
 
     def add(self, severity: str, path: str, message: str, hint: str = "") -> None:
         """Add a finding at the place of `path`, or of the nearest thing around it."""
@@ -50,7 +50,7 @@ class Document:
             near = near[: max(near.rfind("."), near.rfind("["), 0)]
         place = self.places.get(near, (0, 0))
         source, (line, column) = (place, (0, 0)) if isinstance(place, str) else (self.source, place)
-        self.findings.append(Finding(severity, path, line, column, message, hint, source))
+        self.findings.append(ConfigFinding(severity, path, line, column, message, hint, source))
 
     def get(self, path: str) -> object:
         """Return the value at a path of sections, None if there is none."""
@@ -99,7 +99,7 @@ class _Reader:
         self._document = document
         self._unknown = unknown
 
-    def wrong_file(self, other: foreign_file.Foreign) -> None:
+    def wrong_file(self, other: foreign_file.ForeignFile) -> None:
         """Tell that the file is of another kind, and no more: its keys mean nothing here."""
         self._at(other.key, other.name, other.message, other.hint)
 
@@ -136,7 +136,7 @@ class _Reader:
     def _value(
         self,
         node: yaml.Node,
-        kind: Kind | Section | Entries | Either,
+        kind: ValueKind | Section | Entries | Either,
         path: str,
         values: dict[str, object],
         name: str,
@@ -252,7 +252,7 @@ class _Reader:
         mark = node.start_mark
         source = self._document.source
         self._document.findings.append(
-            Finding(severity, path, mark.line + 1, mark.column + 1, message, hint, source)
+            ConfigFinding(severity, path, mark.line + 1, mark.column + 1, message, hint, source)
         )
 
 

@@ -16,10 +16,10 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     PATH,
     Boolean,
     Choice,
-    Choices,
+    ChoiceKind,
     Duration,
-    Kind,
     Text,
+    ValueKind,
 )
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ _PLUGIN = Section(
         ),
         Key(
             "deviceListStrategy",
-            Choices(facts.LIST_STRATEGIES),
+            ChoiceKind(facts.LIST_STRATEGIES),
             "How containers are told of their devices; several may be given.",
             "device_list_strategy",
         ),
@@ -233,8 +233,8 @@ def walk(section: Section = FILE, path: str = "") -> Iterator[tuple[str, Key]]:
             yield from walk(key.kind.section, here)
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> ValueKind:
     """Return the kind of the value at a path of the file, "flags.migStrategy"."""
     kind = dict(walk())[path].kind
-    assert isinstance(kind, Kind)  # noqa: S101 # a table's own path
+    assert isinstance(kind, ValueKind)  # noqa: S101 # a table's own path
     return kind

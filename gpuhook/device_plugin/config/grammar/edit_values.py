@@ -7,7 +7,13 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.configuration import PLACEHOLDERS
-from gpuhook.device_plugin.config.grammar.value_kinds import Choices, Kind, Text, UnfitError, shown
+from gpuhook.device_plugin.config.grammar.value_kinds import (
+    ChoiceKind,
+    Text,
+    UnfitError,
+    ValueKind,
+    shown,
+)
 from gpuhook.errors import printable
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -56,7 +62,7 @@ def placeholders(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment(Kind):
+class EnvironmentValue(ValueKind):
     """Variables as CDI lists them, "NAME=value", and as (name, value) in Configuration."""
 
     def of(self, value: object) -> tuple[tuple[str, str], ...]:
@@ -80,7 +86,7 @@ class Environment(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class HostPath(Kind):
+class HostPath(ValueKind):
     """An absolute path of the host, with placeholders."""
 
     def of(self, value: object) -> str:
@@ -93,7 +99,7 @@ class HostPath(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerPath(Kind):
+class ContainerPath(ValueKind):
     """An absolute path in containers, below which nothing is granted."""
 
     def of(self, value: object) -> str:
@@ -116,7 +122,7 @@ class ContainerPath(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class MountOptions(Kind):
+class MountOptions(ValueKind):
     """What a mount may do, as the options of mount(8) that the kubelet can carry."""
 
     def of(self, value: object) -> tuple[str, ...]:
@@ -130,7 +136,7 @@ class MountOptions(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceNode(Kind):
+class DeviceNodeValue(ValueKind):
     """The path of a device node that is none of NVIDIA's: those are what the plugin hands out."""
 
     def of(self, value: object) -> str:
@@ -149,7 +155,7 @@ class DeviceNode(Kind):
         return {"type": "string", "pattern": r"^/dev/[^\x00-\x1f\x7f]+$"}
 
 
-_OPTIONS = Choices(_MOUNT_OPTIONS, may_be_empty=True)
+_OPTIONS = ChoiceKind(_MOUNT_OPTIONS, may_be_empty=True)
 _PATH_SCHEMA: dict[str, object] = {"type": "string", "pattern": r"^/[^\x00-\x1f\x7f]+$"}
 
 

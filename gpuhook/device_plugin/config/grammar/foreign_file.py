@@ -19,7 +19,7 @@ _CHART_KEYS = {"devicePlugin": "devicePlugin.config.data", "config": "config.map
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignFile:
     """What the file is instead, and by which key that can be seen."""
 
     name: str
@@ -28,7 +28,7 @@ class Foreign:
     hint: str
 
 
-def foreign_file(root: yaml.Node) -> Foreign | None:
+def foreign_file(root: yaml.Node) -> ForeignFile | None:
     """Return what a document is instead of a configuration, None where nothing tells of it."""
     if not isinstance(root, yaml.MappingNode):
         return None
@@ -41,16 +41,16 @@ def foreign_file(root: yaml.Node) -> Foreign | None:
         hint = "give the file that begins with `version: v1`"
         if value.value == "ConfigMap":
             hint = "give the text that is below `data` in a ConfigMap"
-        return Foreign("kind", key, message, hint)
+        return ForeignFile("kind", key, message, hint)
     for name, (key, value) in pairs.items():
         if config_keys.FILE.key(name) is not None:
             continue
         if name in _CHART_KEYS and isinstance(value, yaml.MappingNode):
             message = "these are the values of a Helm chart, not a configuration"
             hint = f"give the text of a configuration, which is below {_CHART_KEYS[name]}"
-            return Foreign(name, key, message, hint)
+            return ForeignFile(name, key, message, hint)
         if isinstance(value, yaml.ScalarNode) and "\n" in value.value.strip():
             message = "holds a text of several lines, as the data of a ConfigMap do"
             hint = f"give that text alone, without `{printable(name, 60)}:` and unindented"
-            return Foreign(name, key, message, hint)
+            return ForeignFile(name, key, message, hint)
     return None

@@ -12,7 +12,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     Boolean,
     Choice,
     Duration,
-    Number,
+    NumberKind,
     Quantity,
 )
 
@@ -75,7 +75,7 @@ _GUARD = Section(
         ),
         Key(
             "tolerance",
-            Number(1.0, 10.0),
+            NumberKind(1.0, 10.0),
             "How many times its limit a container has to use to count as above it. Default: 1.05.",
             "tolerance",
         ),
@@ -97,7 +97,7 @@ _GUARD = Section(
 _NO_HOOKS = "cannot be served: an answer to the kubelet carries no"
 _EDITS = Section(
     (
-        Key("env", edit_values.Environment(), "Variables, each as NAME=value.", "env"),
+        Key("env", edit_values.EnvironmentValue(), "Variables, each as NAME=value.", "env"),
         Key(
             "mounts",
             Entries(
@@ -135,7 +135,7 @@ _EDITS = Section(
                     (
                         Key(
                             "path",
-                            edit_values.DeviceNode(),
+                            edit_values.DeviceNodeValue(),
                             "The node, by the same path on the host and in containers.",
                             "path",
                             required=True,
@@ -224,7 +224,9 @@ OWN = Section(
         ),
         Key(
             "memoryReserve",
-            memory_values.Memory(memory_values.MIB, "memory is counted in MiB", may_be_zero=True),
+            memory_values.MemoryValue(
+                memory_values.MIB, "memory is counted in MiB", may_be_zero=True
+            ),
             "The memory of each device that fair shares, derived replicas and units leave free. "
             "Default: 256Mi.",
             "memory_reserve",

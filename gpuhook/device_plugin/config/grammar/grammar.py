@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.grammar.value_kinds import Kind
+    from gpuhook.device_plugin.config.grammar.value_kinds import ValueKind
 
 MOST_ENTRIES = 256  # of a list: each is compared with each
 
@@ -41,7 +41,7 @@ class Entries:
 class Either:
     """A value of a kind, or a mapping in its place."""
 
-    kind: Kind
+    kind: ValueKind
     section: Section
 
 
@@ -50,7 +50,7 @@ class Key:
     """One key of a section. `may_be_null`: a section that is null is one that is not there."""
 
     name: str
-    kind: Kind | Section | Entries | Either
+    kind: ValueKind | Section | Entries | Either
     about: str
     field: str = ""
     required: bool = False

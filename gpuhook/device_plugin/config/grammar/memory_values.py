@@ -13,9 +13,9 @@ from gpuhook.device_plugin.config.configuration import (
     UNLIMITED,
 )
 from gpuhook.device_plugin.config.grammar.value_kinds import (
-    Kind,
     Quantity,
     UnfitError,
+    ValueKind,
     Whole,
     shown,
 )
@@ -42,7 +42,7 @@ def amount(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory(Kind):
+class MemoryValue(ValueKind):
     """An amount of a device's memory in bytes, `least` and more; `why` not less.
 
     Where it `may_be_zero`, 0 is none at all.
@@ -83,11 +83,11 @@ def _unit_missing(value: object, number: int) -> str:
 
 
 # What one container may have: with less, none of its programs gets as far as to allocate.
-LIMIT = Memory(CONTEXT_MEMORY, "a CUDA context with its libraries takes as much by itself")
+LIMIT = MemoryValue(CONTEXT_MEMORY, "a CUDA context with its libraries takes as much by itself")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit(Kind):
+class LimitValue(ValueKind):
     """What one replica may have of a device's memory: its fair share, any, or so many bytes."""
 
     def of(self, value: object) -> str | int:
@@ -124,7 +124,7 @@ class Replicas(Whole):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(Kind):
+class UnitValue(ValueKind):
     """The size of one unit of memory in bytes: GiB, MiB, or an amount of whole MiB."""
 
     def of(self, value: object) -> int:
@@ -137,7 +137,7 @@ class Unit(Kind):
                 f"must be {', '.join(UNITS)} or an amount of memory, found {shown(value)}",
                 error.hint,
             ) from error
-        number = Memory(MIB, "memory is counted in MiB").of(value)
+        number = MemoryValue(MIB, "memory is counted in MiB").of(value)
         if number % MIB:
             raise UnfitError(
                 f"must be whole MiB, found {shown(value)}", f"write {-(-number // MIB)}Mi"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.grammar.value_kinds import Kind, UnfitError, shown, split
+from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, shown, split
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ _MOST_XID = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceName(Kind):
+class ResourceName(ValueKind):
     """The name of an extended resource; what Configuration holds has the prefix nvidia.com/."""
 
     @property
@@ -59,7 +59,7 @@ class ResourceName(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Devices(Kind):
+class Devices(ValueKind):
     """Which devices of a resource: "all", how many of the first, or a list of their names."""
 
     def of(self, value: object) -> str | int | tuple[str, ...]:
@@ -87,7 +87,7 @@ class Devices(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceNames(Kind):
+class DeviceNames(ValueKind):
     """Devices by index, UUID, PCI bus id or model; also none of them."""
 
     @property
@@ -110,7 +110,7 @@ class DeviceNames(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Xids(Kind):
+class Xids(ValueKind):
     """A set of XIDs; "all" of them, too, where `may_be_all`."""
 
     may_be_all: bool = False
@@ -152,7 +152,7 @@ class Xids(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Channels(Kind):
+class Channels(ValueKind):
     """IMEX channels: none, or channel 0."""
 
     @property
@@ -176,7 +176,7 @@ class Channels(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Address(Kind):
+class Address(ValueKind):
     """Where something listens: "127.0.0.1:9395", "[::1]:9395", ":9395"; empty for nowhere."""
 
     @property

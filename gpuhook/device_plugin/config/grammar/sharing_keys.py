@@ -11,7 +11,7 @@ from gpuhook.device_plugin.config.grammar import memory_values
 from gpuhook.device_plugin.config.grammar.edit_values import NAME
 from gpuhook.device_plugin.config.grammar.grammar import Either, Entries, Key, Section
 from gpuhook.device_plugin.config.grammar.name_values import Devices, ResourceName
-from gpuhook.device_plugin.config.grammar.value_kinds import Boolean, Choice, Choices, Whole
+from gpuhook.device_plugin.config.grammar.value_kinds import Boolean, Choice, ChoiceKind, Whole
 
 MOST_REPLICAS = 4096  # of one device: the kubelet takes lists of 4 MiB, some 65,000 devices
 
@@ -48,7 +48,7 @@ _REPLICAS = (
     ),
     Key(
         "memory",
-        memory_values.Limit(),
+        memory_values.LimitValue(),
         "What a replica may have of a device's memory: fair (its part), an amount, or none (no "
         "limit).",
         "memory",
@@ -79,7 +79,7 @@ _SLICES = (
 _HINTS = (
     Key(
         "hints",
-        Choices(facts.HINTS, may_be_empty=True),
+        ChoiceKind(facts.HINTS, may_be_empty=True),
         "The frameworks that are told of the limit by their own variables.",
         "hints",
     ),
@@ -106,7 +106,7 @@ _CLIENT = (
 _UNIT = (
     Key(
         "unit",
-        memory_values.Unit(),
+        memory_values.UnitValue(),
         "The memory of one unit: GiB, MiB or an amount.",
         "unit",
     ),

@@ -57,7 +57,7 @@ def shown(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else printable(value, 40)
 
 
-class Kind:
+class ValueKind:
     """What all kinds can do. `of` and `of_text` raise UnfitError."""
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean(Kind):
+class Boolean(ValueKind):
     """True or false; as a text in any of the spellings that Go's strconv.ParseBool takes."""
 
     @property
@@ -107,7 +107,7 @@ class Boolean(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Kind):
+class Text(ValueKind):
     """Any text on one line; with a `pattern` one that matches it whole, described by `what`."""
 
     pattern: str = r"[^\x00-\x1f\x7f]*"
@@ -132,7 +132,7 @@ OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty", "
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Kind):
+class Choice(ValueKind):
     """One of some words; `unserved` are words of the reference that this version has nothing for.
 
     Taking those in silence would leave a node without what its owner asked for.
@@ -160,7 +160,7 @@ class Choice(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Choices(Kind):
+class ChoiceKind(ValueKind):
     """One or several of some words: one alone, or a list; as a text with commas between them."""
 
     words: tuple[str, ...]
@@ -193,7 +193,7 @@ class Choices(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Kind):
+class Whole(ValueKind):
     """A whole number, `least` and more, at most `most` with `most_why` as the reason."""
 
     least: int
@@ -217,7 +217,7 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Kind):
+class NumberKind(ValueKind):
     """A number from `least` to `most`."""
 
     least: float
@@ -242,7 +242,7 @@ class Number(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Duration(Kind):
+class Duration(ValueKind):
     """A time as Go writes it ("1m30s") or in nanoseconds; seconds, None for "infinite".
 
     It is `shortest` seconds and longer, or 0 where it `may_be_zero`.
@@ -294,7 +294,7 @@ class Duration(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity(Kind):
+class Quantity(ValueKind):
     """An amount of memory, as Kubernetes writes quantities ("512Mi", "1.5G"), in bytes."""
 
     @property

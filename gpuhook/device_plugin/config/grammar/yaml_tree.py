@@ -40,7 +40,7 @@ class NotReadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class YamlBounds:
     """How large a text may be, how deep, and how many values it may have, aliases expanded."""
 
     largest: int = LARGEST
@@ -50,11 +50,11 @@ class Bounds:
 
 def compose(content: bytes) -> yaml.Node | None:
     """Return the root node of a document, None for an empty one; raises NotReadableError."""
-    node: yaml.Node | None = _composed(content, Bounds(), yaml.compose)
+    node: yaml.Node | None = _composed(content, YamlBounds(), yaml.compose)
     return node
 
 
-def compose_all(content: bytes, bounds: Bounds) -> tuple[yaml.Node, ...]:
+def compose_all(content: bytes, bounds: YamlBounds) -> tuple[yaml.Node, ...]:
     """Return the root nodes of all documents that are not empty; raises NotReadableError."""
 
     def every(text: str, Loader: type[Any]) -> tuple[yaml.Node, ...]:  # noqa: N803
@@ -64,7 +64,7 @@ def compose_all(content: bytes, bounds: Bounds) -> tuple[yaml.Node, ...]:
     return nodes
 
 
-def _composed(content: bytes, bounds: Bounds, how: Callable[..., Any]) -> Any:
+def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> Any:
     if len(content) > bounds.largest:
         raise NotReadableError(f"the file is larger than {bounds.largest >> 10} KiB")
     try:
@@ -128,7 +128,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
 class _Measure:
     """How large and how deep a document is with its aliases expanded."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: YamlBounds) -> None:
         self.bounds = bounds
         self.nodes = 0
         self.open: list[tuple[str | None, int]] = []  # anchor, nodes before it
@@ -164,7 +164,7 @@ class _Measure:
             self.sizes[event.anchor] = 1
 
 
-def _measure(text: str, bounds: Bounds) -> None:
+def _measure(text: str, bounds: YamlBounds) -> None:
     """Raise NotReadableError for a text that is too deep or, aliases expanded, too large."""
     measure = _Measure(bounds)
     for event in yaml.parse(text, Loader=_Loader):

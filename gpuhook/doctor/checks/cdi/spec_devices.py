@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.spec_facts import SpecFile
     from gpuhook.vendors.nvidia.inventory import inventory
 
@@ -25,7 +25,7 @@ _GPUS = "/proc/driver/nvidia/gpus"
 _NODE = "/dev/nvidia-caps/nvidia-cap"
 
 
-def _instances(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _instances(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     """Compare the capability nodes of a spec with those of the MIG devices, by files alone."""
     given = {path for path in one.nodes() if _NODE in path}
     known = facts.capabilities(node)
@@ -49,7 +49,7 @@ def _instances(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, said, meaning, mig_capabilities.MINORS, mig_capabilities.CAPABILITIES)]
 
 
-def _devices(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _devices(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent("the GPUs that a spec should have cannot be told from files alone")]
@@ -92,7 +92,7 @@ def _names(found: inventory.Node) -> set[str]:
     }
 
 
-def _fresh(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _fresh(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     recorded = [job for job in one.jobs() if job.fingerprint]
     if not recorded:
         return [absent(f"{one.path} does not say of which state of the host it is", one.path)]
@@ -114,7 +114,7 @@ def _fresh(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, said, meaning, job.libcuda)]
 
 
-def _changed(node: Node, part: str, told: str, libcuda: str) -> Iterable[str]:
+def _changed(node: ExaminedNode, part: str, told: str, libcuda: str) -> Iterable[str]:
     """Yield what differs in one part of a fingerprint."""
     now = _part(node, part, libcuda)
     if part == "tree":
@@ -132,7 +132,7 @@ def _file(identity: str) -> tuple[str, str]:
     return size, nanoseconds[:-9]
 
 
-def _part(node: Node, part: str, libcuda: str) -> str:
+def _part(node: ExaminedNode, part: str, libcuda: str) -> str:
     if part == "boot":
         return node_tree.line(node.tree, _BOOT_ID)
     if part == "driver":

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 NONE = "there is no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
@@ -27,7 +27,7 @@ _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
 
 
-def _present(node: Node) -> Iterable[Finding]:
+def _present(node: ExaminedNode) -> Iterable[Finding]:
     found = specs.spec_files(node)
     if found:
         return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
@@ -53,7 +53,7 @@ def _present(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _valid(node: Node) -> Iterable[Finding]:
+def _valid(node: ExaminedNode) -> Iterable[Finding]:
     found = specs.spec_files(node)
     if not found:
         return [absent(NONE)]
@@ -73,7 +73,7 @@ def _valid(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _names(node: Node) -> Iterable[Finding]:
+def _names(node: ExaminedNode) -> Iterable[Finding]:
     found = [
         f"{directory}/{name}"
         for directory in specs.directories(node)
@@ -96,7 +96,7 @@ def _names(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _conflicts(node: Node) -> Iterable[Finding]:
+def _conflicts(node: ExaminedNode) -> Iterable[Finding]:
     files = specs.valid(node)
     if not files:
         return [absent(NONE)]
@@ -125,7 +125,7 @@ def _conflicts(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _superfluous(node: Node, paths: tuple[str, ...]) -> str:
+def _superfluous(node: ExaminedNode, paths: tuple[str, ...]) -> str:
     """Return the spec that nobody writes again: of an odd name, else the oldest."""
 
     def order(path: str) -> tuple[bool, float]:
@@ -135,7 +135,7 @@ def _superfluous(node: Node, paths: tuple[str, ...]) -> str:
     return min(paths, key=order)
 
 
-def _owners(node: Node) -> Iterable[Finding]:
+def _owners(node: ExaminedNode) -> Iterable[Finding]:
     places = [*specs.directories(node), *(one.path for one in specs.spec_files(node))]
     if not places:
         return [absent(NONE)]
@@ -143,7 +143,7 @@ def _owners(node: Node) -> Iterable[Finding]:
     return found or [ok("only root may write the specs", *places)]
 
 
-def _loose(node: Node, path: str) -> Iterable[Finding]:
+def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
     status = node.tree.status(path)
     if status is None:
         return
@@ -163,7 +163,7 @@ def _loose(node: Node, path: str) -> Iterable[Finding]:
     )
 
 
-def _engines(node: Node) -> Iterable[Finding]:
+def _engines(node: ExaminedNode) -> Iterable[Finding]:
     files = specs.valid(node)
     programs = node.readings.document(node_readings.PROGRAMS)
     if not files or programs is None:
@@ -202,7 +202,7 @@ def _order(document: dict[str, object]) -> int:
     return spec_versions.VERSIONS.index(spec_versions.lowest(document))
 
 
-def _refresh(node: Node) -> Iterable[Finding]:
+def _refresh(node: ExaminedNode) -> Iterable[Finding]:
     if not specs.has_refresh(node):
         return [absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")]
     told = {name: service_state.unit(node, name) for name in _REFRESH_UNITS}

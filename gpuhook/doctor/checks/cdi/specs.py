@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
 _SHOWN = 3
@@ -29,11 +29,11 @@ _STALE = (
 
 
 def each(
-    look: Callable[[Node, SpecFile], Iterable[Finding]],
-) -> Callable[[Node], Iterable[Finding]]:
+    look: Callable[[ExaminedNode, SpecFile], Iterable[Finding]],
+) -> Callable[[ExaminedNode], Iterable[Finding]]:
     """Return the check of every spec that counts; what is found of a hidden one only warns."""
 
-    def of_all(node: Node) -> Iterable[Finding]:
+    def of_all(node: ExaminedNode) -> Iterable[Finding]:
         files = specs.valid(node)
         if not files:
             return [absent(NONE)]
@@ -60,7 +60,7 @@ def softened(finding: Finding, path: str) -> Finding:
     )
 
 
-def stale(node: Node, one: SpecFile, said: str, meaning: str, *looked_at: str) -> Finding:
+def stale(node: ExaminedNode, one: SpecFile, said: str, meaning: str, *looked_at: str) -> Finding:
     """Return that a spec is wrong, and that it is to be written again."""
     looked, command = (one.path, *looked_at), specs.rewrite(node, one)
     again = spec_regeneration.mend(node, one)
@@ -73,7 +73,7 @@ def listed(items: list[str]) -> str:
     return ", ".join(items[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _driver(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _driver(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     version = one.driver_version()
     module = facts.module_version(node) or driver_user_space.driver_user_space(node).version
     if not version:
@@ -87,7 +87,7 @@ def _driver(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, said, _STALE, facts.VERSION)]
 
 
-def _mounts(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _mounts(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     paths = list(dict.fromkeys(mount["hostPath"] for mount in one.items("mounts")))
     lacking = [path for path in paths if node.tree.status(path) is None]
     if not lacking:
@@ -106,7 +106,7 @@ def _mounts(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, said, meaning, *lacking)]
 
 
-def _hooks(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _hooks(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     paths = list(dict.fromkeys(hook["path"] for hook in one.items("hooks")))
     found = [finding for path in paths for finding in _hook(node, one, path)]
     if found or not paths:
@@ -114,7 +114,7 @@ def _hooks(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [ok(f"the hooks of {one.path} are there: {', '.join(paths)}", one.path, *paths)]
 
 
-def _hook(node: Node, one: SpecFile, path: str) -> Iterable[Finding]:
+def _hook(node: ExaminedNode, one: SpecFile, path: str) -> Iterable[Finding]:
     status = node.tree.status(path) if path.startswith("/") else None
     if status is not None and status.is_executable:
         return
@@ -143,7 +143,7 @@ def _hook(node: Node, one: SpecFile, path: str) -> Iterable[Finding]:
     )
 
 
-def _nodes(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _nodes(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     paths = one.nodes()
     lacking = [path for path in paths if node.tree.status(path) is None]
     if not lacking:
@@ -154,7 +154,7 @@ def _nodes(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, said, meaning, *lacking)]
 
 
-def _majors(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _majors(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     wrong = []
     for path, edit in one.nodes().items():
         status = node.tree.status(path)
@@ -173,7 +173,7 @@ def _majors(node: Node, one: SpecFile) -> Iterable[Finding]:
     return [stale(node, one, f"{one.path}: {listed(wrong)}", meaning, facts.DEVICES)]
 
 
-def _params(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _params(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     if facts.params(node).get("ModifyDeviceFiles") != "1":
         return [absent("the driver makes no device nodes by itself", facts.PARAMS)]
     hooks = one.items("hooks")

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.node_tree import Status
 
 _SYSTEMD = "/run/systemd/system"
@@ -37,7 +37,7 @@ _SHOWN = 3
 _VERSION_2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
-def _links(node: Node) -> Iterable[Finding]:
+def _links(node: ExaminedNode) -> Iterable[Finding]:
     if node.tree.status(_SYSTEMD) is None:
         return [absent("this system is not run by systemd", _SYSTEMD)]
     why = _systemd_drives(node)
@@ -59,7 +59,7 @@ def _links(node: Node) -> Iterable[Finding]:
     return [ok("/dev/char has a link to each device node of the driver", "/dev/char")]
 
 
-def _skipping(node: Node) -> str:
+def _skipping(node: ExaminedNode) -> str:
     """Return the runc that leaves out device rules without a link, "" where none does.
 
     runc 1.1.3 to 1.1.6 do, and later ones below a systemd older than 240 (its changelog, 1.1.7);
@@ -78,7 +78,7 @@ def _skipping(node: Node) -> str:
     return f"{named} with systemd {systemd}" if is_old else ""
 
 
-def _systemd(node: Node) -> int | None:
+def _systemd(node: ExaminedNode) -> int | None:
     """Return the version of systemd, by the name of its library; None if that is nowhere."""
     for directory in ("/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd"):
         for name in node.tree.names(directory):
@@ -88,7 +88,7 @@ def _systemd(node: Node) -> int | None:
     return None
 
 
-def _systemd_drives(node: Node) -> str:
+def _systemd_drives(node: ExaminedNode) -> str:
     """Return the file that says that systemd makes the cgroups of containers, "" for none."""
     for path, mark in _MARKS:
         if mark in (node_tree.text(node.tree, path) or ""):
@@ -96,7 +96,7 @@ def _systemd_drives(node: Node) -> str:
     return _VERSION_2 if node.tree.status(_VERSION_2) else ""
 
 
-def _wrong_link(node: Node, path: str, status: Status) -> tuple[str, str] | None:
+def _wrong_link(node: ExaminedNode, path: str, status: Status) -> tuple[str, str] | None:
     """Return a link of /dev/char and what it has to say, None where it leads to the device."""
     link = f"/dev/char/{status.major}:{status.minor}"
     found = node.tree.status(link)
@@ -105,7 +105,7 @@ def _wrong_link(node: Node, path: str, status: Status) -> tuple[str, str] | None
     return link, posixpath.relpath(path, "/dev/char")
 
 
-def _unlinked(node: Node, wrong: list[tuple[str, str]], why: str) -> Finding:
+def _unlinked(node: ExaminedNode, wrong: list[tuple[str, str]], why: str) -> Finding:
     links = [link for link, _ in wrong]
     shown = ", ".join(links[:_SHOWN])
     more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
@@ -137,7 +137,7 @@ def make(link: str, target: str) -> None:
     os.symlink(target, link)
 
 
-def _imex(node: Node) -> Iterable[Finding]:
+def _imex(node: ExaminedNode) -> Iterable[Finding]:
     number = facts.majors(node).get(_CHANNEL_MAJOR)
     members = [line for line in (node_tree.text(node.tree, _IMEX_NODES) or "").splitlines() if line]
     if number is None or not members:

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.doctor.facts.device_facts import Wanted
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.facts.device_facts import RequiredNode
 
 _NO_DRIVER = "no kernel module is loaded"
 _MEANINGS = {
@@ -35,7 +35,7 @@ _GPU = (
 _OPTIONAL = (devices.UVM_TOOLS, devices.MODESET)
 
 
-def _control(path: str, node: Node) -> Iterable[Finding]:
+def _control(path: str, node: ExaminedNode) -> Iterable[Finding]:
     wanted = devices.control()[path]
     place = devices.place(node, wanted)
     if not facts.module_version(node):
@@ -64,14 +64,14 @@ def _control(path: str, node: Node) -> Iterable[Finding]:
     return [_missing(node, wanted, _MEANINGS[path] + refused)]
 
 
-def _optional(node: Node, path: str, place: str) -> Finding:
+def _optional(node: ExaminedNode, path: str, place: str) -> Finding:
     if path == devices.MODESET:
         return absent(f"{place} is not there: this node does no graphics", place)
     said = f"{place} is missing"
     return Finding(WARNING, said, place, _MEANINGS[path], devices.command(node), (place,))
 
 
-def _missing(node: Node, wanted: Wanted, meaning: str) -> Finding:
+def _missing(node: ExaminedNode, wanted: RequiredNode, meaning: str) -> Finding:
     place = devices.place(node, wanted)
     return Finding(
         FAILED,
@@ -84,7 +84,7 @@ def _missing(node: Node, wanted: Wanted, meaning: str) -> Finding:
     )
 
 
-def _gpus(node: Node) -> Iterable[Finding]:
+def _gpus(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.module_version(node):
         return [absent(_NO_DRIVER)]
     wanted = devices.of_gpus(node)
@@ -97,7 +97,7 @@ def _gpus(node: Node) -> Iterable[Finding]:
     return [ok(f"{', '.join(places)}: one for each GPU", *places)]
 
 
-def _capabilities(node: Node) -> Iterable[Finding]:
+def _capabilities(node: ExaminedNode) -> Iterable[Finding]:
     wanted = devices.of_capabilities(node)
     if not wanted:
         return [absent("there are no MIG devices", mig_capabilities.CAPABILITIES)]
@@ -112,14 +112,14 @@ def _capabilities(node: Node) -> Iterable[Finding]:
     return [ok(f"all {len(wanted)} nodes of MIG's capabilities are there", *places)]
 
 
-def _numbers(node: Node) -> Iterable[Finding]:
+def _numbers(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.module_version(node):
         return [absent(_NO_DRIVER)]
     found = [finding for one in devices.every(node) for finding in _wrong(node, one)]
     return found or [ok(f"the device nodes have the numbers of {facts.DEVICES}", facts.DEVICES)]
 
 
-def _wrong(node: Node, wanted: Wanted) -> Iterable[Finding]:
+def _wrong(node: ExaminedNode, wanted: RequiredNode) -> Iterable[Finding]:
     place, status = devices.place(node, wanted), devices.device_status(node, wanted)
     number = devices.major(node, wanted)
     if status is None or number is None:
@@ -145,7 +145,7 @@ def _wrong(node: Node, wanted: Wanted) -> Iterable[Finding]:
     )
 
 
-def _permissions(node: Node) -> Iterable[Finding]:
+def _permissions(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.module_version(node):
         return [absent(_NO_DRIVER)]
     wanted = [*devices.control().values(), *devices.of_gpus(node)]
@@ -153,7 +153,7 @@ def _permissions(node: Node) -> Iterable[Finding]:
     return found or [ok("every user may open the driver's device nodes")]
 
 
-def _closed(node: Node, wanted: Wanted) -> Iterable[Finding]:
+def _closed(node: ExaminedNode, wanted: RequiredNode) -> Iterable[Finding]:
     place, status = devices.place(node, wanted), devices.device_status(node, wanted)
     if status is None or not status.is_character_device or status.permissions & 0o006 == 0o006:
         return

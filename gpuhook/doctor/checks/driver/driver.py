@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 BUS = "driver.bus"
 _RELEASE = "/proc/sys/kernel/osrelease"
@@ -37,7 +37,7 @@ _RELOAD = (
 _KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 
 
-def _gpu(node: Node) -> Iterable[Finding]:
+def _gpu(node: ExaminedNode) -> Iterable[Finding]:
     if facts.is_wsl(node):
         return [ok("/dev/dxg is there: the GPUs are those of Windows (WSL)", "/dev/dxg")]
     if facts.is_tegra(node):
@@ -51,7 +51,7 @@ def _gpu(node: Node) -> Iterable[Finding]:
     return [_without_bus(node)]
 
 
-def _without_bus(node: Node) -> Finding:
+def _without_bus(node: ExaminedNode) -> Finding:
     """Return what tells of GPUs on a machine whose PCI bus shows none."""
     if facts.gpus(node):
         return ok(f"the driver has {facts.counted(len(facts.gpus(node)))}", facts.GPUS)
@@ -61,7 +61,7 @@ def _without_bus(node: Node) -> Finding:
     return absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")
 
 
-def _bus(node: Node) -> Iterable[Finding]:
+def _bus(node: ExaminedNode) -> Iterable[Finding]:
     if gpu_loss.missing(node):
         return [_fallen(node)]
     if not gpu_loss.named(node):
@@ -69,7 +69,7 @@ def _bus(node: Node) -> Iterable[Finding]:
     return [ok("no CDI spec and no container names a GPU that is missing", facts.PCI)]
 
 
-def _fallen(node: Node) -> Finding:
+def _fallen(node: ExaminedNode) -> Finding:
     """Return which GPUs the PCI bus no longer has; each may have specs and containers."""
     gone, named = gpu_loss.missing(node), gpu_loss.named(node)
     paths = tuple(dict.fromkeys(path for gpu in gone for path in gpu.specs))
@@ -92,7 +92,7 @@ def _fallen(node: Node) -> Finding:
     )
 
 
-def _nouveau(node: Node) -> Iterable[Finding]:
+def _nouveau(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.has_gpu(node):
         return [absent("this machine has no NVIDIA GPU", facts.PCI)]
     held = [one.bus_id for one in facts.pci_gpus(node) if one.driver == "nouveau"]
@@ -115,7 +115,7 @@ def _nouveau(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _module(node: Node) -> Iterable[Finding]:
+def _module(node: ExaminedNode) -> Iterable[Finding]:
     if facts.is_wsl(node):
         return [absent("WSL has no kernel module of NVIDIA's: Windows has the driver")]
     if facts.is_tegra(node):
@@ -131,7 +131,7 @@ def _module(node: Node) -> Iterable[Finding]:
     return [_unloaded(node)]
 
 
-def _unloaded(node: Node) -> Finding:
+def _unloaded(node: ExaminedNode) -> Finding:
     """Return why the module is not loaded, as far as files tell."""
     release = node_tree.line(node.tree, _RELEASE)
     listing = f"/lib/modules/{release}/modules.dep"
@@ -157,12 +157,12 @@ def _unloaded(node: Node) -> Finding:
     return Finding(FAILED, said, meaning=_NO_NVML, command=command, looked_at=looked)
 
 
-def _is_secure_boot(node: Node) -> bool:
+def _is_secure_boot(node: ExaminedNode) -> bool:
     """Return whether Secure Boot is on: four bytes of attributes, then one that is 1."""
     return (node.tree.read(_SECURE_BOOT, 16) or b"")[4:5] == b"\1"
 
 
-def _version(node: Node) -> Iterable[Finding]:
+def _version(node: ExaminedNode) -> Iterable[Finding]:
     module, space = facts.module_version(node), driver_user_space.driver_user_space(node)
     if not module:
         return [absent("no kernel module of NVIDIA's for PCI GPUs is loaded")]
@@ -191,7 +191,7 @@ def _all(count: int) -> str:
     return f"all {count} GPUs" if count > 1 else "the only GPU" if count else "no GPU"
 
 
-def _bound(node: Node) -> Iterable[Finding]:
+def _bound(node: ExaminedNode) -> Iterable[Finding]:
     found = facts.pci_gpus(node)
     if not found:
         return [absent("no GPU shows on the PCI bus", facts.PCI)]

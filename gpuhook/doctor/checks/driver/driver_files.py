@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _WINDOWS = "/usr/lib/wsl/"
 _WSL = _WINDOWS + "lib"
@@ -30,7 +30,7 @@ _NEEDED = {
 }
 
 
-def _libraries(node: Node) -> Iterable[Finding]:
+def _libraries(node: ExaminedNode) -> Iterable[Finding]:
     if facts.is_wsl(node) or facts.is_tegra(node):
         return [absent("the driver of this system is of another kind")]
     space = driver_user_space.driver_user_space(node)
@@ -47,7 +47,10 @@ def _libraries(node: Node) -> Iterable[Finding]:
 
 
 def _without(
-    node: Node, space: driver_user_space.UserSpace, lacking: list[str], looked: tuple[str, ...]
+    node: ExaminedNode,
+    space: driver_user_space.UserSpace,
+    lacking: list[str],
+    looked: tuple[str, ...],
 ) -> Finding:
     names = " and ".join(f"{stem}.1" for stem in lacking)
     unlinked = [stem for stem in lacking if space.versions[stem]]
@@ -76,7 +79,7 @@ def _without(
     )
 
 
-def _files(node: Node) -> Iterable[Finding]:
+def _files(node: ExaminedNode) -> Iterable[Finding]:
     space = driver_user_space.driver_user_space(node)
     if facts.is_wsl(node) or facts.is_tegra(node):
         return [absent("the driver of this system is of another kind")]
@@ -88,7 +91,7 @@ def _files(node: Node) -> Iterable[Finding]:
     return [ok(f"the driver's files below {space.root} are complete", *space.directories)]
 
 
-def _missing(node: Node, space: driver_user_space.UserSpace) -> Iterable[Finding]:
+def _missing(node: ExaminedNode, space: driver_user_space.UserSpace) -> Iterable[Finding]:
     command = facts.reinstall(node, space.root)
     for stem, meaning in _NEEDED.items():
         names = [f"{directory}/{stem}.{space.version}" for directory in space.directories]
@@ -132,7 +135,7 @@ def _dangling(space: driver_user_space.UserSpace) -> Iterable[Finding]:
         )
 
 
-def _cache(node: Node) -> Iterable[Finding]:
+def _cache(node: ExaminedNode) -> Iterable[Finding]:
     space = driver_user_space.driver_user_space(node)
     place = driver_user_space.at(space.root, driver_user_space.CACHE)
     if space.root == driver_locations.GKE:
@@ -162,7 +165,7 @@ def _cache(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _firmware(node: Node) -> Iterable[Finding]:
+def _firmware(node: ExaminedNode) -> Iterable[Finding]:
     version = facts.module_version(node)
     if not version:
         return [absent("no kernel module is loaded")]
@@ -200,7 +203,7 @@ def _firmware(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _wsl(node: Node) -> Iterable[Finding]:
+def _wsl(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.is_wsl(node):
         return [absent("this is not WSL", "/dev/dxg")]
     paths = [f"{_WSL}/{name}" for name in _WSL_LIBRARIES]

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _NO_SWITCH = "this machine has no NVSwitch"
 _SOCKET = "/run/nvidia-fabricmanager/socket"
@@ -26,7 +26,7 @@ _NOT_READY = (
 )
 
 
-def _version(node: Node) -> Iterable[Finding]:
+def _version(node: ExaminedNode) -> Iterable[Finding]:
     if not facts.switches(node):
         return [absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)]
     installed = _installed(node_tree.text(node.tree, _PACKAGES) or "")
@@ -64,7 +64,7 @@ def _installed(status: str) -> dict[str, str]:
     return found
 
 
-def _fabric(node: Node) -> Iterable[Finding]:
+def _fabric(node: ExaminedNode) -> Iterable[Finding]:
     switches = facts.switches(node)
     if not switches:
         return [absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)]

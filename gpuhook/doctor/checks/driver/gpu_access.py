@@ -19,15 +19,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.doctor.facts.toolkit_settings import Settings
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 _BY_ENV = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 _BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 
 
-def in_a_row(node: Node) -> Iterable[Finding]:
+def in_a_row(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether one GPU runtime calls another, so that both work on a container."""
     for one in files(node):
         paths = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
@@ -51,7 +51,7 @@ def in_a_row(node: Node) -> Iterable[Finding]:
         yield absent("NVIDIA's toolkit has no settings file here", *PATHS)
 
 
-def by_image(node: Node) -> Iterable[Finding]:
+def by_image(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether pods that were given no GPU can take all, because their image says so."""
     if not kubelet(node):
         yield absent("no kubelet is here: who starts a container chooses its GPUs")
@@ -67,7 +67,10 @@ def by_image(node: Node) -> Iterable[Finding]:
 
 
 def _open_to_all(
-    node: Node, configuration: Configuration, has_cdi: bool, settings: Settings | None
+    node: ExaminedNode,
+    configuration: EngineConfiguration,
+    has_cdi: bool,
+    settings: ToolkitSettings | None,
 ) -> Finding:
     path = settings.path if settings else PATHS[0]
     said = "lets" if settings else "is not there, so that its default lets"
@@ -83,7 +86,7 @@ def _open_to_all(
     )
 
 
-def _closing(node: Node, path: str, *, has_cdi: bool) -> str:
+def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     """Return the command that has the environment of containers not count.
 
     A device plugin that hands its GPUs over in the environment, as NVIDIA's does by default, is
@@ -128,14 +131,14 @@ def _env(pairs: list[tuple[str, str]]) -> dict[str, object]:
     return {"env": [{"name": name, "value": value} for name, value in pairs]}
 
 
-def _settings_of(node: Node, configuration: Configuration) -> Settings | None:
+def _settings_of(node: ExaminedNode, configuration: EngineConfiguration) -> ToolkitSettings | None:
     """Return the settings file of the default runtime: the operator's toolkit has its own."""
     path = configuration.runtimes[configuration.default].path
     wanted = PATHS[1] if path.startswith(OPERATOR_TOOLKIT) else PATHS[0]
     return next((one for one in files(node) if one.path == wanted), None)
 
 
-def _with_default(node: Node) -> list[tuple[Configuration, bool]]:
+def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
     """Return the engines whose default runtime is NVIDIA's, and whether each does CDI."""
     crio = crio_here(node)
     found = [

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.vendors.nvidia.devices.driver_nodes import ProcGpu
     from gpuhook.vendors.nvidia.inventory import inventory
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
@@ -30,7 +30,7 @@ _DATA_CENTRE = ("Tesla", "A10", "A16", "A2", "A30", "A40", "A100", "A800", "B100
                 "L40S", "T4", "V100", "P100", "P40", "P4")  # fmt: skip
 
 
-def _nvml(node: Node) -> Iterable[Finding]:
+def _nvml(node: ExaminedNode) -> Iterable[Finding]:
     reading = node.readings.of(node_readings.INVENTORY)
     if reading.document is not None:
         found = facts.inventory_of(node)
@@ -53,7 +53,7 @@ def _nvml(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _lost(node: Node) -> Iterable[Finding]:
+def _lost(node: ExaminedNode) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent(_UNASKED)]
@@ -84,7 +84,7 @@ def _lost(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _lost_gpus(node: Node, found: inventory.Node) -> list[Gpu]:
+def _lost_gpus(node: ExaminedNode, found: inventory.Node) -> list[Gpu]:
     """Return the lost GPUs, without those that driver.gpu or driver.bus reports."""
     lost = [gpu for gpu in found.gpus if gpu.lost is not None]
     known = [gpu for gpu in lost if not gpu_loss.is_missing(node, gpu.uuid, gpu.pci_bus_id)]
@@ -94,11 +94,11 @@ def _lost_gpus(node: Node, found: inventory.Node) -> list[Gpu]:
     return known
 
 
-def _described(node: Node, gpu: Gpu | ProcGpu) -> gpu_loss.NamedGpu:
+def _described(node: ExaminedNode, gpu: Gpu | ProcGpu) -> gpu_loss.NamedGpu:
     return gpu_loss.described(node, gpu.uuid, gpu.minor, gpu.pci_bus_id)
 
 
-def _seen(node: Node) -> Iterable[Finding]:
+def _seen(node: ExaminedNode) -> Iterable[Finding]:
     found = facts.inventory_of(node)
     if found is None:
         return [absent(_UNASKED)]
@@ -119,7 +119,7 @@ def _seen(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _unseen(node: Node, found: inventory.Node) -> list[ProcGpu]:
+def _unseen(node: ExaminedNode, found: inventory.Node) -> list[ProcGpu]:
     """Return the GPUs of the kernel module, and on the bus, that NVML has no names for."""
     known = {device_selection.bus_id(gpu.pci_bus_id or "") for gpu in found.gpus}
     return [
@@ -131,14 +131,14 @@ def _unseen(node: Node, found: inventory.Node) -> list[ProcGpu]:
     ]
 
 
-def _is_excluded(node: Node, gpu: ProcGpu) -> bool:
+def _is_excluded(node: ExaminedNode, gpu: ProcGpu) -> bool:
     """Return whether the driver was told to leave the GPU alone (NVreg_ExcludedGpus)."""
     path = f"{facts.GPUS}/{device_selection.bus_id(gpu.pci_bus_id)}/information"
     lines = (node_tree.text(node.tree, path) or "").splitlines()
     return any(line.split() == ["GPU", "Excluded:", "Yes"] for line in lines)
 
 
-def _compute_mode(node: Node) -> Iterable[Finding]:
+def _compute_mode(node: ExaminedNode) -> Iterable[Finding]:
     gpus = _working(node)
     if gpus is None:
         return [absent(_UNASKED)]
@@ -162,7 +162,7 @@ def _mode(gpu: Gpu) -> Iterable[Finding]:
     )
 
 
-def _mig(node: Node) -> Iterable[Finding]:
+def _mig(node: ExaminedNode) -> Iterable[Finding]:
     gpus = _working(node)
     if gpus is None:
         return [absent(_UNASKED)]
@@ -187,12 +187,12 @@ def _mig(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _working(node: Node) -> list[Gpu] | None:
+def _working(node: ExaminedNode) -> list[Gpu] | None:
     found = facts.inventory_of(node)
     return None if found is None else [gpu for gpu in found.gpus if gpu.lost is None]
 
 
-def _needs_none(node: Node, names: list[str]) -> str:
+def _needs_none(node: ExaminedNode, names: list[str]) -> str:
     """Return why the GPUs stay initialised, or need not, without the daemon; "" else."""
     if not any(set(name.replace("-", " ").split()) & set(_DATA_CENTRE) for name in names):
         return "nvidia-persistenced does not run; on a workstation it need not"
@@ -202,7 +202,7 @@ def _needs_none(node: Node, names: list[str]) -> str:
     return f"the driver of {GKE} comes without nvidia-persistenced" if is_gke else ""
 
 
-def _persistence(node: Node) -> Iterable[Finding]:
+def _persistence(node: ExaminedNode) -> Iterable[Finding]:
     names = [gpu.model or "" for gpu in facts.gpus(node)]
     if not names:
         return [absent("the kernel module has no GPU")]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
 _DIRECTORIES = ("/vulkan/", "/egl_vendor.d/", "/egl_external_platform.d/")
@@ -26,7 +26,7 @@ _32_BIT = ("/usr/lib/i386-linux-gnu", "/usr/lib32", "/usr/lib")
 _64_BIT = ("/usr/lib64", "/lib64")
 
 
-def _icds(node: Node, one: SpecFile) -> Iterable[Finding]:
+def _icds(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     files = [m["hostPath"] for m in one.items("mounts") if _is_icd(m["containerPath"])]
     if not files:
         return [absent(f"{one.path} mounts no files of Vulkan or EGL", one.path)]
@@ -39,7 +39,7 @@ def _is_icd(path: str) -> bool:
     return path.endswith(".json") and any(place in path for place in _DIRECTORIES)
 
 
-def _icd(node: Node, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Finding]:
+def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Iterable[Finding]:
     content = node.tree.read(path)
     if content is None:
         return  # that a mounted file is missing is told elsewhere
@@ -87,7 +87,7 @@ def _has(name: str, mounted: set[str]) -> bool:
     return any(other == name or other.startswith(stem + ".") for other in mounted)
 
 
-def _compat32(_node: Node, one: SpecFile) -> Iterable[Finding]:
+def _compat32(_node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
     directories = {posixpath.dirname(m["containerPath"]) for m in one.items("mounts")}
     is_apart = directories & set(_64_BIT)  # then /usr/lib has the 32-bit ones
     if directories & set(_32_BIT[: 3 if is_apart else 2]):

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -32,7 +32,7 @@ NO_RUNTIME = (
 _DROP_INS = ("/etc/containerd/conf.d/*.toml", "/etc/containerd/config.d/*.toml")
 
 
-def config(node: Node) -> Iterable[Finding]:
+def config(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether every file that containerd reads can be read."""
     for one in containerds(node):
         meaning = (
@@ -52,7 +52,7 @@ def config(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE, reader.PATH)
 
 
-def cri(node: Node) -> Iterable[Finding]:
+def cri(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a kubelet can talk to containerd."""
     for one in containerds(node):
         if one.read.has_cri:
@@ -74,7 +74,7 @@ def cri(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _cure_of_cri(node: Node, one: ContainerdHere) -> str:
+def _cure_of_cri(node: ExaminedNode, one: ContainerdHere) -> str:
     found = gpu_runtimes(node.tree, one.read.configuration)
     if register_commands.has_gpuhook(node) and all(
         register_commands.is_gpuhooks(node, run) for run in found
@@ -84,7 +84,7 @@ def _cure_of_cri(node: Node, one: ContainerdHere) -> str:
     return f"{edit} && {one.distribution.restart}"
 
 
-def plugin_key(node: Node) -> Iterable[Finding]:
+def plugin_key(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether GPU runtimes are written where this containerd looks for runtimes."""
     for one in containerds(node):
         wrong = [
@@ -109,7 +109,7 @@ def plugin_key(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def replaced(node: Node) -> Iterable[Finding]:
+def replaced(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a later file takes a GPU runtime's place, as files do up to containerd 2.0."""
     for one in containerds(node):
         lost = [
@@ -134,7 +134,7 @@ def replaced(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _cure_of_replaced(node: Node, one: ContainerdHere, ignored: reader.Ignored) -> str:
+def _cure_of_replaced(node: ExaminedNode, one: ContainerdHere, ignored: reader.Ignored) -> str:
     if register_commands.is_gpuhooks(node, ignored.runtime):
         return register_commands.with_containerd(node, one, ignored.runtime)
     return (
@@ -144,7 +144,7 @@ def _cure_of_replaced(node: Node, one: ContainerdHere, ignored: reader.Ignored) 
     )
 
 
-def drop_in(node: Node) -> Iterable[Finding]:
+def drop_in(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether drop-ins with GPU runtimes are imported."""
     here = [one for one in containerds(node) if one.root == reader.PATH]
     for one in here:
@@ -173,17 +173,17 @@ def drop_in(node: Node) -> Iterable[Finding]:
         yield absent(f"no containerd of this node reads {reader.PATH}", reader.PATH)
 
 
-def _has_gpu_runtime(node: Node, path: str) -> bool:
+def _has_gpu_runtime(node: ExaminedNode, path: str) -> bool:
     return bool(_gpu_runtimes_of(node, path))
 
 
-def _gpu_runtimes_of(node: Node, path: str) -> list[Runtime]:
+def _gpu_runtimes_of(node: ExaminedNode, path: str) -> list[Runtime]:
     read = reader.read(node.tree, path)
     runtimes = [*read.configuration.runtimes.values(), *(one.runtime for one in read.ignored)]
     return [one for one in runtimes if gives_gpus(node.tree, one)]
 
 
-def _cure_of_drop_in(node: Node, one: ContainerdHere, path: str) -> str:
+def _cure_of_drop_in(node: ExaminedNode, one: ContainerdHere, path: str) -> str:
     runtime = _gpu_runtimes_of(node, path)[0]
     if one.read.imports or register_commands.is_gpuhooks(node, runtime):
         return register_commands.with_containerd(node, one, runtime)
@@ -191,7 +191,7 @@ def _cure_of_drop_in(node: Node, one: ContainerdHere, path: str) -> str:
     return f"{edit} && {one.distribution.restart}"
 
 
-def wrong_file(node: Node) -> Iterable[Finding]:
+def wrong_file(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a GPU runtime is written in a file that no running containerd reads."""
     others = [one for one in containerds(node) if one.root != reader.PATH]
     without = [one for one in others if not gpu_runtimes(node.tree, one.read.configuration)]
@@ -214,7 +214,7 @@ def wrong_file(node: Node) -> Iterable[Finding]:
         yield ok("no GPU runtime is in a file that is not read", reader.PATH)
 
 
-def template(node: Node) -> Iterable[Finding]:
+def template(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a generated configuration has the GPU runtimes of its template."""
     seen = False
     for one in containerds(node):
@@ -239,7 +239,7 @@ def template(node: Node) -> Iterable[Finding]:
         yield absent("no configuration of containerd here is made of a template")
 
 
-def _lacks_template(node: Node, one: ContainerdHere, content: str) -> bool:
+def _lacks_template(node: ExaminedNode, one: ContainerdHere, content: str) -> bool:
     has_runtime = any(
         name in line
         for line in content.splitlines()
@@ -249,7 +249,7 @@ def _lacks_template(node: Node, one: ContainerdHere, content: str) -> bool:
     return has_runtime and not gpu_runtimes(node.tree, one.read.configuration)
 
 
-def runtime(node: Node) -> Iterable[Finding]:
+def runtime(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether containers can get GPUs by containerd."""
     for one in containerds(node):
         name = one.distribution.name
@@ -278,7 +278,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _why_not(node: Node, one: ContainerdHere) -> str:
+def _why_not(node: ExaminedNode, one: ContainerdHere) -> str:
     """Return why containers with GPUs are not this containerd's task, "" where they are."""
     if one.started is None and len(containerds(node)) > 1 and one.root == reader.PATH:
         return "another containerd has"

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -28,7 +28,7 @@ _MEANINGS = {
 }
 
 
-def pod_annotations(node: Node) -> Iterable[Finding]:
+def pod_annotations(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether pods of GPU runtimes can write annotations that gpuhook trusts."""
     here = containerds(node)
     for one in here:

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -34,13 +34,13 @@ _DRIVER = re.compile(r"^cgroupDriver:\s*\"?(\w+)", re.MULTILINE)
 _NO_GPU = "no GPU runtime is registered with containerd"
 
 
-def _with_gpus(node: Node) -> list[tuple[ContainerdHere, list[Runtime]]]:
+def _with_gpus(node: ExaminedNode) -> list[tuple[ContainerdHere, list[Runtime]]]:
     """Return the containerds that have GPU runtimes, with these."""
     found = [(one, gpu_runtimes(node.tree, one.read.configuration)) for one in containerds(node)]
     return [(one, runtimes) for one, runtimes in found if runtimes and one.read.has_cri]
 
 
-def runtime_type(node: Node) -> Iterable[Finding]:
+def runtime_type(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether GPU runtimes have the type of shim that containerd needs to know."""
     here = _with_gpus(node)
     for one, runtimes in here:
@@ -62,7 +62,7 @@ def runtime_type(node: Node) -> Iterable[Finding]:
         yield absent(_NO_GPU)
 
 
-def binary(node: Node) -> Iterable[Finding]:
+def binary(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs of the registered runtimes can be run."""
     here = containerds(node)
     for one in here:
@@ -80,7 +80,7 @@ def binary(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def default(node: Node) -> Iterable[Finding]:
+def default(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the default runtime is a registered one, and whether it gives GPUs to all."""
     here = [one for one in containerds(node) if one.read.has_cri]
     for one in here:
@@ -108,7 +108,7 @@ def default(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _cure_of_default(node: Node, one: ContainerdHere) -> str:
+def _cure_of_default(node: ExaminedNode, one: ContainerdHere) -> str:
     configuration = one.read.configuration
     found = gpu_runtimes(node.tree, configuration)
     if not found and register_commands.has_gpuhook(node) and configuration.default == NAME:
@@ -129,7 +129,7 @@ def _edit_of_default(one: ContainerdHere) -> str:
     return f"sed -i '{edit}' {' '.join(configuration.files)}"
 
 
-def cdi(node: Node) -> Iterable[Finding]:
+def cdi(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether CDI, where it is asked for, is something that this containerd does."""
     here = [one for one in containerds(node) if one.read.has_cri]
     for one in here:
@@ -154,7 +154,7 @@ def cdi(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def cdi_dirs(node: Node) -> Iterable[Finding]:
+def cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether containerd finds the CDI specs that are there."""
     here = [one for one in containerds(node) if one.read.has_cdi(one.daemon) and one.read.has_cri]
     for one in here:
@@ -171,7 +171,7 @@ def cdi_dirs(node: Node) -> Iterable[Finding]:
         yield absent("CDI is off in containerd")
 
 
-def restarted(node: Node) -> Iterable[Finding]:
+def restarted(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether containerd was started after its configuration was written."""
     here = [one for one in containerds(node) if one.started]
     for one in here:
@@ -193,7 +193,7 @@ def restarted(node: Node) -> Iterable[Finding]:
         yield absent("no running containerd is known here, so since when cannot be told")
 
 
-def cgroup_driver(node: Node) -> Iterable[Finding]:
+def cgroup_driver(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether GPU runtimes make cgroups the way in which the kubelet names them."""
     wanted = _kubelets_driver(node)
     here = _with_gpus(node) if wanted else []
@@ -241,12 +241,12 @@ def _driver_of(one: ContainerdHere, run: Runtime, wanted: str, place: str) -> Fi
     )
 
 
-def _kubelets_driver(node: Node) -> str:
+def _kubelets_driver(node: ExaminedNode) -> str:
     found = _DRIVER.search(text(node.tree, f"{kubelet(node)}/config.yaml") or "")
     return found.group(1) if found else ""
 
 
-def shim(node: Node) -> Iterable[Finding]:
+def shim(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the shim of the GPU runtimes' type is installed."""
     here = [one for one in _with_gpus(node) if one[0].distribution.name == "containerd"]
     for one, runtimes in here:

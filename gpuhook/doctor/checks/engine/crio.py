@@ -25,14 +25,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.engines.read.engine_config import Configuration
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.read.engine_config import EngineConfiguration
 
 NOT_HERE = "CRI-O is not installed"
 _RESTART = "systemctl restart crio"
 
 
-def config(node: Node) -> Iterable[Finding]:
+def config(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether CRI-O can read every file of its configuration."""
     here = crio_here(node)
     if here is None:
@@ -43,7 +43,7 @@ def config(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, f"CRI-O reads {', '.join(files) or 'its defaults'}", *files)
 
 
-def default(node: Node) -> Iterable[Finding]:
+def default(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the default runtime is a registered one."""
     here = crio_here(node)
     if here is None:
@@ -64,13 +64,13 @@ def default(node: Node) -> Iterable[Finding]:
     )
 
 
-def _cure_of_default(node: Node, configuration: Configuration) -> str:
+def _cure_of_default(node: ExaminedNode, configuration: EngineConfiguration) -> str:
     found = gpu_runtimes(node.tree, configuration)
     options = register_commands.as_default(configuration.default)
     return register_commands.with_crio(node, _RESTART, found[0] if found else None, options)
 
 
-def runtime(node: Node) -> Iterable[Finding]:
+def runtime(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether CRI-O has a way to give containers GPUs."""
     here = crio_here(node)
     if here is None:
@@ -98,7 +98,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         yield absent(f"CRI-O registers no GPU runtime: {why}")
 
 
-def binary(node: Node) -> Iterable[Finding]:
+def binary(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs of the registered runtimes can be run."""
     here = crio_here(node)
     if here is None:
@@ -115,7 +115,7 @@ def binary(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, "the programs of CRI-O's runtimes are there")
 
 
-def cdi_dirs(node: Node) -> Iterable[Finding]:
+def cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether CRI-O finds the CDI specs that are there."""
     here = crio_here(node)
     if here is None:
@@ -128,7 +128,7 @@ def cdi_dirs(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, said, *here.configuration.cdi_dirs)
 
 
-def restarted(node: Node) -> Iterable[Finding]:
+def restarted(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether CRI-O was started after its configuration was written; it may be reloaded."""
     here = crio_here(node)
     started = [float(one.get("started") or 0) for one in processes(node, "crio")]

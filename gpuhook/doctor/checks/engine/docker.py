@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import DockerHere
 
 NOT_HERE = "Docker is not installed"
@@ -37,7 +37,7 @@ NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with cap
 _TOOLKIT = "nvidia-container-toolkit"
 
 
-def config(node: Node) -> Iterable[Finding]:
+def config(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether Docker can read its daemon.json, and knows its default runtime."""
     for one in dockers(node):
         meaning = (
@@ -53,7 +53,7 @@ def config(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE, reader.PATH)
 
 
-def default(node: Node) -> Iterable[Finding]:
+def default(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the default runtime is a registered one."""
     for one in dockers(node):
         configuration = one.read.configuration
@@ -75,13 +75,13 @@ def default(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _cure_of_default(node: Node, one: DockerHere) -> str:
+def _cure_of_default(node: ExaminedNode, one: DockerHere) -> str:
     found = gpu_runtimes(node.tree, one.read.configuration)
     options = register_commands.as_default(one.read.configuration.default)
     return register_commands.with_docker(node, one, found[0] if found else None, options)
 
 
-def snap(node: Node) -> Iterable[Finding]:
+def snap(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the snap's Docker is told of GPUs where it looks."""
     snaps = [one for one in dockers(node) if one.kind == "snap"]
     system = reader.read(node.tree, reader.PATH)
@@ -117,7 +117,7 @@ def snap(node: Node) -> Iterable[Finding]:
         yield absent("Docker is not of a snap", "/var/snap/docker/current")
 
 
-def runtime(node: Node) -> Iterable[Finding]:
+def runtime(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether Docker has a runtime that gives GPUs, or can give them as CDI devices."""
     for one in dockers(node):
         found = gpu_runtimes(node.tree, one.read.configuration)
@@ -142,7 +142,7 @@ def runtime(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def binary(node: Node) -> Iterable[Finding]:
+def binary(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs of the registered runtimes can be run."""
     for one in dockers(node):
         if one.kind == "snap":
@@ -160,7 +160,7 @@ def binary(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def gpus(node: Node) -> Iterable[Finding]:
+def gpus(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether `docker run --gpus` has the program that dockerd looks for at its start."""
     here = [
         one
@@ -186,7 +186,7 @@ def gpus(node: Node) -> Iterable[Finding]:
         yield absent("no Docker here has a GPU runtime")
 
 
-def restarted(node: Node) -> Iterable[Finding]:
+def restarted(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether dockerd was started after what it looks for was there."""
     hook = program(node.tree, HOOK)
     here = [one for one in dockers(node) if one.started and hook]
@@ -217,7 +217,7 @@ def restarted(node: Node) -> Iterable[Finding]:
         yield absent("no running dockerd is known here, so since when cannot be told")
 
 
-def cdi(node: Node) -> Iterable[Finding]:
+def cdi(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether Docker gives CDI devices, and finds the specs."""
     for one in dockers(node):
         if not one.read.has_cdi(one.daemon):
@@ -245,7 +245,7 @@ def cdi(node: Node) -> Iterable[Finding]:
         yield absent(NOT_HERE)
 
 
-def _with_cdi(node: Node, one: DockerHere) -> str:
+def _with_cdi(node: ExaminedNode, one: DockerHere) -> str:
     """Return the command that switches CDI on, where no GPU runtime is registered."""
     if spec_facts.has_toolkit(node):
         return f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled && {one.restart}"

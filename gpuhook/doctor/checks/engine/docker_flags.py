@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 # Flags of GPUs' concern, and the members of daemon.json that may not stand beside them.
 _FLAGS = {
@@ -24,7 +24,7 @@ _FLAGS = {
 }
 
 
-def flags(node: Node) -> Iterable[Finding]:
+def flags(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether flags and daemon.json say the same thing, which dockerd refuses."""
     here = [one for one in dockers(node) if one.kind == "docker"]
     for one in here:

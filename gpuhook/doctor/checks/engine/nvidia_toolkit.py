@@ -6,7 +6,13 @@ from __future__ import annotations
 from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
 from gpuhook.doctor.engine_findings import UNREAD, all_is_well, installing
 from gpuhook.doctor.facts.engine_facts import BIN_DIRS, dockers, program, version
-from gpuhook.doctor.facts.toolkit_settings import PATHS, Settings, files, is_legacy, is_of_fronts
+from gpuhook.doctor.facts.toolkit_settings import (
+    PATHS,
+    ToolkitSettings,
+    files,
+    is_legacy,
+    is_of_fronts,
+)
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.docker_config import GPUS_BY_CDI
 
@@ -14,13 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _NO_FILE = "NVIDIA's toolkit has no settings file here: it goes by its defaults"
 _ENDS = "every container of NVIDIA's runtime fails to start, with GPUs or without"
 
 
-def config(node: Node) -> Iterable[Finding]:
+def config(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the toolkit's config.toml can be read."""
     for one in files(node):
         if one.trouble is None:
@@ -44,7 +50,7 @@ def config(node: Node) -> Iterable[Finding]:
         yield absent(_NO_FILE, *PATHS)
 
 
-def values(node: Node) -> Iterable[Finding]:
+def values(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the toolkit takes every value of its config.toml."""
     for one in files(node):
         found = [
@@ -65,7 +71,7 @@ def values(node: Node) -> Iterable[Finding]:
         yield absent(_NO_FILE, *PATHS)
 
 
-def keys(node: Node) -> Iterable[Finding]:
+def keys(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the toolkit knows every key of its config.toml: it ignores others."""
     for one in files(node):
         found = [
@@ -85,12 +91,12 @@ def keys(node: Node) -> Iterable[Finding]:
         yield absent(_NO_FILE, *PATHS)
 
 
-def _corrected(one: Settings, key: str, near: str) -> str:
+def _corrected(one: ToolkitSettings, key: str, near: str) -> str:
     line, old, new = one.place(key).line, key.rpartition(".")[2], near.rpartition(".")[2]
     return f"sed -i '{line}{f's/{old}/{new}/' if near else 'd'}' {one.path}"
 
 
-def low_level(node: Node) -> Iterable[Finding]:
+def low_level(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a low-level runtime is there for the toolkit's runtime to become."""
     if is_of_fronts(node):
         yield absent("NVIDIA's runtime is gpuhook's here, by its name alone")
@@ -98,7 +104,7 @@ def low_level(node: Node) -> Iterable[Finding]:
     if not files(node) and not program(node.tree, "nvidia-container-runtime"):
         yield absent("NVIDIA's runtime is not installed")
         return
-    for one in files(node) or (Settings(PATHS[0]),):
+    for one in files(node) or (ToolkitSettings(PATHS[0]),):
         found = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
         if found:
             known = version(node, found[0].rpartition("/")[2])
@@ -116,7 +122,7 @@ def low_level(node: Node) -> Iterable[Finding]:
         )
 
 
-def programs(node: Node) -> Iterable[Finding]:
+def programs(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs and the root that config.toml names are there."""
     for one in files(node):
         found: list[Finding] = []
@@ -135,7 +141,7 @@ def programs(node: Node) -> Iterable[Finding]:
         yield absent(_NO_FILE, *PATHS)
 
 
-def _missing(one: Settings, key: str, path: str, why: str, command: str) -> Finding:
+def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) -> Finding:
     if key.endswith("root"):
         meaning = (
             "no container gets a GPU: nvidia-container-cli: initialization error: load library"
@@ -153,7 +159,7 @@ def _missing(one: Settings, key: str, path: str, why: str, command: str) -> Find
     )
 
 
-def gpus_by_hook(node: Node) -> Iterable[Finding]:
+def gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether Docker's --gpus, which calls the hook itself, is in a mode that the hook has."""
     here = [one for one in dockers(node) if one.kind != "snap"]
     for one in files(node) if here else ():
@@ -182,7 +188,7 @@ def gpus_by_hook(node: Node) -> Iterable[Finding]:
         yield absent("Docker or NVIDIA's toolkit is not installed")
 
 
-def no_cgroups(node: Node) -> Iterable[Finding]:
+def no_cgroups(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the hook leaves device rules out, which only rootless engines need."""
     for one in files(node):
         legacy = is_legacy(node, one)

@@ -20,13 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.read.oci_hooks import OciHook
 
 NOT_HERE = "podman is not installed"
 
 
-def config(node: Node) -> Iterable[Finding]:
+def config(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether podman can read every file of its configuration."""
     here = podman_here(node)
     if here is None:
@@ -40,7 +40,7 @@ def config(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, f"podman reads {', '.join(files) or 'its defaults'}", *files)
 
 
-def cdi(node: Node) -> Iterable[Finding]:
+def cdi(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether podman gives CDI devices, and finds the specs."""
     here = podman_here(node)
     if here is None:
@@ -63,7 +63,7 @@ def cdi(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, said, *here.configuration.cdi_dirs)
 
 
-def binary(node: Node) -> Iterable[Finding]:
+def binary(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether podman's runtime is there."""
     here = podman_here(node)
     if here is None:
@@ -84,13 +84,13 @@ def binary(node: Node) -> Iterable[Finding]:
     yield from all_is_well(found, f'the default runtime is "{here.configuration.default}"')
 
 
-def _hooks(node: Node) -> tuple[OciHook, ...]:
+def _hooks(node: ExaminedNode) -> tuple[OciHook, ...]:
     podman, crio = podman_here(node), crio_here(node)
     directories = [*(podman.hook_dirs if podman else ()), *(crio.hook_dirs if crio else ())]
     return oci_hooks.read(node.tree, dict.fromkeys(directories))
 
 
-def hooks(node: Node) -> Iterable[Finding]:
+def hooks(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the OCI hooks that podman and CRI-O run can be run."""
     if podman_here(node) is None and crio_here(node) is None:
         yield absent("no engine that runs OCI hooks is installed")
@@ -111,7 +111,7 @@ def hooks(node: Node) -> Iterable[Finding]:
         yield ok(f"{len(found)} OCI hooks are installed", *(one.file for one in found))
 
 
-def two_ways(node: Node) -> Iterable[Finding]:
+def two_ways(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether a container can get its GPUs twice: by two hooks, or by a hook besides CDI."""
     found = [one for one in _hooks(node) if one.gives_gpus]
     files = tuple(one.file for one in found)

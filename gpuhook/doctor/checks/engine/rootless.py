@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
 # nsswitch.conf: subid: sss has a directory service (FreeIPA) say who has which.
@@ -28,7 +28,7 @@ _DELEGATED = ("memory", "pids")
 _DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
 
 
-def _users(node: Node) -> dict[str, str]:
+def _users(node: ExaminedNode) -> dict[str, str]:
     """Return the users who have an engine of their own, each with their number."""
     numbers = {}
     for entry in (text(node.tree, "/etc/passwd") or "").splitlines():
@@ -43,7 +43,7 @@ def _users(node: Node) -> dict[str, str]:
     return found
 
 
-def subordinate(node: Node) -> Iterable[Finding]:
+def subordinate(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether users with engines of their own have ids to give to containers."""
     users = _users(node)
     if _ELSEWHERE.search(text(node.tree, _SWITCH) or ""):
@@ -68,12 +68,12 @@ def subordinate(node: Node) -> Iterable[Finding]:
         yield absent("no user of this node has an engine of their own", "/home")
 
 
-def _has_range(node: Node, path: str, name: str, number: str) -> bool:
+def _has_range(node: ExaminedNode, path: str, name: str, number: str) -> bool:
     entries = (text(node.tree, path) or "").splitlines()
     return any(entry.split(":")[0] in {name, number} - {""} for entry in entries if entry.strip())
 
 
-def _free(node: Node) -> str:
+def _free(node: ExaminedNode) -> str:
     """Return a range of ids that nobody has."""
     first = 100000
     for path in _FILES:
@@ -85,7 +85,7 @@ def _free(node: Node) -> str:
     return f"{first}-{first + 65535}"
 
 
-def mapping(node: Node) -> Iterable[Finding]:
+def mapping(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs are there that map those ids."""
     if not _users(node) and not any(one.kind == "rootless" for one in dockers(node)):
         yield absent("no user of this node has an engine of their own", "/home")
@@ -105,7 +105,7 @@ def mapping(node: Node) -> Iterable[Finding]:
     )
 
 
-def delegation(node: Node) -> Iterable[Finding]:
+def delegation(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether users' engines may limit what their containers use.
 
     A user's engine makes control groups below those of the user's manager, which has the
@@ -121,7 +121,7 @@ def delegation(node: Node) -> Iterable[Finding]:
             yield _delegated(node, name, number)
 
 
-def _delegated(node: Node, name: str, number: str) -> Finding:
+def _delegated(node: ExaminedNode, name: str, number: str) -> Finding:
     path = f"{_CGROUPS}/user.slice/user-{number}.slice/user@{number}.service/cgroup.controllers"
     has = (text(node.tree, path) or "").split()
     if node.tree.status(path) is None:

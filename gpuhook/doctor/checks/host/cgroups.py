@@ -13,21 +13,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.doctor.facts.toolkit_settings import Settings
-    from gpuhook.engines.read.engine_config import Configuration, Runtime
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
+    from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
 
 ROOT = "/sys/fs/cgroup"
 
 
-def _is_v2(node: Node) -> bool | None:
+def _is_v2(node: ExaminedNode) -> bool | None:
     """Return whether cgroups are of version 2 alone, None where none are mounted."""
     if node.tree.status(f"{ROOT}/cgroup.controllers"):
         return True
     return False if node.tree.status(f"{ROOT}/devices") else None
 
 
-def cgroup_version(node: Node) -> Iterable[Finding]:
+def cgroup_version(node: ExaminedNode) -> Iterable[Finding]:
     """Say which control groups there are."""
     found = _is_v2(node)
     if found is None:
@@ -38,7 +38,7 @@ def cgroup_version(node: Node) -> Iterable[Finding]:
         yield ok("control groups are of version 1, which systemd 258 no longer has", ROOT)
 
 
-def kept_gpus(node: Node) -> Iterable[Finding]:
+def kept_gpus(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether systemd knows the device rules of containers that have GPUs.
 
     NVIDIA's hook writes the rules into the running container's cgroup, behind the back of systemd,
@@ -69,7 +69,7 @@ def kept_gpus(node: Node) -> Iterable[Finding]:
         yield absent("NVIDIA's toolkit has no settings file here")
 
 
-def _by_specs(node: Node, engine: str, one: Settings) -> str:
+def _by_specs(node: ExaminedNode, engine: str, one: ToolkitSettings) -> str:
     """Return the command that has device rules be in the specs of containers.
 
     In mode cdi `docker run --gpus`, which calls the hook itself, no longer works.
@@ -89,10 +89,10 @@ def _by_specs(node: Node, engine: str, one: Settings) -> str:
     )
 
 
-def _through_nvidia(node: Node) -> list[tuple[str, Runtime]]:
+def _through_nvidia(node: ExaminedNode) -> list[tuple[str, Runtime]]:
     """Return NVIDIA's runtimes whose containers have cgroups that systemd keeps."""
     crio = crio_here(node)
-    named: list[tuple[str, Configuration]] = [
+    named: list[tuple[str, EngineConfiguration]] = [
         *((one.distribution.name, one.read.configuration) for one in containerds(node)),
         *((one.kind, one.read.configuration) for one in dockers(node)),
         *([("crio", crio.configuration)] if crio else []),

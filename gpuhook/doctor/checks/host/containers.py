@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _LOOKED_AT = "the running containers"
 _DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD = "GH1744", "GH1741", "GH1742", "GH1745"
@@ -23,7 +23,7 @@ _DEPARTED = "GH1123"  # of a GPU that is missing, driver.gpu and driver.bus repo
 _APART = (_DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD)
 
 
-def _unreadable(node: Node) -> Iterable[Finding]:
+def _unreadable(node: ExaminedNode) -> Iterable[Finding]:
     """Find the containers that cannot be looked at."""
     if (none := _none(node)) is not None:
         return [none]
@@ -42,7 +42,7 @@ def _unreadable(node: Node) -> Iterable[Finding]:
     return found or [ok(f"{number} running containers were looked at", _LOOKED_AT)]
 
 
-def _access(node: Node) -> Iterable[Finding]:
+def _access(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers whose device cgroup denies what they were given."""
     return _each(node, _lost_access, "no container has lost the access to its GPUs")
 
@@ -60,7 +60,7 @@ def _lost_access(one: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _pieces(node: Node) -> Iterable[Finding]:
+def _pieces(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers that lack nodes, files or entries of what they were given."""
     missing = gpu_loss.missing(node)
     find = partial(_lost_pieces, apart=(*_APART, _DEPARTED) if missing else _APART)
@@ -82,7 +82,7 @@ def _lost_pieces(one: dict[str, Any], apart: Collection[str]) -> Iterator[Findin
             )
 
 
-def _driver(node: Node) -> Iterable[Finding]:
+def _driver(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers with the files of another driver than the loaded one."""
     found = _each(node, _other_driver, "every container has the files of the loaded driver")
     is_told = facts.module_version(node) or any(one.status != OK for one in found)
@@ -102,7 +102,7 @@ def _other_driver(one: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _removed(node: Node) -> Iterable[Finding]:
+def _removed(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers whose mounted files are no more on the node."""
     return _each(node, _gone_files, "what is mounted of the driver is there on the node")
 
@@ -120,7 +120,7 @@ def _gone_files(one: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _unheard(node: Node) -> Iterable[Finding]:
+def _unheard(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers that ask for GPUs and were given none."""
     return _each(node, _without, "every container that asks for GPUs has some")
 
@@ -138,7 +138,7 @@ def _without(one: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _stacks(node: Node) -> Iterable[Finding]:
+def _stacks(node: ExaminedNode) -> Iterable[Finding]:
     """Find containers that got their GPUs twice."""
     return _each(node, _given_twice, "no container got its GPUs of two stacks")
 
@@ -157,7 +157,7 @@ def _given_twice(one: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _each(node: Node, find: Any, well: str) -> list[Finding]:
+def _each(node: ExaminedNode, find: Any, well: str) -> list[Finding]:
     """Return what `find` yields of each container; what is `well` where that is nothing."""
     if (none := _none(node)) is not None:
         return [none]
@@ -169,7 +169,7 @@ def _each(node: Node, find: Any, well: str) -> list[Finding]:
     return found or [ok(well, _LOOKED_AT)]
 
 
-def _none(node: Node) -> Finding | None:
+def _none(node: ExaminedNode) -> Finding | None:
     """Return why the running containers cannot be told of, None where they can."""
     reading = node.readings.of(node_readings.CONTAINERS)
     if reading.document is not None:
@@ -178,7 +178,7 @@ def _none(node: Node) -> Finding | None:
     return absent(f"running containers cannot be told of: {reading.trouble}{hint}", _LOOKED_AT)
 
 
-def _reading(node: Node) -> dict[str, Any]:
+def _reading(node: ExaminedNode) -> dict[str, Any]:
     document: dict[str, Any] = node.readings.document(node_readings.CONTAINERS)
     return document
 

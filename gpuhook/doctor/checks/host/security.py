@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 ENFORCE = "/sys/fs/selinux/enforce"
 # Either lets containers use device nodes of the types that policies give to GPUs of NVIDIA.
@@ -30,7 +30,7 @@ _USERNS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 _PROFILES = {"podman": "podman", "rootlesskit": "*rootlesskit"}
 
 
-def _confining(node: Node) -> list[str]:
+def _confining(node: ExaminedNode) -> list[str]:
     """Return the engines that give their containers a label of SELinux."""
     crio = crio_here(node)
     found = [
@@ -44,7 +44,7 @@ def _confining(node: Node) -> list[str]:
     return [name for name in found if name]
 
 
-def selinux(node: Node) -> Iterable[Finding]:
+def selinux(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether SELinux lets containers use the GPUs' device nodes."""
     if line(node.tree, ENFORCE) != "1":
         yield absent("SELinux does not enforce anything here", ENFORCE)
@@ -80,18 +80,18 @@ def selinux(node: Node) -> Iterable[Finding]:
     )
 
 
-def _boolean(node: Node) -> str:
+def _boolean(node: ExaminedNode) -> str:
     """Return the narrower boolean that the node's policy has."""
     known = [name for name in BOOLEANS if node.tree.status(f"/sys/fs/selinux/booleans/{name}")]
     return known[-1] if known else BOOLEANS[0]
 
 
-def _is_on(node: Node, path: str) -> bool:
+def _is_on(node: ExaminedNode, path: str) -> bool:
     """Return whether a boolean is on now: the file has its value of now, then the one to come."""
     return line(node.tree, path).startswith("1")
 
 
-def apparmor(node: Node) -> Iterable[Finding]:
+def apparmor(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether AppArmor lets users' own engines make the namespaces that they need."""
     if line(node.tree, "/sys/module/apparmor/parameters/enabled") != "Y":
         yield absent("AppArmor is off", "/sys/module/apparmor/parameters/enabled")

@@ -8,7 +8,7 @@ from gpuhook.doctor.facts.engine_facts import program
 from gpuhook.doctor.package_commands import gpuhook_again
 from gpuhook.engines.configure import configure_record, engine_reader, engine_status
 from gpuhook.engines.configure.engine_options import NAME
-from gpuhook.engines.configure.engine_options import Node as Place
+from gpuhook.engines.configure.engine_options import EngineNode as Place
 from gpuhook.engines.configure.engine_table import ENGINES
 from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.doctor.check import Node
-    from gpuhook.engines.configure.configure_record import Record
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.configure.configure_record import ConfigureRecord
 
 _TOLD = 3  # containers that are named, of many
 
 
-def recorded(node: Node) -> Iterable[Finding]:
+def recorded(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether engines still have what `gpuhook configure` gave them."""
     seen = False
     for engine in ENGINES:
@@ -48,7 +48,7 @@ def recorded(node: Node) -> Iterable[Finding]:
         yield absent("no engine was configured by gpuhook configure", configure_record.OF_THE_HOST)
 
 
-def _since(node: Node, kept: Record, path: str) -> Finding:
+def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
     engine = kept.engine
     files = engine_status.files_since(node.tree, kept)
     looked_at = (path, *(one for one, _ in files))
@@ -75,7 +75,7 @@ def _since(node: Node, kept: Record, path: str) -> Finding:
     )
 
 
-def _has_it(node: Node, kept: Record) -> bool:
+def _has_it(node: ExaminedNode, kept: ConfigureRecord) -> bool:
     """Return whether an engine has what it was to have, by its files of now."""
     said = engine_reader.read(kept.engine, Place(node.tree, None, kept.config, kept.drop_in))
     if kept.wanted.route == "hook":
@@ -86,7 +86,7 @@ def _has_it(node: Node, kept: Record) -> bool:
     return runtime is not None and runtime.path == kept.wanted.program
 
 
-def _options(kept: Record) -> str:
+def _options(kept: ConfigureRecord) -> str:
     """Return the options by which an engine gets what it had."""
     wanted = kept.wanted
     usual = "hook" if kept.engine == "podman" else "wrapper"
@@ -102,7 +102,7 @@ def _options(kept: Record) -> str:
     return "".join(f" {words}" for words, is_said in said.items() if is_said)
 
 
-def users(node: Node) -> Iterable[Finding]:
+def users(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the programs are there that containers need which engines keep."""
     taken = node.readings.of(node_readings.STORED)
     if taken.document is None:

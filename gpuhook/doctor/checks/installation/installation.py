@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.checks.installation.programs import Installation
 
 _OLDEST = dict.fromkeys(OF_THE_CLI, (3, 10))
@@ -32,7 +32,7 @@ _FAILS = (
 )
 
 
-def _programs(node: Node) -> Iterable[Finding]:
+def _programs(node: ExaminedNode) -> Iterable[Finding]:
     """Find programs that are missing or cannot run, and what they need to run."""
     found = programs.installations(node)
     for one in found:
@@ -47,7 +47,7 @@ def _programs(node: Node) -> Iterable[Finding]:
         yield absent(_NOT_INSTALLED, RUNTIME)
 
 
-def _incomplete(node: Node, one: Installation) -> Iterator[Finding]:
+def _incomplete(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     for name in NEEDED:
         path = f"{one.directory}/{name}"
         if name == HOOK and path in programs.spec_hooks(node):
@@ -62,7 +62,7 @@ def _incomplete(node: Node, one: Installation) -> Iterator[Finding]:
             yield _wrong(path, said, f"chmod 0755 {path}", mend)
 
 
-def _interpreters(node: Node, one: Installation) -> Iterator[Finding]:
+def _interpreters(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     """Find interpreters that are missing or too old for the newest program that they run."""
     pythons = {launcher.python: launcher for launcher in one.launchers.values() if launcher.python}
     for python, launcher in pythons.items():
@@ -74,7 +74,7 @@ def _interpreters(node: Node, one: Installation) -> Iterator[Finding]:
             yield _wrong(python, f"{python}, which runs {launcher.path}, is {reason}", command)
 
 
-def _unfit(node: Node, python: str, launcher: Launcher) -> str:
+def _unfit(node: ExaminedNode, python: str, launcher: Launcher) -> str:
     """Return why an interpreter cannot run a launcher, "" if it can."""
     status = node.tree.status(python)
     if status is None:
@@ -89,7 +89,7 @@ def _unfit(node: Node, python: str, launcher: Launcher) -> str:
     return f"Python {named[1]}.{named[2]}: {oldest[0]}.{oldest[1]} or newer is needed"
 
 
-def _libraries(node: Node, one: Installation) -> Iterator[Finding]:
+def _libraries(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     for library in one.libraries:
         missing = [name for name in _PACKAGE if node.tree.status(f"{library}/{name}") is None]
         if missing:
@@ -97,7 +97,7 @@ def _libraries(node: Node, one: Installation) -> Iterator[Finding]:
             yield _wrong(library, said, _again(node, one))
 
 
-def _compiler(node: Node, one: Installation) -> Iterator[Finding]:
+def _compiler(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     """Warn if YAML has to be compiled for the wrapper, and no command is there that does it."""
     texts = [path for path in programs.spec_files(node) if path.endswith(".yaml")]
     if node.tree.status(settings.DEFAULT_PATH) is not None:
@@ -117,7 +117,7 @@ def _compiler(node: Node, one: Installation) -> Iterator[Finding]:
         )
 
 
-def _versions(node: Node) -> Iterable[Finding]:
+def _versions(node: ExaminedNode) -> Iterable[Finding]:
     """Find installations of several versions beside each other."""
     found: dict[str, str] = {}
     for one in programs.installations(node):
@@ -147,7 +147,7 @@ def _versions(node: Node) -> Iterable[Finding]:
     ]
 
 
-def _settings(node: Node) -> Iterable[Finding]:
+def _settings(node: ExaminedNode) -> Iterable[Finding]:
     """Find a settings file that is broken, or has keys that nobody reads."""
     path = settings.DEFAULT_PATH
     real = node.tree.real(path)
@@ -181,7 +181,7 @@ def _settings(node: Node) -> Iterable[Finding]:
     return [ok(f"{path} is valid", path)]
 
 
-def _again(node: Node, one: Installation) -> str:
+def _again(node: ExaminedNode, one: Installation) -> str:
     return gpuhook_again(node.tree, one.directory)
 
 

@@ -12,7 +12,7 @@ from gpuhook.node import node_tree, program_output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.node_tree import Status, Tree
 
 RUNTIME, HOOK, PRESTART, CLI = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"
@@ -78,13 +78,13 @@ class Installation:
         return list(dict.fromkeys(library for library in found if library))
 
 
-def installations(node: Node) -> list[Installation]:
+def installations(node: ExaminedNode) -> list[Installation]:
     """Return where the wrapper is installed, in the order of PATH."""
     found: list[Installation] = node.once(_installations)
     return found
 
 
-def spec_files(node: Node) -> list[str]:
+def spec_files(node: ExaminedNode) -> list[str]:
     """Return the paths of the CDI specs of the node, as far as they are where they usually are."""
     return [
         f"{directory}/{name}"
@@ -94,7 +94,7 @@ def spec_files(node: Node) -> list[str]:
     ]
 
 
-def spec_hooks(node: Node) -> dict[str, str]:
+def spec_hooks(node: ExaminedNode) -> dict[str, str]:
     """Return the paths of gpuhook-hook that specs name, each with the spec that does."""
     found: dict[str, str] = node.once(_spec_hooks)
     return found
@@ -107,7 +107,7 @@ def version(files: Tree, library: str) -> str:
     return found[1] if found else ""
 
 
-def program(node: Node, name: str) -> str:
+def program(node: ExaminedNode, name: str) -> str:
     """Return the path of a program in the directories of programs, "" if there is none."""
     for directory in _DIRECTORIES:
         found = node.tree.status(f"{directory}/{name}")
@@ -116,7 +116,7 @@ def program(node: Node, name: str) -> str:
     return ""
 
 
-def _installations(node: Node) -> list[Installation]:
+def _installations(node: ExaminedNode) -> list[Installation]:
     directories = [*_DIRECTORIES, *(dirname(path) for path in _named(node))]
     found: dict[str, Installation] = {}
     for directory in dict.fromkeys(directories):
@@ -147,7 +147,7 @@ def _launcher(path: str, status: Status, text: str) -> Launcher:
     return Launcher(path, status, python, library[1] if library else "")
 
 
-def _named(node: Node) -> list[str]:
+def _named(node: ExaminedNode) -> list[str]:
     """Return the paths of gpuhook-runtime that engines' files name."""
     found = []
     for pattern in _ENGINES:
@@ -156,7 +156,7 @@ def _named(node: Node) -> list[str]:
     return [path.decode("utf-8", "replace") for path in dict.fromkeys(found)]
 
 
-def _spec_hooks(node: Node) -> dict[str, str]:
+def _spec_hooks(node: ExaminedNode) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in spec_files(node):
         for hook in _HOOKS.findall(node.tree.read(path) or b""):

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 _SERVICE, _PATH = "gpuhook-refresh.service", "gpuhook-refresh.path"
 _UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer", "gpuhook-devices.service")
@@ -21,7 +21,7 @@ _DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/
 _TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 
 
-def refreshed(node: Node) -> Iterable[Finding]:
+def refreshed(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether the units work that write gpuhook's specs again."""
     paths = [f"{directory}/{_SERVICE}" for directory in _DIRECTORIES]
     if all(node.tree.status(path) is None for path in paths):
@@ -60,7 +60,7 @@ def _wrong(said: str, subject: str, command: str) -> Finding:
     )
 
 
-def hooks(node: Node) -> Iterable[Finding]:
+def hooks(node: ExaminedNode) -> Iterable[Finding]:
     """Find hooks of NVIDIA's toolkit that get their environment from the image."""
     found = [
         (one, hook)
@@ -95,7 +95,7 @@ def _is_open(hook: dict[str, object]) -> bool:
     )
 
 
-def _rewritten(node: Node, one: specs.SpecFile) -> str:
+def _rewritten(node: ExaminedNode, one: specs.SpecFile) -> str:
     if one.author != specs.TOOLKIT or not specs.has_toolkit(node):
         return specs.rewrite(node, one)
     return f"{specs.rewrite(node, one)} # by the toolkit 1.17.8 or later"

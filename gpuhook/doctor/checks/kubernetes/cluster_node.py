@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 READY = "node.ready"
 _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 
 
-def _ready(node: Node) -> Iterator[Finding]:
+def _ready(node: ExaminedNode) -> Iterator[Finding]:
     told = node.once(facts.api_node)
     if told is None:
         yield facts.untold(node)
@@ -55,7 +55,7 @@ def _ready(node: Node) -> Iterator[Finding]:
         yield ok(f"the cluster calls {name} ready", subject=name)
 
 
-def _allocatable(node: Node) -> Iterator[Finding]:
+def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
     told = node.once(facts.api_node)
     if told is None:
         yield facts.untold(node)
@@ -83,7 +83,7 @@ def _allocatable(node: Node) -> Iterator[Finding]:
             yield ok(f"{resource}: {count} allocatable", subject=resource)
 
 
-def _nothing(node: Node, name: str, capacity: dict[str, int]) -> Finding:
+def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding:
     had = ", ".join(f"{resource} {count}" for resource, count in sorted(capacity.items()))
     return Finding(
         FAILED,
@@ -106,7 +106,7 @@ def _gpus(listed: object) -> dict[str, int]:
     return found
 
 
-def _labels(node: Node) -> Iterator[Finding]:
+def _labels(node: ExaminedNode) -> Iterator[Finding]:
     told, known = node.once(facts.api_node), node.once(facts.inventory)
     if told is None:
         yield facts.untold(node)

@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 RUNNING, DIRECTORY = "kubelet.running", "kubelet.plugin-directory"
 
 
-def _runs(node: Node) -> Iterator[Finding]:
+def _runs(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     if kubelet.running:
         yield ok(f"{kubelet.running} runs", subject=kubelet.unit)
@@ -40,14 +40,14 @@ def _runs(node: Node) -> Iterator[Finding]:
         )
 
 
-def _is_node(node: Node, directory: str) -> bool:
+def _is_node(node: ExaminedNode, directory: str) -> bool:
     return any(
         node.tree.status(path) is not None
         for path in (f"{directory}/config.yaml", f"{directory}/device-plugins/kubelet.sock")
     )
 
 
-def _directory(node: Node) -> Iterator[Finding]:
+def _directory(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     path = f"{kubelet.plugin_directory}/kubelet.sock"
     if kubelet_files.has_socket(node.tree, path):
@@ -66,7 +66,7 @@ def _directory(node: Node) -> Iterator[Finding]:
         )
 
 
-def _pod_resources(node: Node) -> Iterator[Finding]:
+def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     path = f"{kubelet.directory}/pod-resources/kubelet.sock"
     if kubelet_files.has_socket(node.tree, path):

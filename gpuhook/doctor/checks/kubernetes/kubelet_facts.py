@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.engine_handlers import Handlers
     from gpuhook.node.kubelet_files import PluginPod
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
@@ -37,7 +37,7 @@ _OTHERS = ("vgpu-device-plugin", "gpushare-device-plugin", "gpushare-device-plug
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class PluginFacts:
     """A process that is a device plugin for GPUs: `whose` is NVIDIA, OURS or OTHER."""
 
     pid: int
@@ -58,7 +58,7 @@ class Kubelet:
     running: str = ""  # how its process is called
     unit: str = ""
     unit_state: str = ""
-    plugins: tuple[Plugin, ...] = ()
+    plugins: tuple[PluginFacts, ...] = ()
 
     @property
     def plugin_directory(self) -> str:
@@ -73,7 +73,7 @@ class Kubelet:
         return f"sudo systemctl restart {(self.unit or 'kubelet.service').removesuffix('.service')}"
 
 
-def kubelet(node: Node) -> Kubelet:
+def kubelet(node: ExaminedNode) -> Kubelet:
     """Return what is there of a kubelet."""
     known = node.readings.document(node_readings.PROCESSES)
     listed = [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
@@ -87,14 +87,14 @@ def kubelet(node: Node) -> Kubelet:
         unit=unit,
         unit_state=state,
         plugins=tuple(
-            Plugin(_number(one.get("pid")), whose, argvs[id(one)])
+            PluginFacts(_number(one.get("pid")), whose, argvs[id(one)])
             for one in listed
             if (whose := _whose(argvs[id(one)]))
         ),
     )
 
 
-def inventory(node: Node) -> Inventory | None:
+def inventory(node: ExaminedNode) -> Inventory | None:
     """Return the node's GPUs, None where they cannot be told."""
     from gpuhook.vendors.nvidia.inventory import dump
 
@@ -105,32 +105,32 @@ def inventory(node: Node) -> Inventory | None:
         return None
 
 
-def handlers(node: Node) -> Handlers:
+def handlers(node: ExaminedNode) -> Handlers:
     """Return the runtime handlers of the node's engines."""
     document = node.readings.document(node_readings.CONTAINERD)
     dumped = document.get("config") if isinstance(document, dict) else ""
     return engine_handlers.engine_handlers(node.tree, dumped if isinstance(dumped, str) else "")
 
 
-def pods(node: Node) -> tuple[PluginPod, ...]:
+def pods(node: ExaminedNode) -> tuple[PluginPod, ...]:
     """Return the pods with a device plugin."""
     place = node.once(kubelet).directory
     return kubelet_files.plugin_pods(node.tree, place) if place else ()
 
 
-def api(node: Node) -> dict[str, Any] | None:
+def api(node: ExaminedNode) -> dict[str, Any] | None:
     """Return what the API server told, None if it was not asked."""
     found = node.readings.document(node_readings.API)
     return found if isinstance(found, dict) else None
 
 
-def api_node(node: Node) -> dict[str, Any] | None:
+def api_node(node: ExaminedNode) -> dict[str, Any] | None:
     """Return what the API server told of this node, None if nothing."""
     found = (node.once(api) or {}).get("node")
     return found if isinstance(found, dict) else None
 
 
-def untold(node: Node) -> Finding:
+def untold(node: ExaminedNode) -> Finding:
     """Return that a check needs the API server, and why that was not asked."""
     trouble = node.readings.of(node_readings.API).trouble or "the API server did not tell"
     return Finding(NOT_APPLICABLE, f"only the API server knows: {trouble}")
@@ -144,7 +144,7 @@ def restart(found: Iterable[PluginPod]) -> str:
     return "kubectl get daemonsets -A | grep device-plugin"
 
 
-def no_gpus(node: Node) -> str:
+def no_gpus(node: ExaminedNode) -> str:
     """Return why there is nothing that a plugin could offer, "" where there is."""
     known = node.once(inventory)
     if known is None:
@@ -156,10 +156,12 @@ def no_gpus(node: Node) -> str:
     return ""
 
 
-def with_kubelet(look: Callable[[Node], Iterable[Finding]]) -> Callable[[Node], Iterable[Finding]]:
+def with_kubelet(
+    look: Callable[[ExaminedNode], Iterable[Finding]],
+) -> Callable[[ExaminedNode], Iterable[Finding]]:
     """Return a look that says nothing where no kubelet is."""
 
-    def looked(node: Node) -> Iterable[Finding]:
+    def looked(node: ExaminedNode) -> Iterable[Finding]:
         if not node.once(kubelet).directory:
             return [Finding(NOT_APPLICABLE, "Kubernetes does not run on this node")]
         return look(node)
@@ -167,7 +169,7 @@ def with_kubelet(look: Callable[[Node], Iterable[Finding]]) -> Callable[[Node], 
     return looked
 
 
-def _unit(node: Node) -> tuple[str, str]:
+def _unit(node: ExaminedNode) -> tuple[str, str]:
     """Return the unit that starts a kubelet here, and its state; ("", "") if none is installed."""
     units = node.readings.document(node_readings.UNITS)
     for name in UNITS if isinstance(units, dict) else ():

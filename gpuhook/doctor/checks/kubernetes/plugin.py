@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.kubelet_files import Checkpoint
 
 RUNNING, SOCKET, REGISTRATION = "plugin.running", "plugin.socket", "plugin.registration"
@@ -23,18 +23,18 @@ _LOG_LINES = 40
 _TROUBLE = ("error", "fail", "unable", "could not", "cannot", "incompatible", "level=fatal")
 
 
-def checkpoint(node: Node) -> Checkpoint | None:
+def checkpoint(node: ExaminedNode) -> Checkpoint | None:
     """Return what the kubelet wrote of devices."""
     return kubelet_files.checkpoint(node.tree, node.once(facts.kubelet).directory)
 
 
-def gpu_sockets(node: Node) -> list[str]:
+def gpu_sockets(node: ExaminedNode) -> list[str]:
     """Return the sockets of device plugins for GPUs."""
     place = node.once(facts.kubelet).directory
     return [n for n in kubelet_files.sockets(node.tree, place) if kubelet_files.is_gpu_socket(n)]
 
 
-def _runs(node: Node) -> Iterator[Finding]:
+def _runs(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     listening = node.once(gpu_sockets)
     if reason := facts.no_gpus(node):
@@ -52,7 +52,7 @@ def _runs(node: Node) -> Iterator[Finding]:
         yield _none_runs(node)
 
 
-def _none_runs(node: Node) -> Finding:
+def _none_runs(node: ExaminedNode) -> Finding:
     pods = node.once(facts.pods)
     place = node.once(facts.kubelet).plugin_directory
     said = f"the node has GPUs, and no device plugin runs that offers them: none is at {place}"
@@ -80,13 +80,13 @@ def _none_runs(node: Node) -> Finding:
     )
 
 
-def _last_words(node: Node, directory: str) -> str:
+def _last_words(node: ExaminedNode, directory: str) -> str:
     lines = kubelet_files.last_lines(node.tree, directory, _LOG_LINES) if directory else []
     told = [line for line in lines if any(word in line.lower() for word in _TROUBLE)]
     return printable(told[-1].strip(), 300) if told else ""
 
 
-def _socket(node: Node) -> Iterator[Finding]:
+def _socket(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     listening = node.once(gpu_sockets)
     if listening:
@@ -106,7 +106,7 @@ def _socket(node: Node) -> Iterator[Finding]:
         )
 
 
-def _registered(node: Node) -> Iterator[Finding]:
+def _registered(node: ExaminedNode) -> Iterator[Finding]:
     known = node.once(checkpoint)
     listening = node.once(gpu_sockets)
     if not listening:
@@ -136,7 +136,7 @@ def _registered(node: Node) -> Iterator[Finding]:
         )
 
 
-def _devices(node: Node) -> Iterator[Finding]:
+def _devices(node: ExaminedNode) -> Iterator[Finding]:
     known = node.once(checkpoint)
     if known is None or not known.gpus:
         yield absent("the kubelet has no resource of GPUs registered")
@@ -168,7 +168,7 @@ def _devices(node: Node) -> Iterator[Finding]:
         )
 
 
-def _uuids(node: Node) -> set[str]:
+def _uuids(node: ExaminedNode) -> set[str]:
     inventory = node.once(facts.inventory)
     gpus = inventory.gpus if inventory else ()
     if any(gpu.lost and not gpu.uuid for gpu in gpus):
@@ -176,7 +176,7 @@ def _uuids(node: Node) -> set[str]:
     return {one.uuid for gpu in gpus for one in (gpu, *gpu.instances) if one.uuid}
 
 
-def _strangers(node: Node, resource: str, strangers: list[str], path: str) -> Finding:
+def _strangers(node: ExaminedNode, resource: str, strangers: list[str], path: str) -> Finding:
     return Finding(
         WARNING,
         f"the kubelet has {', '.join(strangers[:4])} registered as {resource}, which this node "
@@ -189,7 +189,7 @@ def _strangers(node: Node, resource: str, strangers: list[str], path: str) -> Fi
     )
 
 
-def _rivals(node: Node) -> Iterator[Finding]:
+def _rivals(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = node.once(facts.kubelet)
     whose = sorted({one.whose for one in kubelet.plugins})
     twice = [one for one in kubelet.plugins if one.whose == facts.NVIDIA]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.config.findings import Finding as Told
-    from gpuhook.doctor.check import Node
+    from gpuhook.device_plugin.config.findings import ConfigFinding as Told
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.checks.kubernetes.plugin_files import ConfigurationFile
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
 
@@ -26,7 +26,7 @@ _MOST = 3  # findings of a file that are told
 _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
-def _valid(node: Node) -> Iterator[Finding]:
+def _valid(node: ExaminedNode) -> Iterator[Finding]:
     files = node.once(plugin_files.configuration_files)
     if not files:
         yield absent("no device plugin's configuration is to be seen on this node")
@@ -76,10 +76,10 @@ def _told(found: list[Told]) -> str:
 
 def _of_each(
     look: Callable[[ConfigurationFile, Configuration, Inventory], Iterator[Finding]],
-) -> Callable[[Node], Iterator[Finding]]:
+) -> Callable[[ExaminedNode], Iterator[Finding]]:
     """Return a look at each configuration that counts, on the node's GPUs."""
 
-    def looked(node: Node) -> Iterator[Finding]:
+    def looked(node: ExaminedNode) -> Iterator[Finding]:
         inventory = node.once(facts.inventory)
         used = node.once(plugin_files.in_use)
         if inventory is None or not used:

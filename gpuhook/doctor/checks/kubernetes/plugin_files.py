@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.device_plugin.config.config_reader import Reading
+    from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
     from gpuhook.node.kubelet_files import PluginPod
 
 LABEL = "nvidia.com/device-plugin.config"
@@ -29,7 +29,7 @@ class ConfigurationFile:
 
     path: str
     key: str
-    reading: Reading
+    reading: ConfigReading
     counts: bool
     pod: PluginPod | None = None
 
@@ -44,7 +44,7 @@ class ConfigurationFile:
         return f"{space} edit configmap $({named})"
 
 
-def configuration_files(node: Node) -> tuple[ConfigurationFile, ...]:
+def configuration_files(node: ExaminedNode) -> tuple[ConfigurationFile, ...]:
     """Return every configuration of a device plugin that is to be seen on the node."""
     label = _label(node)
     listed = [one for pod in node.once(facts.pods) for one in _of_pod(node, pod, label)]
@@ -57,7 +57,7 @@ def configuration_files(node: Node) -> tuple[ConfigurationFile, ...]:
     return tuple(listed)
 
 
-def in_use(node: Node) -> list[tuple[ConfigurationFile, Configuration]]:
+def in_use(node: ExaminedNode) -> list[tuple[ConfigurationFile, Configuration]]:
     """Return the configurations that count and can be used."""
     return [
         (one, one.reading.configuration)
@@ -66,7 +66,7 @@ def in_use(node: Node) -> list[tuple[ConfigurationFile, Configuration]]:
     ]
 
 
-def uses_cdi(node: Node) -> bool:
+def uses_cdi(node: ExaminedNode) -> bool:
     """Return whether a plugin hands its devices over by CDI: no handler is needed for that."""
     return any(
         strategy.startswith("cdi-")
@@ -75,7 +75,7 @@ def uses_cdi(node: Node) -> bool:
     )
 
 
-def _read(content: bytes, path: str) -> Reading:
+def _read(content: bytes, path: str) -> ConfigReading:
     from gpuhook.device_plugin.config import (
         config_reader,  # the whole grammar, for nodes that have a file
     )
@@ -83,7 +83,7 @@ def _read(content: bytes, path: str) -> Reading:
     return config_reader.read(content, path)
 
 
-def _of_pod(node: Node, pod: PluginPod, label: str) -> Iterator[ConfigurationFile]:
+def _of_pod(node: ExaminedNode, pod: PluginPod, label: str) -> Iterator[ConfigurationFile]:
     contents = {}
     for key, path in pod.configurations:
         content = node.tree.read(path, config_source.LARGEST_READ)
@@ -102,14 +102,14 @@ def _counting(keys: list[str], named: tuple[str, ...]) -> str:
     return keys[0] if len(keys) == 1 else ""
 
 
-def _label(node: Node) -> str:
+def _label(node: ExaminedNode) -> str:
     """Return the configuration that the node's label chooses, "" if none does."""
     labels = (node.once(facts.api_node) or {}).get("labels")
     found = labels.get(LABEL) if isinstance(labels, dict) else None
     return found if isinstance(found, str) else ""
 
 
-def _named(node: Node) -> Iterator[str]:
+def _named(node: ExaminedNode) -> Iterator[str]:
     """Return the files that plugins name which run on the node itself, in no pod."""
     for plugin in node.once(facts.kubelet).plugins:
         for index, argument in enumerate(plugin.argv):

@@ -14,14 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.doctor.check import Node
+    from gpuhook.doctor.check import ExaminedNode
 
 EXISTS = "runtime-class.exists"
 # They make classes for more handlers than a node needs, and make them again if they are deleted.
 _OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
 
 
-def _classes(node: Node) -> dict[str, str] | None:
+def _classes(node: ExaminedNode) -> dict[str, str] | None:
     """Return the handlers of RuntimeClasses by name, None if nobody can tell."""
     found = (node.once(facts.api) or {}).get("runtimeClasses")
     if isinstance(found, list):
@@ -31,7 +31,7 @@ def _classes(node: Node) -> dict[str, str] | None:
     return _declared(node) or None
 
 
-def _declared(node: Node) -> dict[str, str]:
+def _declared(node: ExaminedNode) -> dict[str, str]:
     """Return the RuntimeClasses in manifests that k3s and rke2 apply by themselves."""
     import yaml
 
@@ -52,7 +52,7 @@ def _declared(node: Node) -> dict[str, str]:
     return found
 
 
-def _exists(node: Node) -> Iterator[Finding]:
+def _exists(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = node.once(facts.handlers), node.once(_classes)
     gpu = handlers.gpu
     if not gpu:
@@ -70,7 +70,7 @@ def _exists(node: Node) -> Iterator[Finding]:
         yield _missing(node, gpu[0], handlers.written[gpu[0]])
 
 
-def _missing(node: Node, handler: str, where: str) -> Finding:
+def _missing(node: ExaminedNode, handler: str, where: str) -> Finding:
     said = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
@@ -100,7 +100,7 @@ def _creation(handler: str) -> str:
     return f"echo '{text}' | kubectl apply -f -"
 
 
-def _handler(node: Node) -> Iterator[Finding]:
+def _handler(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = node.once(facts.handlers), node.once(_classes)
     if not handlers.gpu:
         yield absent("no engine here has a handler for GPUs", *handlers.files)

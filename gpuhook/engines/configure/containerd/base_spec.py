@@ -11,17 +11,17 @@ import json
 from typing import Any
 
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Node
+    from gpuhook.engines.configure.engine_options import EngineNode
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def change(node: Node, program: str, of: str) -> Change | None:
+def change(node: EngineNode, program: str, of: str) -> ConfigChange | None:
     """Return how the base spec comes to carry the hook; None where it does.
 
     `of` is the default runtime's base spec, "" where it has none. Raises GH2027, GH2028.
@@ -41,7 +41,7 @@ def change(node: Node, program: str, of: str) -> Change | None:
         return None
     stage[:] = [one for one in stage if one.get("args") != hook["args"]] + [hook]
     after = json.dumps(spec, indent=4).encode() + b"\n"
-    return None if after == there else Change(BASE_SPEC, there, after)
+    return None if after == there else ConfigChange(BASE_SPEC, there, after)
 
 
 def without(content: bytes, program: str) -> bytes:

@@ -24,7 +24,7 @@ from gpuhook.engines.configure.containerd.containerd_handler import (
     wanted_handler,
 )
 from gpuhook.engines.configure.containerd.containerd_target import HEADING, placed
-from gpuhook.engines.configure.engine_plan import Expected, Plan
+from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig
 from gpuhook.engines.configure.toml import toml_marks
 from gpuhook.engines.configure.toml.toml_edit import CannotError, edited
 from gpuhook.engines.configure.toml.toml_lines import Setting
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
-    from gpuhook.engines.configure.containerd.containerd_locations import Place
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.configure.engine_plan import Change
+    from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import ConfigChange
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
     from gpuhook.errors import GpuhookError
 
 
-def plan(node: Node, wanted: Wanted) -> Plan:
+def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
     """Return what is to change; raises a fault of GH2000, GH2020 to GH2029, and OSError."""
     place = containerd_locations.containerd_location(node)
     read = reader.read(node.files, place.root, place.daemon)
@@ -69,13 +69,15 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     expected = _expected(place, wanted, handler, after)
     # What a distribution makes of a file is read by its own containerd: nobody else is asked.
     config = None if place.distribution else place.root
-    return Plan("containerd", (*base, *changes), expected, place.service, tuple(notes), config)
+    return EnginePlan(
+        "containerd", (*base, *changes), expected, place.service, tuple(notes), config
+    )
 
 
 def without(
     path: str,
     content: bytes,
-    wanted: Wanted,
+    wanted: EngineOptions,
     before: bytes | None = None,
 ) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
@@ -90,7 +92,7 @@ def without(
     try:
         left = _less_handler(path, toml_marks.without(content), wanted, before or b"")
         document = toml_document.parsed(left)
-    except toml_document.UnreadableError as error:
+    except toml_document.UnreadableTomlError as error:
         raise _unreadable(path, content, error) from error
     left = left.replace(f"{HEADING}\n".encode(), b"")
     # A comment that somebody has added stays, in a file of ours too.
@@ -99,18 +101,20 @@ def without(
     return left
 
 
-def _unreadable(path: str, content: bytes, error: toml_document.UnreadableError) -> GpuhookError:
+def _unreadable(
+    path: str, content: bytes, error: toml_document.UnreadableTomlError
+) -> GpuhookError:
     """Return the fault of a file that is no TOML: as it is, or only without ours."""
     try:
         toml_document.parsed(content)
-    except toml_document.UnreadableError as there:
+    except toml_document.UnreadableTomlError as there:
         where = f"{path}:{there.line}" if there.line else path
         return fault("GH2021", where=where, said=f"is no TOML: {there.reason}")
     said = f"it is no TOML without what is gpuhook's: {error.reason}"
     return fault("GH2027", where=path, said=said)
 
 
-def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> bytes:
+def _less_handler(path: str, content: bytes, wanted: EngineOptions, before: bytes) -> bytes:
     """Return a file less the handler that calls our program, where no mark says that it is ours.
 
     tomlkit wrote it then, or somebody removed the marks: the handler is as it was `before`.
@@ -138,7 +142,9 @@ def _less_handler(path: str, content: bytes, wanted: Wanted, before: bytes) -> b
         raise fault("GH2027", where=path, said=str(error)) from error
 
 
-def _check(read: Containerd, node: Node, wanted: Wanted, place: Place) -> None:
+def _check(
+    read: Containerd, node: EngineNode, wanted: EngineOptions, place: ContainerdLocation
+) -> None:
     for one in read.configuration.fatal:
         raise fault("GH2027" if one.is_unread else "GH2021", where=one.where, said=one.said)
     if not read.has_cri and not wanted.enables_cri:
@@ -167,7 +173,9 @@ def _check(read: Containerd, node: Node, wanted: Wanted, place: Place) -> None:
         )
 
 
-def _registered(read: Containerd, node: Node, wanted: Wanted, place: Place) -> Runtime | None:
+def _registered(
+    read: Containerd, node: EngineNode, wanted: EngineOptions, place: ContainerdLocation
+) -> Runtime | None:
     """Return the runtime of that name, also from drop-ins that k0s has not taken up yet."""
     there = read.configuration.runtimes.get(wanted.name)
     if place.kind != "patch" or (there and not is_ours(there, wanted)):
@@ -181,7 +189,7 @@ def _registered(read: Containerd, node: Node, wanted: Wanted, place: Place) -> R
 
 
 def _settings(
-    place: Place, read: Containerd, wanted: Wanted, handler: Handler
+    place: ContainerdLocation, read: Containerd, wanted: EngineOptions, handler: Handler
 ) -> Iterator[Setting]:
     """Yield what has to be said below the plugin's key; `disabled_plugins` is of no plugin.
 
@@ -221,17 +229,22 @@ def _handler_settings(
             yield Setting((*path, key), None)
 
 
-def _expected(place: Place, wanted: Wanted, handler: Handler, after: Containerd) -> Expected:
+def _expected(
+    place: ContainerdLocation, wanted: EngineOptions, handler: Handler, after: Containerd
+) -> ExpectedConfig:
     """Return what the file says, nothing of one that is made only at the next start."""
     if place.kind != "file":
-        return Expected({})
+        return ExpectedConfig({})
     default = wanted.name if wanted.is_default else ""
     has_cdi = after.has_cdi(place.daemon)
-    return Expected({wanted.name: handler.program}, default, has_cdi)
+    return ExpectedConfig({wanted.name: handler.program}, default, has_cdi)
 
 
 def _told(
-    place: Place, read: Containerd, settings: list[Setting], changes: tuple[Change, ...]
+    place: ContainerdLocation,
+    read: Containerd,
+    settings: list[Setting],
+    changes: tuple[ConfigChange, ...],
 ) -> Iterator[str]:
     for note in place.notes:
         if note != "nodeadm":

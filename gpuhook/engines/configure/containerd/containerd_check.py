@@ -10,19 +10,19 @@ from gpuhook.errors import fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
-    from gpuhook.engines.configure.containerd.containerd_locations import Place
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.configure.engine_plan import Change
+    from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import ConfigChange
     from gpuhook.engines.read.containerd_config import Containerd
 
 
 def checked(
-    node: Node,
-    place: Place,
+    node: EngineNode,
+    place: ContainerdLocation,
     *,
     before: Containerd,
-    changes: tuple[Change, ...],
-    wanted: Wanted,
+    changes: tuple[ConfigChange, ...],
+    wanted: EngineOptions,
     handler: Handler,
 ) -> Containerd:
     """Return the configuration with the changes; raises GH2025 where something is wrong."""
@@ -34,7 +34,9 @@ def checked(
     return after
 
 
-def _wrong(before: Containerd, after: Containerd, wanted: Wanted, handler: Handler) -> list[str]:
+def _wrong(
+    before: Containerd, after: Containerd, wanted: EngineOptions, handler: Handler
+) -> list[str]:
     found = [f"{one.where} {one.said}" for one in after.configuration.fatal]
     runtimes = after.configuration.runtimes
     ours = runtimes.get(wanted.name)

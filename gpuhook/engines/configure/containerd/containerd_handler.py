@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.engines.configure.engine_options import Wanted
+    from gpuhook.engines.configure.engine_options import EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -53,7 +53,7 @@ def runtimes_of(read: Containerd) -> dict[str, Any]:
     }
 
 
-def wanted_handler(read: Containerd, wanted: Wanted) -> Handler:
+def wanted_handler(read: Containerd, wanted: EngineOptions) -> Handler:
     """Return the handler that containerd is to have; one that is there already is kept else."""
     written = runtimes_of(read)
     there = written.get(wanted.name)
@@ -92,7 +92,7 @@ def wanted_handler(read: Containerd, wanted: Wanted) -> Handler:
     return Handler(table, program, base_spec, tuple(notes))
 
 
-def is_ours(runtime: Runtime, wanted: Wanted) -> bool:
+def is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
     """Return whether the handler of that name may be changed: it is gpuhook's, or plain."""
     if runtime.path == wanted.program:
         return True

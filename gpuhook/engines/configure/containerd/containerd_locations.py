@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.configure.engine_options import Node
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_versions import Version
 
 # file: containerd reads what is written. template: k3s and rke2 make containerd's file of it.
@@ -51,7 +51,7 @@ _SERVICES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerdLocation:
     """A containerd's configuration. `root` is what is read, which a distribution may have made.
 
     `daemon` is the version of this containerd, None where it is not known.
@@ -65,7 +65,7 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def containerd_location(node: Node) -> Place:
+def containerd_location(node: EngineNode) -> ContainerdLocation:
     """Return where the node's one containerd that a kubelet uses is configured.
 
     Raises GH2022 for several, GH2024 for systems that write the file themselves.
@@ -88,7 +88,7 @@ def containerd_location(node: Node) -> Place:
     return _plain(node, root, system)
 
 
-def started_with(files: Files) -> str:
+def started_with(files: ConfigFiles) -> str:
     """Return the file that containerd's unit starts it with, the usual one if it says none."""
     for unit in _UNITS:
         text = (files.read(unit) or b"").decode("utf-8", "replace")
@@ -105,7 +105,7 @@ def started_with(files: Files) -> str:
     return PATH
 
 
-def _system(files: Files) -> str:
+def _system(files: ConfigFiles) -> str:
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         match = _OS.search((files.read(path) or b"").decode("utf-8", "replace"))
         if match:
@@ -117,12 +117,12 @@ def _serves_kubelet(content: bytes) -> bool:
     """Return whether a plain file is more than that of a containerd which serves Docker alone."""
     try:
         document = toml_document.parsed(content)
-    except toml_document.UnreadableError:
+    except toml_document.UnreadableTomlError:
         return True
     return "cri" not in toml_document.texts(document.get("disabled_plugins"))
 
 
-def _is_here(files: Files, name: str) -> bool:
+def _is_here(files: ConfigFiles, name: str) -> bool:
     if name == "microk8s":
         return files.read(MICROK8S) is not None
     if name == "k0s":
@@ -130,7 +130,7 @@ def _is_here(files: Files, name: str) -> bool:
     return bool(files.names(RANCHER.format(name)))
 
 
-def _root(files: Files, name: str) -> str:
+def _root(files: ConfigFiles, name: str) -> str:
     if name == "microk8s":
         return MICROK8S
     if name == "k0s":
@@ -138,25 +138,25 @@ def _root(files: Files, name: str) -> str:
     return f"{RANCHER.format(name)}/config.toml"
 
 
-def _place(node: Node, name: str) -> Place:
+def _place(node: EngineNode, name: str) -> ContainerdLocation:
     files = node.files
     root = _root(files, name)
     service = _SERVICES[name]
     if name == "microk8s":
         note = "microk8s makes containerd.toml of its template when its containerd starts"
-        return Place(name, "file", root, service, notes=(note,))
+        return ContainerdLocation(name, "file", root, service, notes=(note,))
     if name == "k0s":
         managed = (files.read(K0S) or K0S_MANAGED).lstrip().startswith(K0S_MANAGED)
         if managed:
             note = f"k0s puts it over its own configuration at its next start: see {K0S_MADE} then"
-            return Place(name, "patch", root, service, notes=(note,))
+            return ContainerdLocation(name, "patch", root, service, notes=(note,))
         note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s leaves it as it is"
-        return Place(name, "file", K0S, service, notes=(note,))
+        return ContainerdLocation(name, "file", K0S, service, notes=(note,))
     note = f"{name} makes containerd's configuration anew at its next start"
-    return Place(name, "template", root, service, notes=(note,))
+    return ContainerdLocation(name, "template", root, service, notes=(note,))
 
 
-def _named(node: Node, config: str) -> Place:
+def _named(node: EngineNode, config: str) -> ContainerdLocation:
     for name in NAMES:
         directory = MICROK8S.rpartition("/")[0] if name == "microk8s" else RANCHER.format(name)
         if config.startswith(f"{directory}/") or (name == "k0s" and config in (K0S, K0S_MADE)):
@@ -164,11 +164,13 @@ def _named(node: Node, config: str) -> Place:
     return _plain(node, config, _system(node.files))
 
 
-def _plain(node: Node, root: str, system: str) -> Place:
-    return Place("", "file", root, _PLAIN, node.version, tuple(_warnings(node.files, system)))
+def _plain(node: EngineNode, root: str, system: str) -> ContainerdLocation:
+    return ContainerdLocation(
+        "", "file", root, _PLAIN, node.version, tuple(_warnings(node.files, system))
+    )
 
 
-def _warnings(files: Files, system: str) -> Iterator[str]:
+def _warnings(files: ConfigFiles, system: str) -> Iterator[str]:
     if any("nodeadm" in files.names(place) for place in _PROGRAMS):
         yield "nodeadm"
     elif system == "cos":

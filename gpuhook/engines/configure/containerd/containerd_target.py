@@ -10,7 +10,7 @@ from typing import Any
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.toml import toml_edit
 from gpuhook.engines.configure.toml.toml_lines import Setting
 from gpuhook.engines.read import containerd_config as reader
@@ -30,8 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.engines.configure.containerd.containerd_locations import Place
-    from gpuhook.engines.configure.engine_options import Node, Wanted
+    from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.containerd_files import File
 
@@ -42,8 +42,12 @@ LAST_NAME = "zz-gpuhook.toml"  # where others come after 99
 
 
 def placed(
-    node: Node, place: Place, read: Containerd, wanted: Wanted, settings: Sequence[Setting]
-) -> tuple[Change, ...]:
+    node: EngineNode,
+    place: ContainerdLocation,
+    read: Containerd,
+    wanted: EngineOptions,
+    settings: Sequence[Setting],
+) -> tuple[ConfigChange, ...]:
     """Return the changes by which containerd reads all settings; raises GH2027."""
     found, _ = read_all(node.files, place.root, place.daemon)
     changed = [one for one in settings if one.path[0] == "disabled_plugins"]
@@ -71,12 +75,16 @@ def placed(
     )
 
 
-def _merges(place: Place) -> bool:
+def _merges(place: ContainerdLocation) -> bool:
     return place.daemon is not None and place.daemon >= reader.MERGES_PLUGINS
 
 
 def _drop_in_path(
-    node: Node, place: Place, read: Containerd, found: Sequence[File], wanted: Wanted
+    node: EngineNode,
+    place: ContainerdLocation,
+    read: Containerd,
+    found: Sequence[File],
+    wanted: EngineOptions,
 ) -> str:
     """Return the drop-in that is written, "" where a file that is there is edited instead.
 
@@ -91,7 +99,9 @@ def _drop_in_path(
     return f"{directory}/{_name(node, directory)}" if directory else ""
 
 
-def _imported(path: str, node: Node, read: Containerd, found: Sequence[File]) -> list[Setting]:
+def _imported(
+    path: str, node: EngineNode, read: Containerd, found: Sequence[File]
+) -> list[Setting]:
     """Return what has to be said so that a drop-in is imported."""
     directory = posixpath.dirname(path)
     if path in read.configuration.files or directory == _covered(read, found):
@@ -112,7 +122,7 @@ def _covered(read: Containerd, found: Sequence[File]) -> str:
     return ""
 
 
-def _name(node: Node, directory: str) -> str:
+def _name(node: EngineNode, directory: str) -> str:
     names = [one for one in node.files.names(directory) if one.endswith(".toml")]
     if LAST_NAME in names:
         return LAST_NAME
@@ -123,7 +133,9 @@ def _plugin_keys(file: File) -> list[str]:
     return [key for key in CRI_KEYS if toml_document.table(file.document, "plugins", key)]
 
 
-def _target(place: Place, read: Containerd, found: Sequence[File], wanted: Wanted) -> File | None:
+def _target(
+    place: ContainerdLocation, read: Containerd, found: Sequence[File], wanted: EngineOptions
+) -> File | None:
     """Return the file to edit: that has the handler, else the last that counts, else the first."""
     own = read.configuration.runtimes.get(wanted.name)
     counting = [one for one in found if _key_of(one, read, place) in _plugin_keys(one)]
@@ -133,7 +145,7 @@ def _target(place: Place, read: Containerd, found: Sequence[File], wanted: Wante
     return counting[-1] if counting else (found[0] if found else None)
 
 
-def _key_of(file: File, read: Containerd, place: Place) -> str:
+def _key_of(file: File, read: Containerd, place: ContainerdLocation) -> str:
     """Return the plugin's key below which containerd looks in this file."""
     if is_of_1(place.daemon, read.version):
         return read.key
@@ -148,7 +160,7 @@ def _key_of(file: File, read: Containerd, place: Place) -> str:
 
 
 def _keyed(
-    place: Place,
+    place: ContainerdLocation,
     read: Containerd,
     found: Sequence[File],
     target: File | None,
@@ -172,11 +184,11 @@ def _says_nothing(file: File) -> bool:
     return not (said or has_other or file.imports)
 
 
-def _new_version(place: Place) -> int:
+def _new_version(place: ContainerdLocation) -> int:
     return 3 if place.daemon and place.daemon >= (2,) else 2
 
 
-def _edit(node: Node, path: str, settings: Sequence[Setting]) -> tuple[Change, ...]:
+def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[ConfigChange, ...]:
     before = node.files.read(path)
     if not settings:
         return ()
@@ -188,20 +200,20 @@ def _edit(node: Node, path: str, settings: Sequence[Setting]) -> tuple[Change, .
         after = toml_edit.edited(content or b"", settings)
     except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
-    except toml_document.UnreadableError as error:
+    except toml_document.UnreadableTomlError as error:
         raise fault("GH2021", where=path, said=f"is no TOML: {error.reason}") from error
-    return () if after == before else (Change(path, before, after),)
+    return () if after == before else (ConfigChange(path, before, after),)
 
 
 def _drop_in(
-    node: Node,
+    node: EngineNode,
     path: str,
     read: Containerd,
     settings: Sequence[Setting],
     version: int,
     *,
     carries: bool,
-) -> tuple[Change, ...]:
+) -> tuple[ConfigChange, ...]:
     """Return the drop-in, which `carries` the plugin's whole table where files are not merged."""
     key = {1: CRI_OF_1, 2: CRI_OF_2}.get(version, CRI_OF_3)
     before = node.files.read(path)
@@ -214,9 +226,9 @@ def _drop_in(
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
         after = toml_edit.edited(content or b"", _joined(keyed))
-    except (toml_edit.CannotError, toml_document.UnreadableError) as error:
+    except (toml_edit.CannotError, toml_document.UnreadableTomlError) as error:
         raise fault("GH2027", where=path, said=str(error)) from error
-    return () if after == before else (Change(path, before, after),)
+    return () if after == before else (ConfigChange(path, before, after),)
 
 
 def _joined(settings: list[Setting]) -> list[Setting]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.engines.configure.engine_plan import Change, Expected, Plan
+from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig
 from gpuhook.engines.configure.toml import toml_marks, toml_values
 from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import fault
@@ -19,8 +19,8 @@ from gpuhook.errors import fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
-    from gpuhook.engines.configure.containerd.containerd_locations import Place
-    from gpuhook.engines.configure.engine_options import Node, Wanted
+    from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
 
 TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
@@ -29,14 +29,20 @@ _INCLUDES_BASE = re.compile(r"\{\{-?\s*template\s+\"base\"")
 _CGROUP = re.compile(r"^(\s*SystemdCgroup = )(?:true|false)$", re.MULTILINE)
 
 
-def drop_ins(place: Place, read: Containerd) -> str:
+def drop_ins(place: ContainerdLocation, read: Containerd) -> str:
     """Return the directory whose files are merged into what is made, "" where there is none."""
     directory = f"{place.root.rpartition('/')[0]}/config-v3.toml.d"
     is_read = read.version >= 3 and f"{directory}/*.toml" in read.imports
     return directory if is_read else ""
 
 
-def plan(node: Node, place: Place, read: Containerd, wanted: Wanted, handler: Handler) -> Plan:
+def plan(
+    node: EngineNode,
+    place: ContainerdLocation,
+    read: Containerd,
+    wanted: EngineOptions,
+    handler: Handler,
+) -> EnginePlan:
     """Return the template that registers the handler; raises GH2000, GH2023 and GH2026."""
     if wanted.is_default:
         said = f"{place.distribution} sets the default runtime by its own option"
@@ -56,10 +62,10 @@ def plan(node: Node, place: Place, read: Containerd, wanted: Wanted, handler: Ha
     if wanted.route == "cdi" and read.version < 3:
         said = "makes a configuration of containerd 1.7 in which CDI is off"
         raise fault("GH2029", where=place.root, said=f"{place.distribution} {said}")
-    return Plan("containerd", changes, Expected({}), place.service, notes, config=None)
+    return EnginePlan("containerd", changes, ExpectedConfig({}), place.service, notes, config=None)
 
 
-def _read(node: Node, directory: str, version: int) -> list[str]:
+def _read(node: EngineNode, directory: str, version: int) -> list[str]:
     """Return the templates of which containerd's file is made, or will be made.
 
     One that made a version 3 takes the first that is there. One that made a version 2 may be of a
@@ -72,17 +78,19 @@ def _read(node: Node, directory: str, version: int) -> list[str]:
     return [*(one for one in there if one == newer), older]
 
 
-def _change(node: Node, path: str, wanted: Wanted, handler: Handler) -> Change:
+def _change(node: EngineNode, path: str, wanted: EngineOptions, handler: Handler) -> ConfigChange:
     before = node.files.read(path)
     own = toml_marks.without(before or b"").decode("utf-8", "surrogateescape")
     block = "\n".join(toml_marks.block(_handler_lines(path, own, wanted, handler)))
     head = own if own.strip() else f"{BASE}\n"
     joint = "" if head.endswith("\n") else "\n"
     after = f"{head}{joint}{block}\n"
-    return Change(path, before, after.encode("utf-8", "surrogateescape"))
+    return ConfigChange(path, before, after.encode("utf-8", "surrogateescape"))
 
 
-def _check_name(path: str, own: str, read: Containerd, wanted: Wanted, place: Place) -> None:
+def _check_name(
+    path: str, own: str, read: Containerd, wanted: EngineOptions, place: ContainerdLocation
+) -> None:
     """Raise a fault where the name is taken: by the template, or by the distribution itself."""
     table = re.compile(rf"^\s*\[.*\.runtimes\.[\"']?{re.escape(wanted.name)}[\"']?\]", re.MULTILINE)
     if table.search(own):
@@ -93,7 +101,7 @@ def _check_name(path: str, own: str, read: Containerd, wanted: Wanted, place: Pl
         raise fault("GH2023", where=place.root, name=wanted.name, by=by)
 
 
-def _handler_lines(path: str, own: str, wanted: Wanted, handler: Handler) -> list[str]:
+def _handler_lines(path: str, own: str, wanted: EngineOptions, handler: Handler) -> list[str]:
     key = CRI_OF_3 if path.endswith(TEMPLATES[0]) else CRI_OF_2
     names = ("plugins", key, "containerd", "runtimes", wanted.name)
     lines = list(toml_values.table(names, handler.table))

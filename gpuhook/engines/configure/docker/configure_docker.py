@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.engines.configure.docker import docker_hook, dockerd_flags, json_text
-from gpuhook.engines.configure.engine_plan import Change, Expected, Plan, Service
+from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import docker_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuhook.engines.configure.engine_options import Node, Wanted
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
 
 HAS_CDI = (25,)  # moby/moby#45134
@@ -36,7 +36,7 @@ _HOOK_IS_NEW = "dockerd looks for the hook of --gpus when it starts: restart it 
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
-def plan(node: Node, wanted: Wanted) -> Plan:
+def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
     """Return what is to change; raises a fault where it cannot be, and OSError."""
     _check(node, wanted)
     flags = dockerd_flags.flags(node.files, node.home)
@@ -50,14 +50,14 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     for keys, value in edits:
         _check_key(path, text, keys, flags)
         text = json_text.with_member(text, keys, value)
-    changes = [Change(path, node.files.read(path), (mark + text).encode())] if edits else []
+    changes = [ConfigChange(path, node.files.read(path), (mark + text).encode())] if edits else []
     if wanted.route == "hook":
         changes += docker_hook.changes(node, wanted)
     is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and wanted.route != "hook"
-    return Plan(
+    return EnginePlan(
         engine="docker",
         changes=tuple(changes),
-        expected=Expected(
+        expected=ExpectedConfig(
             runtimes={wanted.name: wanted.program} if wanted.route == "wrapper" else {},
             default=wanted.name if wanted.is_default else "",
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
@@ -74,7 +74,9 @@ def plan(node: Node, wanted: Wanted) -> Plan:
     )
 
 
-def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = None) -> bytes | None:
+def without(
+    path: str, content: bytes, wanted: EngineOptions, before: bytes | None = None
+) -> bytes | None:
     """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
 
     Members that ours took the place of come back as they were `before`. Raises a fault of a
@@ -96,7 +98,7 @@ def without(path: str, content: bytes, wanted: Wanted, before: bytes | None = No
     return (mark + text).encode() if json_text.members(text) else None
 
 
-def is_ours(runtime: Runtime, wanted: Wanted) -> bool:
+def is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
     """Return whether a runtime's program is gpuhook's, by its name or as it is wanted."""
     options = runtime.options.get("options")
     binary = options.get("BinaryName") if isinstance(options, dict) else None
@@ -104,7 +106,7 @@ def is_ours(runtime: Runtime, wanted: Wanted) -> bool:
     return program == wanted.program or posixpath.basename(program) == GPUHOOK_RUNTIME
 
 
-def _check(node: Node, wanted: Wanted) -> None:
+def _check(node: EngineNode, wanted: EngineOptions) -> None:
     if node.drop_in:
         raise fault("GH2043", engine="docker")
     if wanted.is_default and wanted.route != "wrapper":
@@ -116,7 +118,7 @@ def _check(node: Node, wanted: Wanted) -> None:
         raise fault("GH2045", engine="docker", version=version, needed="25.0")
 
 
-def _path(node: Node, flags: Sequence[dockerd_flags.Flag]) -> str:
+def _path(node: EngineNode, flags: Sequence[dockerd_flags.Flag]) -> str:
     if node.config:
         return node.config
     for flag in reversed(flags):
@@ -156,7 +158,7 @@ def _check_key(path: str, text: str, keys: list[str], flags: Sequence[dockerd_fl
             raise fault("GH2047", where=where, key=".".join(keys[: depth + 1]))
 
 
-def _runtime_edits(found: Docker, wanted: Wanted) -> list[tuple[list[str], object]]:
+def _runtime_edits(found: Docker, wanted: EngineOptions) -> list[tuple[list[str], object]]:
     if wanted.route != "wrapper":
         return []
     edits: list[tuple[list[str], object]] = []
@@ -181,7 +183,9 @@ def _runtime_edits(found: Docker, wanted: Wanted) -> list[tuple[list[str], objec
     return edits
 
 
-def _cdi_edits(found: Docker, node: Node, wanted: Wanted) -> list[tuple[list[str], object]]:
+def _cdi_edits(
+    found: Docker, node: EngineNode, wanted: EngineOptions
+) -> list[tuple[list[str], object]]:
     said = found.configuration.cdi_enabled
     if said is True:
         return []
@@ -208,7 +212,7 @@ def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
     return _as_before(text, keys[:1], before)
 
 
-def _notes(node: Node, wanted: Wanted, found: Docker) -> Iterator[str]:
+def _notes(node: EngineNode, wanted: EngineOptions, found: Docker) -> Iterator[str]:
     if (
         node.version is not None
         and node.version >= docker_config.GPUS_BY_CDI

@@ -6,12 +6,12 @@ Source: moby/daemon/nvidia_linux.go.
 
 from __future__ import annotations
 
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Node, Wanted
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
 
 NAME = "nvidia-container-runtime-hook"
 # systemd's PATH for services (systemd.exec(5), DEFAULT_PATH), in which dockerd looks.
@@ -20,7 +20,7 @@ _OURS = "/usr/local/bin"
 _MARK = b"gpuhook"
 
 
-def changes(node: Node, wanted: Wanted) -> list[Change]:
+def changes(node: EngineNode, wanted: EngineOptions) -> list[ConfigChange]:
     """Return the front that is to be made, none where that name leads to gpuhook already.
 
     One that is another's, such as a package's, is not replaced: ours comes before it in the PATH.
@@ -35,7 +35,7 @@ def changes(node: Node, wanted: Wanted) -> list[Change]:
         raise fault("GH2048", where=f"{found[0]}/{NAME}")
     directory = _DIRECTORIES[0] if found and found[0] == _DIRECTORIES[0] else _OURS
     path = f"{directory}/{NAME}"
-    return [Change(path, node.files.read(path), text, 0o755)]
+    return [ConfigChange(path, node.files.read(path), text, 0o755)]
 
 
 def front(hook: str) -> bytes:

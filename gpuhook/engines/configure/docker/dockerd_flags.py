@@ -12,13 +12,13 @@ import shlex
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuhook.engines.read.engine_config import Place
+from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.read.config_files import Files
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 UNIT = "docker.service"
 _DIRECTORIES = (
@@ -39,13 +39,13 @@ class Flag:
 
     name: str
     value: str
-    where: Place
+    where: ConfigPlace
 
 
-def flags(files: Files, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
+def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
     """Return the long flags that the unit starts its program with, in order; raises OSError."""
-    words: list[tuple[str, Place]] = []
-    variables: dict[str, tuple[str, Place]] = {}
+    words: list[tuple[str, ConfigPlace]] = []
+    variables: dict[str, tuple[str, ConfigPlace]] = {}
     for path in _unit_files(files, home, unit):
         for key, value, where in _settings(path, files.read(path) or b""):
             if key == "EnvironmentFile":
@@ -59,7 +59,7 @@ def flags(files: Files, home: str | None = None, unit: str = UNIT) -> tuple[Flag
     return tuple(_flags(list(_expanded(words, variables))))
 
 
-def _unit_files(files: Files, home: str | None, unit: str) -> list[str]:
+def _unit_files(files: ConfigFiles, home: str | None, unit: str) -> list[str]:
     places = _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _OF_A_USER), *_OF_USERS)
     main = [f"{place}/{unit}" for place in places if unit in files.names(place)][:1]
     drop_ins: dict[str, str] = {}
@@ -70,7 +70,7 @@ def _unit_files(files: Files, home: str | None, unit: str) -> list[str]:
     return [*main, *(drop_ins[name] for name in sorted(drop_ins))]
 
 
-def _settings(path: str, content: bytes) -> Iterator[tuple[str, str, Place]]:
+def _settings(path: str, content: bytes) -> Iterator[tuple[str, str, ConfigPlace]]:
     lines = content.decode("utf-8", "replace").splitlines()
     number = 0
     while number < len(lines):
@@ -81,10 +81,10 @@ def _settings(path: str, content: bytes) -> Iterator[tuple[str, str, Place]]:
         number += 1
         if text and text[0] not in "#;[":
             key, _, value = text.partition("=")
-            yield key.strip(), value.strip(), Place(path, first)
+            yield key.strip(), value.strip(), ConfigPlace(path, first)
 
 
-def _variables(files: Files, path: str) -> dict[str, tuple[str, Place]]:
+def _variables(files: ConfigFiles, path: str) -> dict[str, tuple[str, ConfigPlace]]:
     found = {}
     for name, value, where in _settings(path, files.read(path) or b""):
         found[name] = " ".join(_split(value)), where
@@ -92,8 +92,8 @@ def _variables(files: Files, path: str) -> dict[str, tuple[str, Place]]:
 
 
 def _expanded(
-    words: list[tuple[str, Place]], variables: dict[str, tuple[str, Place]]
-) -> Iterator[tuple[str, Place]]:
+    words: list[tuple[str, ConfigPlace]], variables: dict[str, tuple[str, ConfigPlace]]
+) -> Iterator[tuple[str, ConfigPlace]]:
     for word, where in words:
         found = _VARIABLE.match(word)
         if found is None:
@@ -104,8 +104,8 @@ def _expanded(
             yield one, place
 
 
-def _flags(words: list[tuple[str, Place]]) -> Iterator[Flag]:
-    for (word, where), (after, _) in pairwise([*words, ("", Place(""))]):
+def _flags(words: list[tuple[str, ConfigPlace]]) -> Iterator[Flag]:
+    for (word, where), (after, _) in pairwise([*words, ("", ConfigPlace(""))]):
         if word.startswith("--"):
             name, is_said, value = word[2:].partition("=")
             follows = "" if after.startswith("-") else after

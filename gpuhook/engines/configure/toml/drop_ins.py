@@ -7,7 +7,7 @@ import re
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-from gpuhook.engines.configure.engine_plan import Change
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.overlay_files import Replaced
 from gpuhook.engines.configure.toml import toml_edit, toml_lines, toml_marks
 from gpuhook.engines.configure.toml.toml_lines import Setting
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from gpuhook.engines.configure.engine_options import Node, Wanted
-    from gpuhook.engines.read.config_files import Files
-    from gpuhook.engines.read.engine_config import Configuration, Place
+    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import ConfigPlace, EngineConfiguration
 
 # The second comes after names such as 99-nvidia.conf, which the first does not.
 NAMES = ("99-gpuhook.conf", "zz-gpuhook.conf")
@@ -29,7 +29,7 @@ _MARK = b"# gpuhook: `gpuhook configure undo "
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
-def check(engine: str, wanted: Wanted) -> None:
+def check(engine: str, wanted: EngineOptions) -> None:
     """Raise a fault of what no engine can have."""
     if not _NAME.fullmatch(wanted.name):
         raise fault("GH2041", engine=engine, name=wanted.name)
@@ -37,7 +37,7 @@ def check(engine: str, wanted: Wanted) -> None:
         raise fault("GH2042", engine=engine, route=wanted.route)
 
 
-def check_read(configuration: Configuration) -> None:
+def check_read(configuration: EngineConfiguration) -> None:
     """Raise a fault where the engine would not start with the files that are there."""
     for trouble in configuration.fatal:
         if trouble.is_unread:
@@ -46,12 +46,12 @@ def check_read(configuration: Configuration) -> None:
         raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine=engine)
 
 
-def paths(node: Node, directory: str) -> tuple[str, ...]:
+def paths(node: EngineNode, directory: str) -> tuple[str, ...]:
     """Return the names that our drop-in may have, the one that was chosen or ours in order."""
     return (node.drop_in,) if node.drop_in else tuple(f"{directory}/{name}" for name in NAMES)
 
 
-def less_ours(files: Files, ours: Iterable[str]) -> Replaced:
+def less_ours(files: ConfigFiles, ours: Iterable[str]) -> Replaced:
     """Return the files as they are without our drop-ins."""
     return Replaced(files, {path: None for path in ours if is_ours(files.read(path))})
 
@@ -63,11 +63,11 @@ def is_ours(content: bytes | None) -> bool:
 
 def placed(
     engine: str,
-    files: Files,
+    files: ConfigFiles,
     possible: Sequence[str],
     document: Mapping[str, Any],
-    against: Callable[[Files], tuple[Place, str] | None],
-) -> list[Change]:
+    against: Callable[[ConfigFiles], tuple[ConfigPlace, str] | None],
+) -> list[ConfigChange]:
     """Return the changes after which a drop-in is there, and none of ours beside it.
 
     Of the possible paths it is the first against which no later file speaks; `against` tells the
@@ -82,7 +82,7 @@ def placed(
         spoken = against(Replaced(base, {path: content}))
         if spoken is None:
             after = {one: None for one in possible if is_ours(files.read(one))} | {path: content}
-            changes = [Change(one, files.read(one), new) for one, new in after.items()]
+            changes = [ConfigChange(one, files.read(one), new) for one, new in after.items()]
             return [one for one in changes if one.before != one.after]
     where, key = spoken or ("", "")
     raise fault("GH2052", where=str(where), key=key)
@@ -127,7 +127,7 @@ def without(
         now = toml_document.parsed(left)
         gone = [one for one in keys if _has(now, one) and not _has(was, one)]
         left = _less(left, gone) if gone else left
-    except toml_document.UnreadableError as error:
+    except toml_document.UnreadableTomlError as error:
         where = f"{path}:{error.line}"
         raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
             error
@@ -145,7 +145,7 @@ def _less(content: bytes, keys: Sequence[Sequence[str]]) -> bytes:
     for key in keys:
         _remove(wanted, key)
     left = toml_lines.less(content, [tuple(key) for key in keys])
-    with suppress(toml_document.UnreadableError):
+    with suppress(toml_document.UnreadableTomlError):
         if toml_document.parsed(left) == wanted:
             return left
     import tomlkit

@@ -46,7 +46,7 @@ def edited(content: bytes, settings: Sequence[Setting]) -> bytes:
 def _says(content: bytes, wanted: dict[str, Any]) -> bool:
     try:
         return toml_document.parsed(content) == wanted
-    except toml_document.UnreadableError:
+    except toml_document.UnreadableTomlError:
         return False
 
 

@@ -29,7 +29,7 @@ _UNTOLD = "the UUID of its GPU is unknown"
 _EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
 
 
-def read_proc(where: Roots) -> discover.Told:
+def read_proc(where: Roots) -> discover.DriverAnswer:
     """Return the driver and the GPUs of the node at `where`; what no file tells is None.
 
     There are neither GPUs nor a version without a loaded kernel module.
@@ -40,7 +40,7 @@ def read_proc(where: Roots) -> discover.Told:
     known = sorted(driver_nodes.proc_gpus(where.host), key=_bus_order)
     listed = [one for one in known if not one.is_excluded]
     gpus = tuple(_gpu(where.host, index, one) for index, one in enumerate(listed))
-    return discover.Told(
+    return discover.DriverAnswer(
         driver=Driver(
             version=version, module_version=version, cuda=cuda_versions.of_driver(version)
         ),

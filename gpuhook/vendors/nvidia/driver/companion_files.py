@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat
 
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ _CONFIGS = {
 
 
 def companions(
-    root: Root, version: str, *, config_search_paths: Sequence[str] = (), host_root: str = "/"
+    root: DriverRoot, version: str, *, config_search_paths: Sequence[str] = (), host_root: str = "/"
 ) -> list[DriverFile]:
     """Return the driver's files of `version` below `root` that are no libraries.
 
@@ -82,7 +82,7 @@ def companions(
     ]
 
 
-def _binaries(root: Root) -> Iterable[DriverFile]:
+def _binaries(root: DriverRoot) -> Iterable[DriverFile]:
     for name in BINARIES:
         for directory in (*_BINARY_DIRECTORIES, _NIXOS_BINARIES):
             path = directory + "/" + name
@@ -93,7 +93,7 @@ def _binaries(root: Root) -> Iterable[DriverFile]:
                 break
 
 
-def _firmware(root: Root, version: str, host_root: str) -> Iterable[DriverFile]:
+def _firmware(root: DriverRoot, version: str, host_root: str) -> Iterable[DriverFile]:
     release = os.uname().release
     directories = [
         _firmware_parameter(host_root),
@@ -126,7 +126,7 @@ def _firmware_parameter(host_root: str) -> str:
     return path if path.startswith("/") else ""
 
 
-def _sockets(root: Root) -> Iterable[DriverFile]:
+def _sockets(root: DriverRoot) -> Iterable[DriverFile]:
     for name in _SOCKETS:
         for directory in ("/run", "/var/run"):
             real = root.real(f"{directory}/{name}")
@@ -135,7 +135,7 @@ def _sockets(root: Root) -> Iterable[DriverFile]:
                 break
 
 
-def _mps(root: Root, host_root: str) -> Iterable[DriverFile]:
+def _mps(root: DriverRoot, host_root: str) -> Iterable[DriverFile]:
     """Yield the directory of an MPS daemon's pipes, which clients open by its usual name.
 
     Its control pipe tells that it is one. Anybody may make a directory in /tmp: only one of root's,
@@ -144,7 +144,7 @@ def _mps(root: Root, host_root: str) -> Iterable[DriverFile]:
     """
     directory = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
     for where in dict.fromkeys((root.path, os.path.abspath(host_root))):
-        tree = Root(where)
+        tree = DriverRoot(where)
         real = tree.directory(tree.inside(directory))
         if real is None or not _is(tree, f"{real}/control", stat.S_ISFIFO):
             continue
@@ -153,7 +153,7 @@ def _mps(root: Root, host_root: str) -> Iterable[DriverFile]:
             break
 
 
-def _configs(root: Root, search_paths: Sequence[str]) -> Iterable[DriverFile]:
+def _configs(root: DriverRoot, search_paths: Sequence[str]) -> Iterable[DriverFile]:
     directories = [root.inside(path) for path in search_paths] or _config_directories()
     for place, names in _CONFIGS.items():
         for name in names:
@@ -176,7 +176,7 @@ def _config_directories() -> list[str]:
     return list(dict.fromkeys((first, *more, *rest, _NARROW_SHARE)))
 
 
-def _is(root: Root, real: str, kind: Callable[[int], bool]) -> bool:
+def _is(root: DriverRoot, real: str, kind: Callable[[int], bool]) -> bool:
     """Tell whether the file `real` is of the kind that a function of stat recognises."""
     try:
         return kind(os.lstat(root.host(real)).st_mode)

@@ -16,7 +16,7 @@ from gpuhook.vendors.nvidia.driver import (
     site_files,
     site_rules,
 )
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Found:
+class DriverFileFacts:
     """The files of one driver. Links leave out the SONAME links, which follow from the files."""
 
     files: tuple[DriverFile, ...]
@@ -46,7 +46,7 @@ def find(
     host_root: str = "/",
     with_explicit_libraries: bool = False,
     files_dir: str = site_rules.DIRECTORY,
-) -> Found:
+) -> DriverFileFacts:
     """Return the files of the driver below `driver_root`, links followed inside that root.
 
     Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
@@ -56,7 +56,7 @@ def find(
     """
     if not os.path.isdir(driver_root):
         raise fault("GH1235", root=driver_root)
-    root = Root(os.path.abspath(driver_root))
+    root = DriverRoot(os.path.abspath(driver_root))
     rules = site_rules.read(files_dir)
     located = libcuda.locate(root, version, library_search_paths)
     found = _libraries(root, located)
@@ -75,7 +75,7 @@ def find(
     libraries_of = [file for file in files if file.kind == "library"]
     held = [posixpath.dirname(file.container_path) for file in libraries_of]
     directories = [where for where in found.directories if where in held] + held
-    return Found(
+    return DriverFileFacts(
         files=tuple(files),
         links=tuple(links),
         library_dirs=tuple(dict.fromkeys(directories)),
@@ -85,7 +85,7 @@ def find(
     )
 
 
-def _libraries(root: Root, located: libcuda.Libcuda) -> libraries.Libraries:
+def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> libraries.Libraries:
     """Return the 64-bit libraries and, behind them, those of 32 bits."""
     found = libraries.libraries(root, located)
     narrow = libcuda.narrow(root, located)

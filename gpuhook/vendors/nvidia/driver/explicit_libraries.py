@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
     from gpuhook.vendors.nvidia.driver.libraries import Libraries
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 STEMS = (
     "libEGL",
@@ -32,7 +32,7 @@ STEMS = (
 )
 
 
-def add(found: Libraries, root: Root, libcuda: Libcuda) -> None:
+def add(found: Libraries, root: DriverRoot, libcuda: Libcuda) -> None:
     """Add those that are in the library directories of the driver, each from the first of them."""
     held = {posixpath.basename(file.container_path).partition(".so")[0] for file in found.files}
     for stem in STEMS:
@@ -40,7 +40,7 @@ def add(found: Libraries, root: Root, libcuda: Libcuda) -> None:
             _add(found, root, libcuda, stem)
 
 
-def _add(found: Libraries, root: Root, libcuda: Libcuda, stem: str) -> None:
+def _add(found: Libraries, root: DriverRoot, libcuda: Libcuda, stem: str) -> None:
     for directory in libcuda.directories:
         names = [name for name in root.names(directory) if f"{name}.".startswith(f"{stem}.so.")]
         # Behind its links, so that the container gets the file under its own name.

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 _PLAIN = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _ROOTED = ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu")
@@ -56,7 +56,7 @@ class Libcuda:
     bits: int = 64
 
 
-def locate(root: Root, version: str | None, search_paths: Sequence[str] = ()) -> Libcuda:
+def locate(root: DriverRoot, version: str | None, search_paths: Sequence[str] = ()) -> Libcuda:
     """Return the libcuda below `root`: of `version`, else the one that libcuda.so.1 points to.
 
     Faults: GH1230 there is none, GH1232 it is of another version, GH1233 several and none is
@@ -90,7 +90,7 @@ def locate(root: Root, version: str | None, search_paths: Sequence[str] = ()) ->
     return Libcuda(path, chosen, machine, ordered)
 
 
-def narrow(root: Root, wide: Libcuda) -> Libcuda | None:
+def narrow(root: DriverRoot, wide: Libcuda) -> Libcuda | None:
     """Return where the 32-bit libraries of the driver `wide` may be, None if it has none.
 
     Its `path` is "": packages for graphics alone have no 32-bit libcuda.
@@ -113,13 +113,13 @@ def _absolute(path: str) -> str:
     return path
 
 
-def _existing(root: Root, directories: Iterable[str]) -> list[str]:
+def _existing(root: DriverRoot, directories: Iterable[str]) -> list[str]:
     """Return those of `directories` that exist, links followed, each once."""
     real = (root.directory(path) for path in directories)
     return list(dict.fromkeys(path for path in real if path))
 
 
-def _candidates(root: Root, directories: list[str]) -> dict[str, str]:
+def _candidates(root: DriverRoot, directories: list[str]) -> dict[str, str]:
     """Return version -> libcuda file, the first of each version."""
     found: dict[str, str] = {}
     for directory in directories:
@@ -135,7 +135,7 @@ def _candidates(root: Root, directories: list[str]) -> dict[str, str]:
     return found
 
 
-def _cached(root: Root) -> list[str]:
+def _cached(root: DriverRoot) -> list[str]:
     """Return the directories of libcuda.so.1 in the root's own loader cache."""
     path = root.real("/etc/ld.so.cache")
     try:
@@ -152,7 +152,7 @@ def _cached(root: Root) -> list[str]:
     return [path.rpartition("/")[0] for path in real + paths]
 
 
-def _current(root: Root, directories: list[str], found: dict[str, str]) -> str:
+def _current(root: DriverRoot, directories: list[str], found: dict[str, str]) -> str:
     """Return the version that the first libcuda.so.1 points to; there may be only one."""
     if len(found) == 1:
         return next(iter(found))
@@ -164,7 +164,7 @@ def _current(root: Root, directories: list[str], found: dict[str, str]) -> str:
     raise fault("GH1233", root=root.path, have=" and ".join(found))
 
 
-def _is_32_bit(root: Root, path: str) -> bool:
+def _is_32_bit(root: DriverRoot, path: str) -> bool:
     try:
         found = elf.read(root.host(path))
     except OSError:
@@ -172,7 +172,7 @@ def _is_32_bit(root: Root, path: str) -> bool:
     return found is not None and found.bits == 32
 
 
-def _machine(root: Root, path: str) -> int:
+def _machine(root: DriverRoot, path: str) -> int:
     try:
         found = elf.read(root.host(path))
     except OSError as error:
@@ -182,7 +182,7 @@ def _machine(root: Root, path: str) -> int:
     return found.machine
 
 
-def _check_ml(root: Root, directories: Sequence[str], version: str) -> None:
+def _check_ml(root: DriverRoot, directories: Sequence[str], version: str) -> None:
     """Raise GH1231 when there is a libnvidia-ml, but none of `version`."""
     names = (name for directory in directories for name in root.names(directory))
     versions = [version_in(n) for n in names if n.startswith("libnvidia-ml.so.")]

@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 # Of the driver, but with a version of their own.
 _OWN_VERSION = re.compile(
@@ -60,7 +60,7 @@ class Libraries:
     warnings: list[str] = field(default_factory=list)
 
 
-def libraries(root: Root, libcuda: Libcuda) -> Libraries:
+def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
     """Return the libraries and plugins of the driver that `libcuda` belongs to, of its width.
 
     A file that is missing behind its name, unreadable or no library becomes a warning. There is
@@ -83,7 +83,7 @@ def libraries(root: Root, libcuda: Libcuda) -> Libraries:
     return found
 
 
-def _names(root: Root, directory: str, version: str) -> list[str]:
+def _names(root: DriverRoot, directory: str, version: str) -> list[str]:
     """Return the names in `directory` that are the driver's, of each stem the newest."""
     own: dict[str, tuple[list[int], str]] = {}
     names = []
@@ -102,7 +102,7 @@ def _stem(name: str) -> str:
     return name.partition(".so")[0]
 
 
-def take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
+def take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bool:
     """Add the library `path` (inside the root) with its links; tell whether it is one."""
     name = path.rpartition("/")[2]
     plugin = name.startswith((VDPAU_PLUGIN, _XORG_SERVER)) or name == "nvidia_drv.so"
@@ -131,7 +131,7 @@ def take(found: Libraries, root: Root, libcuda: Libcuda, path: str) -> bool:
     return True
 
 
-def _place(root: Root, libcuda: Libcuda, path: str) -> str:
+def _place(root: DriverRoot, libcuda: Libcuda, path: str) -> str:
     """Return where a container finds a library: its width can be told by the directory.
 
     A plugin that moves for that is found by the loader, as its callers try that in the end.
@@ -142,7 +142,7 @@ def _place(root: Root, libcuda: Libcuda, path: str) -> str:
     return f"{multilib.DIRECTORY}/{posixpath.basename(path)}"
 
 
-def _link_development(found: Libraries, root: Root, path: str, file: DriverFile) -> None:
+def _link_development(found: Libraries, root: DriverRoot, path: str, file: DriverFile) -> None:
     """Add libX.so -> its SONAME where the host has that link."""
     short = _stem(path) + ".so"
     if root.host(root.real(short) or "") == file.host_path and short != path:
@@ -151,7 +151,7 @@ def _link_development(found: Libraries, root: Root, path: str, file: DriverFile)
         found.links.append(Link(f"{directory}/{posixpath.basename(short)}", target))
 
 
-def _take_xorg(found: Libraries, root: Root, libcuda: Libcuda) -> None:
+def _take_xorg(found: Libraries, root: DriverRoot, libcuda: Libcuda) -> None:
     """Add the X.Org driver and its GLX module, each from the first directory that has it."""
     homes = [_system_directory(d) for d in libcuda.directories]
     places = [f"{home}/{place}" for home in dict.fromkeys(homes) for place in _XORG_PLACES]

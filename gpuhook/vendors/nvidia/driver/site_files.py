@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.loader.elf import Elf
     from gpuhook.vendors.nvidia.driver.site_rules import Added, Rules
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 _NO_LIBRARY = "{where}: {path} is not a shared library; left out"
 _ABSENT = "{where}: {path} is not there; left out"
@@ -33,7 +33,7 @@ _WIDTH = (
 
 
 def changed(
-    rules: Rules, root: Root, files: Iterable[DriverFile], links: Iterable[Link]
+    rules: Rules, root: DriverRoot, files: Iterable[DriverFile], links: Iterable[Link]
 ) -> tuple[list[DriverFile], list[Link], list[str]]:
     """Return (files, links, warnings) after what `rules` drop and add; an added file wins."""
     kept: list[DriverFile] = []
@@ -81,7 +81,7 @@ def _end(link: Link) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
 
 
-def _added(root: Root, one: Added) -> tuple[DriverFile | None, str]:
+def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
     """Return (the file, "") or (None, why there is none)."""
     real = root.real(root.inside(one.path))
     host = root.host(real or one.path)

@@ -19,7 +19,7 @@ _SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
 _MAX_LINKS = 40  # as the kernel
 
 
-class Root:
+class DriverRoot:
     """The directory `path` of the host, "/" included."""
 
     __slots__ = ("_is_prefix", "path")
@@ -112,6 +112,6 @@ def place(root: str, path: str) -> str | None:
     """Return the host path of what `path` is in `root`, links followed inside; None for nothing."""
     if not root.rstrip("/"):
         return path if os.path.exists(path) else None
-    within = Root(root)
+    within = DriverRoot(root)
     real = within.real(path)
     return None if real is None else within.host(real)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
-    from gpuhook.vendors.nvidia.hot.live_devices import Roots
+    from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 
 
 def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
@@ -40,7 +40,7 @@ def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
     return found
 
 
-def extended_registry(found: Registry, names: Sequence[str], roots: Roots) -> Registry:
+def extended_registry(found: Registry, names: Sequence[str], roots: DeviceRoots) -> Registry:
     """Return a registry with what the node, its parts in `roots`, shows of the kinds of `names`.
 
     Raises what on_the_spot.require_device() raises for those that it lacks.
@@ -53,7 +53,9 @@ def extended_registry(found: Registry, names: Sequence[str], roots: Roots) -> Re
     return found
 
 
-def find_roots(found: Registry, kind: str, driver_root: str = "", dev_root: str = "") -> Roots:
+def find_roots(
+    found: Registry, kind: str, driver_root: str = "", dev_root: str = ""
+) -> DeviceRoots:
     """Return where the node's parts are: by the named roots, else as specs of `kind` have them."""
     driver, dev = driver_root.rstrip("/"), dev_root
     if driver and not dev and os.path.exists(os.path.join(driver, "dev/nvidiactl")):
@@ -66,7 +68,7 @@ def find_roots(found: Registry, kind: str, driver_root: str = "", dev_root: str 
         nodes, mounts = spec.edits.get("deviceNodes") or (), spec.edits.get("mounts") or ()
         dev = dev or _root_of((one["path"], one.get("hostPath")) for one in nodes)
         driver = driver or _root_of((one["containerPath"], one["hostPath"]) for one in mounts)
-    return live_devices.Roots(dev or "/", driver or "/", state.host_root())
+    return live_devices.DeviceRoots(dev or "/", driver or "/", state.host_root())
 
 
 def _root_of(pairs: Iterable[tuple[str, str | None]]) -> str:

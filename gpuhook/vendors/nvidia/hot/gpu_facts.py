@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpuhook.host.hot import state
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
-from gpuhook.vendors.nvidia.hot.requirements import Facts
+from gpuhook.vendors.nvidia.hot.requirements import RequirementFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu
 
 
-class Known:
+class KnownGpu:
     """What somebody knows of a driver and its GPUs; `gpus` are (minors, arch, brand)."""
 
     __slots__ = ("_ranges", "cuda", "driver", "gpus")
@@ -46,28 +46,30 @@ class Known:
         return arch, brand
 
 
-def of_jobs(todo: Sequence[Jobs]) -> Known:
+def of_jobs(todo: Sequence[Jobs]) -> KnownGpu:
     """Return what the jobs of a container's hooks say."""
     cuda = next((job.cuda_version for job in todo if job.cuda_version), None)
     driver = next((job.driver_version for job in todo if job.driver_version), None)
-    return Known(cuda, driver, [gpu for job in todo for gpu in job.gpus])
+    return KnownGpu(cuda, driver, [gpu for job in todo for gpu in job.gpus])
 
 
-def of_node(driver: Driver, gpus: Iterable[Gpu]) -> Known:
+def of_node(driver: Driver, gpus: Iterable[Gpu]) -> KnownGpu:
     """Return what an inventory says."""
-    return Known(driver.cuda, driver.version, grouped(gpus))
+    return KnownGpu(driver.cuda, driver.version, grouped(gpus))
 
 
-def noted() -> Known:
+def noted() -> KnownGpu:
     """Return what generate-cdi noted of this node, else what its kernel module tells."""
     module = host_fingerprint.module_version(state.host_root())
     cuda, driver, noted_module, gpus = node_json.versions_and_kinds()
     if module and module != noted_module:
-        return Known(None, module)
-    return Known(cuda, driver or module, gpus)
+        return KnownGpu(None, module)
+    return KnownGpu(cuda, driver or module, gpus)
 
 
-def of_paths(paths: Iterable[str], known: Known, more: Callable[[], Known]) -> list[Facts]:
+def of_paths(
+    paths: Iterable[str], known: KnownGpu, more: Callable[[], KnownGpu]
+) -> list[RequirementFacts]:
     """Return the facts of each GPU whose node is among `paths`, each sort of GPU once.
 
     Without such a node, those of the driver alone. `more` is asked for what `known` lacks.
@@ -79,15 +81,15 @@ def of_paths(paths: Iterable[str], known: Known, more: Callable[[], Known]) -> l
     if known.cuda is None or known.driver is None or any(None in sort for sort in sorts.values()):
         other = more()
         gpus = [*known.gpus, *other.gpus]
-        known = Known(known.cuda or other.cuda, known.driver or other.driver, gpus)
+        known = KnownGpu(known.cuda or other.cuda, known.driver or other.driver, gpus)
         sorts = {minor: known.of_minor(minor) for minor in minors}
     if not minors:
-        return [Facts("", known.cuda, known.driver)]
+        return [RequirementFacts("", known.cuda, known.driver)]
     by_sort: dict[tuple[str | None, str | None], int] = {}
     for minor, sort in sorts.items():
         by_sort.setdefault(sort, minor)
     return [
-        Facts(f"/dev/nvidia{minor}", known.cuda, known.driver, arch, brand)
+        RequirementFacts(f"/dev/nvidia{minor}", known.cuda, known.driver, arch, brand)
         for (arch, brand), minor in by_sort.items()
     ]
 

@@ -41,7 +41,7 @@ _NODES: dict[str, tuple[str, tuple[str, ...], str]] = {
 _UDEV, _CUFILE = "/run/udev", "/etc/cufile.json"
 
 
-class Roots:
+class DeviceRoots:
     """Where a node's /dev, its driver's files, and its /proc are."""
 
     __slots__ = ("dev", "driver", "host")
@@ -57,7 +57,7 @@ class OnTheSpot(Compiled):
 
     __slots__ = ("_roots",)
 
-    def __init__(self, kind: str, roots: Roots) -> None:
+    def __init__(self, kind: str, roots: DeviceRoots) -> None:
         super().__init__(PLACE, b"\n{}\n")
         self.kind = kind
         self._roots = roots
@@ -75,7 +75,7 @@ class OnTheSpot(Compiled):
         return [*management_nodes.NAMES] if self.kind == vocabulary.MIG_KIND else [EVERY]
 
 
-def beside(registry: Registry, kinds: list[str], roots: Roots) -> Registry:
+def beside(registry: Registry, kinds: list[str], roots: DeviceRoots) -> Registry:
     """Return `registry` with those of `kinds` that it has no spec of as this node has them."""
     missing = [kind for kind in kinds if not _has(registry, kind)]
     return registry.over([OnTheSpot(kind, roots) for kind in missing]) if missing else registry
@@ -117,7 +117,7 @@ def _is_channel(number: str) -> bool:
     return is_number and str(int(number)) == number and int(number) < _IMEX_CHANNELS
 
 
-def whole(kind: str, roots: Roots) -> ContainerEdits:
+def whole(kind: str, roots: DeviceRoots) -> ContainerEdits:
     """Return the edits of a kind that has one device; GH1037 if this node has nothing of it."""
     directory, exact, beginning = _NODES[kind]
     named = [
@@ -145,7 +145,7 @@ def looked_for(kind: str) -> str:
     return ", ".join(f"{directory}/{name}" for name in names)
 
 
-def channel(name: str, roots: Roots) -> ContainerEdits | None:
+def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     """Return the edits of the IMEX channel `3` or `channel3`, None for what names none.
 
     Raises GH1037 if this node has no such channel.
@@ -162,7 +162,7 @@ def channel(name: str, roots: Roots) -> ContainerEdits | None:
     return edits([_entry(path, status, roots)])
 
 
-def channel_numbers(roots: Roots) -> list[str]:
+def channel_numbers(roots: DeviceRoots) -> list[str]:
     """Return the numbers of the IMEX channels that this node has, in order."""
     names = _listed(roots.dev, IMEX_DIRECTORY)
     numbers = [name[len(IMEX_CHANNEL) :] for name in names if name.startswith(IMEX_CHANNEL)]
@@ -175,7 +175,7 @@ def channel_numbers(roots: Roots) -> list[str]:
     return sorted(found, key=int)
 
 
-def channels(roots: Roots) -> ContainerEdits:
+def channels(roots: DeviceRoots) -> ContainerEdits:
     """Return the edits of all IMEX channels; GH1037 if this node has none."""
     paths = [f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}" for number in channel_numbers(roots)]
     if not paths:
@@ -184,7 +184,7 @@ def channels(roots: Roots) -> ContainerEdits:
     return edits(_nodes(paths, roots))
 
 
-def management(name: str, roots: Roots) -> ContainerEdits | None:
+def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     """Return the edits that let a container configure or monitor MIG, None for other names.
 
     Raises GH1214 to GH1216 where the node for that cannot be had.
@@ -213,13 +213,13 @@ def edits(nodes: list[DeviceNode]) -> ContainerEdits:
     return found
 
 
-def _nodes(paths: list[str], roots: Roots) -> list[DeviceNode]:
+def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
     """Return those of `paths` that are character devices."""
     found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=_order))
     return [_entry(path, status, roots) for path, status in found if status is not None]
 
 
-def _entry(path: str, status: os.stat_result, roots: Roots) -> DeviceNode:
+def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
     entry: DeviceNode = {"path": path}
     if roots.dev.rstrip("/"):
         entry["hostPath"] = place(roots.dev, path) or _host(roots.dev, path)

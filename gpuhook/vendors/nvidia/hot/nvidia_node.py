@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source
-    from gpuhook.vendors.nvidia.hot.gpu_facts import Known
+    from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _NAMES = "gpuhook.vendors.nvidia.hot.node_devices"
@@ -169,7 +169,7 @@ class NvidiaNode:
 
         return requirement_check.doubts(environment, jobs, nodes, self.driver_facts)
 
-    def driver_facts(self) -> Known:
+    def driver_facts(self) -> KnownGpu:
         """Return what is known of the driver and the GPUs beyond what their specs say."""
         from gpuhook.vendors.nvidia.hot import gpu_facts
 

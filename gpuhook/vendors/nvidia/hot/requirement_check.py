@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpuhook.errors import GpuhookError
-    from gpuhook.vendors.nvidia.hot.gpu_facts import Known
-    from gpuhook.vendors.nvidia.hot.requirements import Facts, Requirement, Term
+    from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
+    from gpuhook.vendors.nvidia.hot.requirements import Requirement, RequirementFacts, Term
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _ADVISED = ("cuda", "driver")  # a newer driver may help
@@ -27,7 +27,7 @@ def doubts(
     environment: Mapping[str, str],
     todo: Sequence[Jobs],
     nodes: Iterable[str],
-    noted: Callable[[], Known],
+    noted: Callable[[], KnownGpu],
 ) -> list[GpuhookError]:
     """Return warnings: a CUDA version newer than the driver's, what could not be judged.
 
@@ -68,7 +68,7 @@ def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[G
     return found
 
 
-def _unmet(requirement: Requirement, facts: Facts) -> GpuhookError:
+def _unmet(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
     """Return the fault of a requirement no alternative of which holds.
 
     Alternatives for GPUs of other brands say nothing about this one, as long as there are others.
@@ -90,11 +90,11 @@ def _unmet(requirement: Requirement, facts: Facts) -> GpuhookError:
     )
 
 
-def _shown(term: Term, facts: Facts) -> str:
+def _shown(term: Term, facts: RequirementFacts) -> str:
     return f"{term.text} (it is {requirements.fact_of(term, facts)})"
 
 
-def _invalid(requirement: Requirement, facts: Facts) -> GpuhookError:
+def _invalid(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
     """Return the fault of a requirement that cannot be read, by the term that was come to."""
     read = [list(terms) for terms in requirement.alternatives()]
     bad = next(terms for terms in read if requirements.of_alternative(terms, facts) == INVALID)
@@ -104,7 +104,7 @@ def _invalid(requirement: Requirement, facts: Facts) -> GpuhookError:
     return fault("GH1045", variable=requirement.variable, term=shown, reason=reason)
 
 
-def _unknown(requirement: Requirement, facts: Facts) -> dict[str, str]:
+def _unknown(requirement: Requirement, facts: RequirementFacts) -> dict[str, str]:
     """Return the terms that could not be judged, each with its variable."""
     read = [list(terms) for terms in requirement.alternatives()]
     return {

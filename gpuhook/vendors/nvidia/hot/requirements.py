@@ -47,7 +47,7 @@ _BRAND = "brand"
 OF_GPU = ("arch", _BRAND)
 
 
-class Facts:
+class RequirementFacts:
     """What requirements are judged by: of the driver, and of one GPU. None: nobody told.
 
     `gpu` names the GPU, "" where a container has none. `cuda` is the highest CUDA version of the
@@ -160,7 +160,7 @@ def required_terms(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
     return tuple(requirement for requirement in found if requirement)
 
 
-def of_term(term: Term, facts: Facts) -> str:
+def of_term(term: Term, facts: RequirementFacts) -> str:
     """Return the verdict on one term: MET, UNMET, UNKNOWN where the fact is, or INVALID.
 
     What is asked of a GPU holds for a container that has none. Operands are read only to be
@@ -169,12 +169,12 @@ def of_term(term: Term, facts: Facts) -> str:
     return _judged(term, facts)[0]
 
 
-def trouble_of(term: Term, facts: Facts) -> str:
+def trouble_of(term: Term, facts: RequirementFacts) -> str:
     """Return why a term is INVALID, "" if it is not."""
     return _judged(term, facts)[1]
 
 
-def _judged(term: Term, facts: Facts) -> tuple[str, str]:
+def _judged(term: Term, facts: RequirementFacts) -> tuple[str, str]:
     """Return the verdict on a term, and the reason if that is INVALID."""
     if term.trouble:
         return INVALID, term.trouble
@@ -205,13 +205,13 @@ def _compared(term: Term, fact: str) -> tuple[int | None, str]:
     return None, f"its operand {why}"
 
 
-def fact_of(term: Term, facts: Facts) -> str | None:
+def fact_of(term: Term, facts: RequirementFacts) -> str | None:
     """Return the fact that a term of a known property is about, None where it is not known."""
     found: str | None = getattr(facts, term.name)
     return found
 
 
-def of_alternative(terms: Iterable[Term], facts: Facts) -> str:
+def of_alternative(terms: Iterable[Term], facts: RequirementFacts) -> str:
     """Return the verdict on terms that must all hold: the first that does not decides.
 
     Returns "" if there are none.
@@ -225,7 +225,7 @@ def of_alternative(terms: Iterable[Term], facts: Facts) -> str:
     return verdict
 
 
-def of_requirement(requirement: Requirement, facts: Facts) -> str:
+def of_requirement(requirement: Requirement, facts: RequirementFacts) -> str:
     """Return the verdict on a variable: the first alternative that holds or is INVALID decides.
 
     CUDA_VERSION that does not hold is NEWER if the driver has its major version.
@@ -246,7 +246,7 @@ def of_requirement(requirement: Requirement, facts: Facts) -> str:
     return verdict or MET
 
 
-def _is_newer(requirement: Requirement, facts: Facts) -> bool:
+def _is_newer(requirement: Requirement, facts: RequirementFacts) -> bool:
     """Return whether what is unmet is CUDA_VERSION, with the major version of the driver's.
 
     Source: CUDA Compatibility, "Minor Version Compatibility". The image does not require a version

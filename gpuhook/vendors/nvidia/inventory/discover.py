@@ -17,7 +17,7 @@ from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.driver.driver_files import Found
+    from gpuhook.vendors.nvidia.driver.driver_files import DriverFileFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Roots:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DriverAnswer:
     """What NVML, or /proc alone, tells of a node.
 
     `mig_state` is what freshness.mig_state() said before the GPUs were looked at, so that these
@@ -88,7 +88,7 @@ def node(
 
 def assembled(
     where: Roots,
-    told: Told,
+    told: DriverAnswer,
     *,
     library_search_paths: tuple[str, ...] = (),
     config_search_paths: tuple[str, ...] = (),
@@ -141,7 +141,9 @@ def assembled(
     )
 
 
-def _files(where: Roots, version: str | None, **choices: Any) -> tuple[Found, GpuhookError | None]:
+def _files(
+    where: Roots, version: str | None, **choices: Any
+) -> tuple[DriverFileFacts, GpuhookError | None]:
     """Return the driver's files, or none of them and what is wrong with them.
 
     `choices` are those of files.find.
@@ -153,13 +155,13 @@ def _files(where: Roots, version: str | None, **choices: Any) -> tuple[Found, Gp
         if version is not None and found.version != version:
             raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
     except GpuhookError as trouble:
-        return driver_files.Found(
+        return driver_files.DriverFileFacts(
             files=(), links=(), library_dirs=(), libcuda="", version=""
         ), trouble
     return found, None
 
 
-def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) -> Told:
+def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) -> DriverAnswer:
     path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
     loaded = module_version(where.host) or None
     with nvml_inventory.opened(path, loaded) as answering:
@@ -171,7 +173,7 @@ def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) 
             cuda=answering.cuda_version(),
             nvml=path,
         )
-        return Told(driver, answering.gpus(), state)
+        return DriverAnswer(driver, answering.gpus(), state)
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:

@@ -13,26 +13,26 @@ from dataclasses import dataclass, replace
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import site_files, site_rules
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE, fingerprint
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, DriverFile, Node
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc, tegra_devices
-from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Found, Search
+from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Search, TegraFiles
 from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Hook
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _ORIN_COMPAT = "/usr/local/cuda/compat_orin"
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a Tegra system.
 
     Raises GH1220 without its files, GH1221 for a named one that cannot be read, GH1222 if none of
@@ -77,11 +77,11 @@ def describe(place: Place, choices: Choices) -> Described:
     return Described(gpu_spec.of_parts(choices.kind, named, common), gpus, warnings)
 
 
-def _paths(place: Place) -> tuple[list[str], list[str]]:
+def _paths(place: ModeRoots) -> tuple[list[str], list[str]]:
     """Return (host paths of the files that count, of those for containers that ask for all)."""
     if place.csv_files:
         return list(place.csv_files), []
-    root = Root(place.roots.driver)
+    root = DriverRoot(place.roots.driver)
     names = [name for name in root.names(csv_files.DIRECTORY) if name.endswith(".csv")]
     paths = {name: root.real(f"{csv_files.DIRECTORY}/{name}") for name in names}
     hosts = {name: root.host(path) for name, path in paths.items() if path}
@@ -111,22 +111,22 @@ class _Reading:
         return list(dict.fromkeys(found))
 
 
-def _add_release(found: Found, place: Place) -> None:
+def _add_release(found: TegraFiles, place: ModeRoots) -> None:
     """Add the file by which programs know a Tegra; it may be the host's alone."""
     for path in (place.roots.driver, place.roots.host):
-        root = Root(path)
+        root = DriverRoot(path)
         real = root.real(TEGRA_RELEASE)
         if real and TEGRA_RELEASE not in found.files:
             found.files[TEGRA_RELEASE] = DriverFile("config", root.host(real), TEGRA_RELEASE)
 
 
-def _as_the_site_wants(found: Found, further: Found, place: Place) -> list[str]:
+def _as_the_site_wants(found: TegraFiles, further: TegraFiles, place: ModeRoots) -> list[str]:
     """Drop and add what the site's rules say; return why something could not be added."""
     rules = site_rules.read(place.files_dir)
     told: list[str] = []
     for part, changes in ((found, rules), (further, replace(rules, add=()))):
         files, links, warnings = site_files.changed(
-            changes, Root(place.roots.driver), part.files.values(), part.links.values()
+            changes, DriverRoot(place.roots.driver), part.files.values(), part.links.values()
         )
         part.files = {file.container_path: file for file in files}
         part.links = {link.path: link for link in links}
@@ -134,7 +134,7 @@ def _as_the_site_wants(found: Found, further: Found, place: Place) -> list[str]:
     return told
 
 
-def _witness(found: Found) -> str:
+def _witness(found: TegraFiles) -> str:
     """Return the host path of libcuda, whose change is a new driver, "" without."""
     held = (file.host_path for file in found.files.values() if file.soname == "libcuda.so.1")
     return next(held, "")
@@ -159,12 +159,12 @@ def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
 class _Description:
     """What all edits of the system have in common."""
 
-    place: Place
+    place: ModeRoots
     choices: Choices
     chip: Soc
     witness: str
 
-    def common(self, found: Found) -> tuple[ContainerEdits, list[str]]:
+    def common(self, found: TegraFiles) -> tuple[ContainerEdits, list[str]]:
         """Return the edits that give a container the files and links that were found."""
         node = Node(
             driver=Driver(version=self.chip.driver or None),
@@ -178,7 +178,7 @@ class _Description:
             del edits["hooks"]
         return edits, missing
 
-    def further(self, found: Found) -> list[Device]:
+    def further(self, found: TegraFiles) -> list[Device]:
         """Return the device with what the other files name, [] where that is nothing."""
         if not (found.nodes or found.files or found.links):
             return []

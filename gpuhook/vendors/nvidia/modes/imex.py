@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia.spec import device_selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 MODE = "imex"
@@ -19,7 +19,7 @@ MODE = "imex"
 _NAMES = {"index": "{}", "type-index": live_devices.IMEX_CHANNEL + "{}"}
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of the channels; raises GH1213 if there is none, GH1512 for a --device-id."""
     roots = node_specs.roots(place)
     numbers = live_devices.channel_numbers(roots)

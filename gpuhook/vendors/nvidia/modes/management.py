@@ -23,7 +23,7 @@ from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _PREFIXES = {
@@ -37,7 +37,7 @@ _CAPABILITIES = frozenset(vocabulary.CAPABILITIES) - {"graphics", "display"}
 _LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of all nodes and the driver's files below the roots of `place`.
 
     Raises GH1519 if there is no node, and what files.find raises.
@@ -86,7 +86,7 @@ def _node_at(path: str, host_path: str) -> list[DeviceNode]:
 
 
 def _node(
-    place: Place, devices: tuple[DeviceNode, ...], choices: Choices
+    place: ModeRoots, devices: tuple[DeviceNode, ...], choices: Choices
 ) -> tuple[Node, tuple[str, ...]]:
     roots = place.roots
     found = driver_files.find(

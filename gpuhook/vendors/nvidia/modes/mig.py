@@ -16,14 +16,14 @@ from gpuhook.vendors.nvidia.modes import node_specs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 MODE = "mig"
 _MODE_BITS = 0o444  # of a node whose mode the driver doesn't say
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec; what one of the two lacks is a warning.
 
     Raises GH1214 to GH1216 if both lack something, or one that --device-id names, and GH1512 for
@@ -46,7 +46,7 @@ def describe(place: Place, choices: Choices) -> Described:
     return node_specs.described(found, choices, tuple(one.message for one in troubles))
 
 
-def _make(name: str, place: Place) -> None:
+def _make(name: str, place: ModeRoots) -> None:
     """Make the node of `config` or `monitor` where it is missing; GH1214 where that fails."""
     number = management_nodes.minor(name, place.roots.host)
     major = management_nodes.major(management_nodes.MAJOR, place.roots.host)

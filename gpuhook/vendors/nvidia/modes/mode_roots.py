@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModeRoots:
     """A node: its roots, where to look first below the driver's, and what may be made there.
 
     Search paths are directories inside the driver root.

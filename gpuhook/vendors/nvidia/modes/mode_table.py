@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"
@@ -34,7 +34,7 @@ _UNLOADABLE = ("GH1200", "GH1202")  # NVML is not there, or nothing that can be 
 _INSTEAD = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 
 
-def chosen(mode: str, place: Place) -> str:
+def chosen(mode: str, place: ModeRoots) -> str:
     """Return the mode that `mode` means at `place`: `auto` looks what platform it is.
 
     WSL is looked for first, then Tegra; everywhere else NVML is asked.
@@ -48,7 +48,7 @@ def chosen(mode: str, place: Place) -> str:
     return NVML
 
 
-def described(mode: str, place: Place, choices: Choices) -> Described:
+def described(mode: str, place: ModeRoots, choices: Choices) -> Described:
     """Return what the mode `mode` describes at `place`.
 
     With `auto`, GPUs whose NVML cannot be loaded are described without it, and a warning says so.
@@ -67,8 +67,8 @@ def described(mode: str, place: Place, choices: Choices) -> Described:
         return replace(found, warnings=(reason, *found.warnings))
 
 
-def describe(mode: str, place: Place, choices: Choices) -> Described:
+def describe(mode: str, place: ModeRoots, choices: Choices) -> Described:
     """Return what the mode `mode` (not `auto`) describes at `place`."""
     module = import_module(f"gpuhook.vendors.nvidia.modes.{mode}")
-    of_mode: Callable[[Place, Choices], Described] = module.describe
+    of_mode: Callable[[ModeRoots, Choices], Described] = module.describe
     return of_mode(place, choices)

@@ -8,10 +8,10 @@ from gpuhook.vendors.nvidia.modes import node_specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of these; raises what node_specs.of_whole raises."""
     return node_specs.of_whole("mofed", vocabulary.MOFED_KIND, place, choices)

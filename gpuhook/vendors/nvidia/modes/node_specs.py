@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.hot import live_devices
-from gpuhook.vendors.nvidia.hot.live_devices import Roots
+from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 # What to do where a mode finds no node.
@@ -24,12 +24,12 @@ MAKING = (
 )
 
 
-def roots(place: Place) -> Roots:
+def roots(place: ModeRoots) -> DeviceRoots:
     """Return the roots of a place as on_the_spot wants them."""
-    return Roots(place.roots.dev, place.roots.driver, place.roots.host)
+    return DeviceRoots(place.roots.dev, place.roots.driver, place.roots.host)
 
 
-def of_whole(mode: str, kind: str, place: Place, choices: Choices) -> Described:
+def of_whole(mode: str, kind: str, place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a kind whose one device is `all`.
 
     Raises GH1213 if this node has nothing of it, or `all` is left out, GH1512 for a --device-id.

@@ -12,11 +12,11 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
-def node(place: Place, *, explicit_libraries: bool = False) -> Node:
+def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
     """Return the node at `place`; raises what gather.node raises."""
     return discover.node(
         place.roots,
@@ -29,7 +29,7 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     )
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises what gather.node and spec.describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:

@@ -19,11 +19,11 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
-def node(place: Place, *, explicit_libraries: bool = False) -> Node:
+def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
     """Return the node at `place`; GH1121 without a loaded driver, and as gather.assembled."""
     told = proc_gpus.read_proc(place.roots)
     if told.driver.module_version is None:
@@ -39,7 +39,7 @@ def node(place: Place, *, explicit_libraries: bool = False) -> Node:
     )
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of the node at `place`; raises as node() and spec.describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     return gpu_spec.describe(replace(found, gpus=_known(found)), choices)

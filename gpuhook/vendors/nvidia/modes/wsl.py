@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import site_files, site_rules
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
@@ -24,12 +24,12 @@ from gpuhook.vendors.nvidia.spec.generate_options import Described
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
-    from gpuhook.vendors.nvidia.modes.wsl_store import Store
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
+    from gpuhook.vendors.nvidia.modes.wsl_store import DriverStore
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 
-def describe(place: Place, choices: Choices) -> Described:
+def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a WSL system.
 
     Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted,
@@ -48,9 +48,9 @@ def describe(place: Place, choices: Choices) -> Described:
     return Described(devices, (), (*store.warnings, *missing))
 
 
-def _store(place: Place) -> Store:
+def _store(place: ModeRoots) -> DriverStore:
     """Return the driver's files, with what the site's rules add and drop."""
-    root = Root(place.roots.driver)
+    root = DriverRoot(place.roots.driver)
     rules = site_rules.read(place.files_dir)
     store = wsl_store.find(root, place.library_search_paths)
     files, links, warnings = site_files.changed(rules, root, store.files, store.links)
@@ -69,7 +69,9 @@ def _device(dev_root: str) -> DeviceNode:
     return DeviceNode.of_status(DXG, path, status)
 
 
-def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdits, list[str]]:
+def _common(
+    place: ModeRoots, choices: Choices, store: DriverStore
+) -> tuple[ContainerEdits, list[str]]:
     node = Node(
         driver=Driver(),
         files=store.files,
@@ -84,14 +86,14 @@ def _common(place: Place, choices: Choices, store: Store) -> tuple[ContainerEdit
     return found, missing
 
 
-def _hook(hook: Hook, store: Store) -> Hook:
+def _hook(hook: Hook, store: DriverStore) -> Hook:
     """Return the hook with what is different in WSL: no CUDA of the image, another witness."""
     job = hook_args.of_hook(hook)
     job.cuda_compat, job.libcuda = "", store.witness
     return job.hook()
 
 
-def _keep_in_place(edits: ContainerEdits, store: Store) -> None:
+def _keep_in_place(edits: ContainerEdits, store: DriverStore) -> None:
     """Add the libraries at their own paths: without a hook they are bound elsewhere only.
 
     The front libraries open the others by path.

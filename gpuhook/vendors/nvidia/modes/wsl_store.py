@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 LIBRARIES = "/usr/lib/wsl/lib"
 PACKAGES = "/usr/lib/wsl/drivers"
@@ -44,7 +44,7 @@ _LOADER = "_loader.so"
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class DriverStore:
     """The driver's files and links for containers, and the file whose change is a new driver.
 
     Files keep their paths, as the front libraries open the others by them. Of those with one
@@ -58,7 +58,7 @@ class Store:
     warnings: tuple[str, ...] = ()
 
 
-def find(root: Root, search_paths: tuple[str, ...] = ()) -> Store:
+def find(root: DriverRoot, search_paths: tuple[str, ...] = ()) -> DriverStore:
     """Return the driver store below `root`; GH1218 where none is there.
 
     A directory among `search_paths` that is a package of the driver settles which one it is.
@@ -79,10 +79,10 @@ def find(root: Root, search_paths: tuple[str, ...] = ()) -> Store:
         warnings.append(f"Windows' driver in {package} lacks {', '.join(lacking)}")
     links = (Link(_SMI_LINK, paths["nvidia-smi"]),) if "nvidia-smi" in held else ()
     front = root.real(f"{LIBRARIES}/libcuda.so.1") or f"{package}/{CUDA}"
-    return Store(package, tuple(files), links, root.host(front), tuple(warnings))
+    return DriverStore(package, tuple(files), links, root.host(front), tuple(warnings))
 
 
-def _package(root: Root, search_paths: tuple[str, ...]) -> tuple[str, list[str]]:
+def _package(root: DriverRoot, search_paths: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return (the package in use, what makes that doubtful)."""
     for path in search_paths:
         if not path.startswith("/"):
@@ -107,7 +107,7 @@ def _package(root: Root, search_paths: tuple[str, ...]) -> tuple[str, list[str]]
     return best, [doubt + " (--library-search-path names another)"]
 
 
-def _copies(root: Root, package: str) -> int:
+def _copies(root: DriverRoot, package: str) -> int:
     """Return how many of the files in /usr/lib/wsl/lib are this package's."""
     return sum(
         _is_same(root.real(f"{package}/{own}"), root.real(f"{LIBRARIES}/{name}"), root)
@@ -115,7 +115,7 @@ def _copies(root: Root, package: str) -> int:
     )
 
 
-def _is_same(first: str | None, second: str | None, root: Root) -> bool:
+def _is_same(first: str | None, second: str | None, root: DriverRoot) -> bool:
     if first is None or second is None:
         return False
     try:
@@ -124,21 +124,21 @@ def _is_same(first: str | None, second: str | None, root: Root) -> bool:
         return False
 
 
-def _age(root: Root, package: str) -> int:
+def _age(root: DriverRoot, package: str) -> int:
     try:
         return os.stat(root.host(root.real(f"{package}/{CUDA}") or package)).st_mtime_ns
     except OSError:
         return 0
 
 
-def _is_file(root: Root, real: str | None) -> bool:
+def _is_file(root: DriverRoot, real: str | None) -> bool:
     try:
         return real is not None and stat.S_ISREG(os.stat(root.host(real)).st_mode)
     except OSError:
         return False
 
 
-def _files(root: Root, paths: dict[str, str | None]) -> list[DriverFile]:
+def _files(root: DriverRoot, paths: dict[str, str | None]) -> list[DriverFile]:
     sonames = {path: _soname(root.host(real)) for path, real in paths.items() if real}
     fronts: dict[str, str] = {}
     for path, soname in sonames.items():

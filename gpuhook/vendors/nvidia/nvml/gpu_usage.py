@@ -23,7 +23,7 @@ _TRIES = 4  # the list of processes grows between asking for its length and for 
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class GpuMemory:
     """Bytes of memory. Without `reserved` (of the driver itself), that part is in `used`."""
 
     total: int
@@ -60,19 +60,19 @@ _KINDS = {
 }
 
 
-def memory(uuid: str) -> Memory | None:
+def memory(uuid: str) -> GpuMemory | None:
     """Return the memory of a GPU or MIG instance, None where NVML cannot tell."""
     return ask_device(uuid, _memory_v2) or ask_device(uuid, _memory_v1)
 
 
-def _memory_v2(handle: Any) -> Memory:
+def _memory_v2(handle: Any) -> GpuMemory:
     said = pynvml.nvmlDeviceGetMemoryInfo(handle, _MEMORY_V2)
-    return Memory(int(said.total), int(said.used), int(said.free), int(said.reserved))
+    return GpuMemory(int(said.total), int(said.used), int(said.free), int(said.reserved))
 
 
-def _memory_v1(handle: Any) -> Memory:
+def _memory_v1(handle: Any) -> GpuMemory:
     said = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Memory(int(said.total), int(said.used), int(said.free))
+    return GpuMemory(int(said.total), int(said.used), int(said.free))
 
 
 def processes(uuid: str) -> tuple[ProcessUse, ...] | None:

@@ -66,7 +66,7 @@ def watched(path: str, module_version: str | None = None) -> Iterator[EventWatch
 class EventWatch:
     """An event set of NVML and the GPUs in it. One thread waits at a time."""
 
-    def __init__(self, events: Any, library: nvml_sessions.Loaded) -> None:
+    def __init__(self, events: Any, library: nvml_sessions.LoadedLibrary) -> None:
         self._events = events
         self._library = library
         self._uuids: dict[int | None, str] = {}  # by NVML's handle

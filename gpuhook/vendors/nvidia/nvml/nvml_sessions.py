@@ -48,7 +48,7 @@ class Symbols:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class LoadedLibrary:
     """A library in this process's memory: `identity` is the device and inode of its file."""
 
     path: str
@@ -57,12 +57,12 @@ class Loaded:
 
 
 _lock = Lock()
-_by_path: dict[str, list[Loaded]] = {}  # the newest file of each path last
-_open: list[Loaded] = []  # once for each user, the last one last
-_here: ContextVar[Loaded | None] = ContextVar("nvml", default=None)
+_by_path: dict[str, list[LoadedLibrary]] = {}  # the newest file of each path last
+_open: list[LoadedLibrary] = []  # once for each user, the last one last
+_here: ContextVar[LoadedLibrary | None] = ContextVar("nvml", default=None)
 
 
-def load(path: str) -> Loaded:
+def load(path: str) -> LoadedLibrary:
     """Return the library at `path`, loaded once for each file that is found there.
 
     Raises OSError with the dynamic loader's reason.
@@ -73,7 +73,7 @@ def load(path: str) -> Loaded:
         before = _by_path.setdefault(path, [])
         known = next((loaded for loaded in before if loaded.identity == identity), None)
         if known is None:
-            known = Loaded(path, identity, Symbols(ctypes.CDLL(_spelled(path, len(before)))))
+            known = LoadedLibrary(path, identity, Symbols(ctypes.CDLL(_spelled(path, len(before)))))
             before.append(known)
         return known
 
@@ -89,7 +89,7 @@ def _spelled(path: str, number: int) -> str:
 
 
 @contextmanager
-def used(library: Loaded) -> Iterator[None]:
+def used(library: LoadedLibrary) -> Iterator[None]:
     """Send pynvml's calls of this thread or task to `library`.
 
     Other code of the process that hasn't chosen a library talks to the one opened last.
@@ -106,7 +106,7 @@ def used(library: Loaded) -> Iterator[None]:
             _open.remove(library)
 
 
-def current() -> Loaded:
+def current() -> LoadedLibrary:
     """Return the library that this code talks to. Raises NVMLError when none is open."""
     with _lock:
         library = _here.get() or (_open[-1] if _open else None)

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
-    from gpuhook.vendors.nvidia.system.system_root import Place
+    from gpuhook.vendors.nvidia.system.expected_nodes import ExpectedNode
+    from gpuhook.vendors.nvidia.system.system_root import SystemRoot
 
     Node = tuple[str, int, int]  # path inside, major, minor
 
@@ -27,27 +27,27 @@ DEV_CHAR = "/dev/char"
 _DIRECTORIES = ("/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels")
 
 
-def present(place: Place) -> list[Node]:
+def present(place: SystemRoot) -> list[Node]:
     """Return the device nodes of the driver that there are."""
     own = [f"/dev/{name}" for name in place.names("/dev") if name.startswith("nvidia")]
     inner = [f"{above}/{name}" for above in _DIRECTORIES for name in place.names(above)]
     return list(_nodes(place, [*own, *inner]))
 
 
-def possible(wanted: Iterable[Wanted]) -> list[Node]:
+def possible(wanted: Iterable[ExpectedNode]) -> list[Node]:
     """Return the device nodes that the driver would have, be they there or not."""
     return [(one.path, one.major, one.minor) for one in wanted if one.major is not None]
 
 
 def steps(
-    place: Place, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
+    place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
     """Return what is to be done for the link of each node; nothing is changed."""
     return [step for step, _, _ in _plan(place, found, directory, is_replaced=is_replaced)]
 
 
 def make(
-    place: Place, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
+    place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
     """Make the links; raises GH1535 before anything is made if one is refused, and OSError."""
     todo = _plan(place, found, directory, is_replaced=is_replaced)
@@ -61,7 +61,7 @@ def make(
 
 
 def _plan(
-    place: Place, found: Iterable[Node], directory: str, *, is_replaced: bool
+    place: SystemRoot, found: Iterable[Node], directory: str, *, is_replaced: bool
 ) -> list[tuple[Step, str, str]]:
     """Return a step, the link and its target for each pair of numbers: its first node counts."""
     nodes: dict[tuple[int, int], str] = {}
@@ -77,7 +77,7 @@ def _plan(
 
 
 def _step(
-    place: Place, link: str, target: str, numbers: tuple[int, int], *, is_replaced: bool
+    place: SystemRoot, link: str, target: str, numbers: tuple[int, int], *, is_replaced: bool
 ) -> Step:
     path = place.host(link)
     there = place.status(link, is_followed=False)
@@ -97,7 +97,7 @@ def _step(
     return Step(REFUSE, path, wrong)
 
 
-def _nodes(place: Place, paths: Iterable[str]) -> Iterator[Node]:
+def _nodes(place: SystemRoot, paths: Iterable[str]) -> Iterator[Node]:
     for path in paths:
         status = place.status(path, is_followed=False)
         if status is not None and stat.S_ISCHR(status.st_mode):

@@ -14,16 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
-    from gpuhook.vendors.nvidia.system.system_root import Place
+    from gpuhook.vendors.nvidia.system.expected_nodes import ExpectedNode
+    from gpuhook.vendors.nvidia.system.system_root import SystemRoot
 
 
-def steps(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[Step]:
+def steps(place: SystemRoot, wanted: Iterable[ExpectedNode], *, is_replaced: bool) -> list[Step]:
     """Return what is to be done for each node; nothing is changed."""
     return [_step(place, one, is_replaced=is_replaced) for one in wanted]
 
 
-def make(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[Step]:
+def make(place: SystemRoot, wanted: Iterable[ExpectedNode], *, is_replaced: bool) -> list[Step]:
     """Make what is missing, and with `is_replaced` what is wrong; returns what was done.
 
     Nothing is made where anything is refused: raises GH1535 for the first of these, and OSError.
@@ -38,7 +38,7 @@ def make(place: Place, wanted: Iterable[Wanted], *, is_replaced: bool) -> list[S
     return [step for _, step in todo]
 
 
-def _step(place: Place, wanted: Wanted, *, is_replaced: bool) -> Step:
+def _step(place: SystemRoot, wanted: ExpectedNode, *, is_replaced: bool) -> Step:
     path = place.host(wanted.path)
     if wanted.major is None:
         names = " or ".join(wanted.names)
@@ -58,7 +58,7 @@ def _step(place: Place, wanted: Wanted, *, is_replaced: bool) -> Step:
     return Step(REFUSE, path, wrong)
 
 
-def _is_right(found: os.stat_result, wanted: Wanted) -> bool:
+def _is_right(found: os.stat_result, wanted: ExpectedNode) -> bool:
     """Return whether it is the device: its mode is its owner's to choose."""
     numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
     return stat.S_ISCHR(found.st_mode) and numbers == (wanted.major, wanted.minor)

@@ -20,7 +20,7 @@ _ACCESS = "access"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedNode:
     """A device node as the driver means it; `major` None: its module has none, and `names` none."""
 
     path: str  # as containers see it
@@ -32,7 +32,7 @@ class Wanted:
     gid: int = 0
 
 
-class Kernel:
+class KernelFacts:
     """What the kernel below a host root tells of the driver, read once."""
 
     def __init__(self, host_root: str) -> None:
@@ -42,7 +42,7 @@ class Kernel:
         self._mode, self._uid, self._gid = _owner(self._read("/" + _PARAMS))
         self._minors = mig_capabilities.parse_minors(self._read(mig_capabilities.MINORS))
 
-    def control(self) -> list[Wanted]:
+    def control(self) -> list[ExpectedNode]:
         """Return the four nodes that every container with a GPU has a use for."""
         found = (
             ("/dev/nvidiactl", driver_nodes.FRONTEND, 255),
@@ -52,7 +52,7 @@ class Kernel:
         )
         return [self._node(*one) for one in found]
 
-    def gpus(self) -> list[Wanted]:
+    def gpus(self) -> list[ExpectedNode]:
         """Return the nodes of the GPUs that the kernel module drives."""
         minors = {gpu.minor for gpu in driver_nodes.proc_gpus(self._root)} - {None}
         return [
@@ -60,7 +60,7 @@ class Kernel:
             for minor in sorted(minor for minor in minors if minor is not None)
         ]
 
-    def capabilities(self) -> list[Wanted]:
+    def capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of MIG's config and monitor, and of the instances that there are."""
         described = [f"mig/{name}" for name in _WIDE]
         for gpu in _names(self._at(mig_capabilities.CAPABILITIES)):
@@ -72,7 +72,7 @@ class Kernel:
         found = [self._capability(path) for path in described]
         return sorted((one for one in found if one is not None), key=lambda one: one.minor)
 
-    def possible_capabilities(self) -> list[Wanted]:
+    def possible_capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of all capabilities that the GPUs there are could have."""
         gpus = {f"gpu{wanted.minor}" for wanted in self.gpus()}
         minors = {
@@ -82,7 +82,7 @@ class Kernel:
         }
         return [self._of_minor(minor, None) for minor in sorted(minors)]
 
-    def _capability(self, path: str) -> Wanted | None:
+    def _capability(self, path: str) -> ExpectedNode | None:
         """Return the node of a file below CAPABILITIES; mig-minors counts before what it says."""
         described = mig_capabilities.parse_file(
             self._read(f"{mig_capabilities.CAPABILITIES}/{path}")
@@ -92,17 +92,17 @@ class Kernel:
         name = path.removeprefix("mig/").replace("/mig/", "/")
         return self._of_minor(self._minors.get(name, described.minor), described.mode)
 
-    def _of_minor(self, minor: int, mode: int | None) -> Wanted:
+    def _of_minor(self, minor: int, mode: int | None) -> ExpectedNode:
         names = (mig_capabilities.MAJOR_NAME,)
         major = self._majors.get(mig_capabilities.MAJOR_NAME)
         mode = _MODE if mode is None else mode
-        return Wanted(vocabulary.capability_node(minor), names, major, minor, mode)
+        return ExpectedNode(vocabulary.capability_node(minor), names, major, minor, mode)
 
-    def _node(self, path: str, names: tuple[str, ...], minor: int) -> Wanted:
+    def _node(self, path: str, names: tuple[str, ...], minor: int) -> ExpectedNode:
         major = next((self._majors[name] for name in names if name in self._majors), None)
         if names is driver_nodes.UVM:  # another module: the parameters are not its
-            return Wanted(path, names, major, minor)
-        return Wanted(path, names, major, minor, self._mode, self._uid, self._gid)
+            return ExpectedNode(path, names, major, minor)
+        return ExpectedNode(path, names, major, minor, self._mode, self._uid, self._gid)
 
     def _at(self, path: str) -> str:
         return self._root.rstrip("/") + path

@@ -20,12 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.vendors.nvidia.system.expected_nodes import Wanted
+    from gpuhook.vendors.nvidia.system.expected_nodes import ExpectedNode
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 
 
-class Place:
+class SystemRoot:
     """The root `path`; paths inside begin with "/" at it. Methods raise OSError."""
 
     def __init__(self, path: str) -> None:
@@ -68,7 +68,7 @@ class Place:
             finally:
                 os.close(fd)
 
-    def make_node(self, wanted: Wanted, major: int) -> None:
+    def make_node(self, wanted: ExpectedNode, major: int) -> None:
         """Make a device node in the place of what is no directory; it is whole when it is seen."""
         owner = (wanted.mode, wanted.uid, wanted.gid)
         self._put(wanted.path, lambda fd, name: mknod(fd, name, "c", major, wanted.minor, *owner))

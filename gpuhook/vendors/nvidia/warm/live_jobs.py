@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.live.file_change import Change
-from gpuhook.apply.live.hotplug_plan import Wanted
+from gpuhook.apply.live.file_change import FileChange
+from gpuhook.apply.live.hotplug_plan import DesiredState
 from gpuhook.apply.rootfs.rootfs_files import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from gpuhook.apply.live.injected import Made
+    from gpuhook.apply.live.injected import InjectedItems
     from gpuhook.apply.live.live_root import LiveRoot
     from gpuhook.apply.rootfs.loader_files import Index
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
@@ -34,7 +34,7 @@ _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
 
 def desired_state(
     root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
-) -> tuple[Wanted, list[str]]:
+) -> tuple[DesiredState, list[str]]:
     """Return what the container is to have, and why its image's CUDA compatibility is left out.
 
     A container that `is_running` may have been given other libraries when it was made.
@@ -54,7 +54,7 @@ def desired_state(
         masks = [mask for mask in _masks(root, job) if mask not in mounts]
         if masks:
             whole["mounts"] = [*mounts, *masks]
-    return Wanted(whole, [made] if todo else []), reasons
+    return DesiredState(whole, [made] if todo else []), reasons
 
 
 def _index(root: LiveRoot, ldconfig: str) -> Index:
@@ -110,14 +110,14 @@ def _is_whole(root: LiveRoot, path: bytes) -> bool:
 
 
 def add_profile(
-    wanted: Wanted, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
+    wanted: DesiredState, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
 ) -> None:
     """Add the application profile for what is wanted and there, if EGL will look for it."""
     if any(rootfs_plan.needs_profile_of(job) for job in todo):
         renew_profile(wanted, root, gone)
 
 
-def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None:
+def renew_profile(wanted: DesiredState, root: LiveRoot, gone: Collection[str]) -> None:
     """Add the application profile for what is wanted and there, without the nodes `gone`."""
     nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
     change = profile_for(root, nodes, gone)
@@ -126,7 +126,7 @@ def renew_profile(wanted: Wanted, root: LiveRoot, gone: Collection[str]) -> None
     wanted.provisions.append(provided)
 
 
-def has_profile(made: Made) -> bool:
+def has_profile(made: InjectedItems) -> bool:
     """Return whether the application profile is among what was made."""
     return any(path == egl_profile.PATH for path, *_ in made.changes)
 
@@ -139,10 +139,10 @@ def shows_profile(root: LiveRoot) -> bool:
         return False
 
 
-def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> Change:
+def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> FileChange:
     """Return the application profile for `nodes`, and for what else is there but `gone`."""
     there = [path for path in _held(root) if path not in gone]
-    return Change(egl_profile.PATH, data=egl_profile.content([*nodes, *there]))
+    return FileChange(egl_profile.PATH, data=egl_profile.content([*nodes, *there]))
 
 
 def _held(root: LiveRoot) -> list[str]:

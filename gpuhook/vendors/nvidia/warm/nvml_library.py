@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 SONAME = "libnvidia-ml.so.1"
 
@@ -69,7 +69,7 @@ def inside(root: str, path: str) -> str | None:
     The answer is for reading a driver tree, which is trusted as the host is; paths of an image
     are opened by descriptor instead.
     """
-    where = Root(os.path.abspath(root))
+    where = DriverRoot(os.path.abspath(root))
     real = where.real(path)
     return where.host(real) if real is not None else None
 

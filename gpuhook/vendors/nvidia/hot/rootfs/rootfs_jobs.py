@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
 
-class Work:
+class RootfsWork:
     """How a root file system is worked on. A rehearsal answers as this does, and writes nothing."""
 
     def opened(self, path: str) -> Root:
@@ -50,14 +50,14 @@ def do(
     todo: list[Jobs],
     *,
     engine: list[Jobs],
-    work: Work,
-) -> Outcome:
+    work: RootfsWork,
+) -> JobsOutcome:
     """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied.
 
     `engine` are the jobs of hooks that an engine put into the spec. Hooks know of each other by
     config.json, and not of what the wrapper did: it does all of `todo` or leaves all of it to them.
     """
-    outcome = Outcome()
+    outcome = JobsOutcome()
     if not todo:
         return outcome
     ours = {mount["containerPath"] for mount in edits.get("mounts") or ()}
@@ -72,13 +72,13 @@ def do(
     return outcome
 
 
-def _left_to_hooks(todo: list[Jobs]) -> Outcome:
-    outcome = Outcome()
+def _left_to_hooks(todo: list[Jobs]) -> JobsOutcome:
+    outcome = JobsOutcome()
     outcome.hooks += [_python_hook(job) for job in todo]
     return outcome
 
 
-class Outcome:
+class JobsOutcome:
     """The hooks for what is left to do inside the container, and what could not be done at all."""
 
     __slots__ = ("hooks", "left_out")
@@ -112,7 +112,7 @@ def _is_done(
     todo: list[Jobs],
     engine: list[Jobs],
     *,
-    outcome: Outcome,
+    outcome: JobsOutcome,
 ) -> bool:
     """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'.
 
@@ -189,7 +189,7 @@ def _mapped(mappings: object) -> int:
     return 0
 
 
-def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: Work) -> list[Hook]:
+def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: RootfsWork) -> list[Hook]:
     """Return the hook that masks the driver's parameters, if this host's say they need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
     if content is None or "/proc" not in _destinations(spec):

@@ -17,14 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.vendors.nvidia.hot.driver_root import Root
+    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 _MAGIC = frozenset("*?[")
 _MAX_LINKS = 40  # as the kernel
 _MAX_MATCHES = 4096
 
 
-def matches(root: Root, pattern: str) -> list[str]:
+def matches(root: DriverRoot, pattern: str) -> list[str]:
     """Return the paths inside `root` that `pattern` means and that lead somewhere, in order.
 
     `*`, `?` and `[...]` stand for characters of one component, as in filepath.Glob.
@@ -40,7 +40,7 @@ def matches(root: Root, pattern: str) -> list[str]:
     return [path for path in found if root.real(path) is not None]
 
 
-def _below(root: Root, directories: list[str], pattern: str) -> Iterator[str]:
+def _below(root: DriverRoot, directories: list[str], pattern: str) -> Iterator[str]:
     """Yield the paths in `directories` whose last part fits, no more than are asked for."""
     for directory in directories:
         for name in root.names(directory or "/"):
@@ -48,7 +48,7 @@ def _below(root: Root, directories: list[str], pattern: str) -> Iterator[str]:
                 yield f"{directory}/{name}"
 
 
-def chain(root: Root, path: str) -> tuple[list[Link], str | None]:
+def chain(root: DriverRoot, path: str) -> tuple[list[Link], str | None]:
     """Return (each link from `path` on, the file where they end); None for a circle or no end.
 
     A link is told as it is, unless it lies behind a link to its directory: then its target is told

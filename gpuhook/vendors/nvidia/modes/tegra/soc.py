@@ -16,7 +16,7 @@ from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import Place
+    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 
 _COMPATIBLE = "proc/device-tree/compatible"
 _ORIN = b"nvidia,tegra234"
@@ -42,7 +42,7 @@ class Soc:
     is_orin: bool = False
 
 
-def ask(place: Place) -> Soc:
+def ask(place: ModeRoots) -> Soc:
     """Return what the system at `place` is; never raises: what cannot be asked is unknown."""
     roots = place.roots
     release = tegra_release(roots.driver) or tegra_release(roots.host)

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass, field
 
 from gpuhook.loader import elf
-from gpuhook.vendors.nvidia.hot.driver_root import Root
+from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files
 from gpuhook.vendors.nvidia.modes.tegra import link_patterns as chains
@@ -30,7 +30,7 @@ _SHOWN = 8
 
 
 @dataclass
-class Found:
+class TegraFiles:
     """Nodes, files and links by their paths in containers, and lines that mean nothing here."""
 
     nodes: dict[str, DeviceNode] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Found:
         more = f" and {rest} more" if rest > 0 else ""
         return [f"not on this system: {', '.join(self.missing[:_SHOWN])}{more}"]
 
-    def without(self, other: Found) -> Found:
+    def without(self, other: TegraFiles) -> TegraFiles:
         """Return what is not in `other`."""
-        return Found(
+        return TegraFiles(
             {path: one for path, one in self.nodes.items() if path not in other.nodes},
             {path: one for path, one in self.files.items() if path not in other.files},
             {path: one for path, one in self.links.items() if path not in other.links},
@@ -67,14 +67,14 @@ class Search:
         search_paths: tuple[str, ...] = (),
         ignored: tuple[str, ...] = (),
     ) -> None:
-        self._root = Root(driver_root)
-        self._dev = Root(dev_root)
+        self._root = DriverRoot(driver_root)
+        self._dev = DriverRoot(dev_root)
         self._directories = (*map(self._root.inside, search_paths), "/")
         self._ignored = ignored
 
-    def of(self, lines: Iterable[Line]) -> Found:
+    def of(self, lines: Iterable[Line]) -> TegraFiles:
         """Return what `lines` mean; what is not there is told in `missing`."""
-        found = Found()
+        found = TegraFiles()
         take = {"dev": self._node, "dir": self._directory, "lib": self._file, "sym": self._link}
         for line in lines:
             if line.kind == "sym" and chains.is_ignored(line.path, self._ignored):
@@ -96,7 +96,7 @@ class Search:
                 return places
         return []
 
-    def _node(self, found: Found, path: str) -> bool:
+    def _node(self, found: TegraFiles, path: str) -> bool:
         host = self._dev.host(self._dev.real(path) or path)
         try:
             status = os.stat(host)
@@ -107,14 +107,14 @@ class Search:
         found.nodes[path] = DeviceNode.of_status(path, host, status)
         return True
 
-    def _directory(self, found: Found, path: str) -> bool:
+    def _directory(self, found: TegraFiles, path: str) -> bool:
         real = self._root.directory(path)
         if real is None or csv_files.misplaced("dir", path):
             return False
         found.files[path] = DriverFile("directory", self._root.host(real), path)
         return True
 
-    def _file(self, found: Found, path: str) -> bool:
+    def _file(self, found: TegraFiles, path: str) -> bool:
         real = self._root.real(path)
         if real is None:
             return False
@@ -129,7 +129,7 @@ class Search:
             self._link_names(found, real, soname)
         return True
 
-    def _link(self, found: Found, path: str) -> bool:
+    def _link(self, found: TegraFiles, path: str) -> bool:
         chain, end = chains.chain(self._root, path)
         if end is None or not self._file(found, end):
             return False
@@ -137,7 +137,7 @@ class Search:
             found.links.setdefault(link.path, link)
         return True
 
-    def _link_names(self, found: Found, real: str, soname: str) -> None:
+    def _link_names(self, found: TegraFiles, real: str, soname: str) -> None:
         """Add the links by which a library is found when programs are built, as the host has it."""
         directory, _, name = real.rpartition("/")
         short = name.partition(".so")[0] + ".so"
@@ -149,7 +149,7 @@ class Search:
                 found.links.setdefault(place, Link(place, target or name))
 
 
-def _tidy(found: Found) -> None:
+def _tidy(found: TegraFiles) -> None:
     """Leave out links that are in directories which are given whole, and those over files."""
     held = (path for path, file in found.files.items() if file.kind == "directory")
     whole = tuple(f"{path}/" for path in held)
