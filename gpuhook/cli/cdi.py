@@ -13,7 +13,7 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli.cdi_commands import cdi_resolve, cdi_show, cdi_transform, cdi_validate
 from gpuhook.cli.options import command_sections, parameters, spec_directories
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 
 SCHEMA = "gpuhook/cdi-list/v1"
 
@@ -39,7 +39,7 @@ def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> No
     devices, broken = spec_list.devices(dirs)
     errors = [(source.path, source.error) for source in broken if source.error is not None]
     if output == "name":
-        printing.names(dict.fromkeys(device.name for device in devices))
+        console.names(dict.fromkeys(device.name for device in devices))
         return
     if output != "table":
         document = {
@@ -53,14 +53,14 @@ def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> No
                 for path, error in errors
             ],
         }
-        printing.document(document, output)
+        console.document(document, output)
         return
     rows = [(device.name, device.path, device.note) for device in devices]
-    printing.rows(("DEVICE", "SPEC", "NOTE"), rows, no_headers=no_headers)
+    console.rows(("DEVICE", "SPEC", "NOTE"), rows, no_headers=no_headers)
     for _, error in errors:
         click.echo(f"warning: {error.code}: {error.message}", err=True)
     if not devices:
-        printing.say(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi")
+        console.say(f"no CDI device in {', '.join(dirs)}: see gpuhook generate-cdi")
 
 
 @cdi.command(name="compile", hidden=True)

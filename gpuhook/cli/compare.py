@@ -13,10 +13,10 @@ from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, parameters
 from gpuhook.compare import compare_item, compare_text, comparison
 from gpuhook.containers.warm import find
-from gpuhook.host import printing, progress
+from gpuhook.host import console, progress
 from gpuhook.target import running_container
 
-_MACHINE = (printing.JSON, printing.YAML)
+_MACHINE = (console.JSON, console.YAML)
 _EXAMPLES = """\b
 Examples:
   gpuhook compare --all
@@ -77,7 +77,7 @@ def compare(
     compared = [one for one in results if "code" not in one]
     failures = [one for one in results if "code" in one]
     if not results:
-        printing.say(none)
+        console.say(none)
     _print(comparing, compared, failures, output, no_headers=no_headers)
     is_wrong = failures or any(one["counts"]["differences"] for one in compared)
     ctx.exit(1 if is_wrong else 0)
@@ -100,8 +100,8 @@ def _print(
     no_headers: bool,
 ) -> None:
     for one in failures:
-        printing.warn(f"{one['container']}: {one['code']}: {one['message']}")
-        printing.say(f"hint: {one['hint']}")
+        console.warn(f"{one['container']}: {one['code']}: {one['message']}")
+        console.say(f"hint: {one['hint']}")
     if output in _MACHINE:
         totals = [one["counts"] for one in compared]
         document = {
@@ -111,9 +111,9 @@ def _print(
             "failures": [{k: v for k, v in one.items() if k != "hint"} for one in failures],
             "counts": {key: sum(one[key] for one in totals) for key in compare_item.counts([])},
         }
-        printing.document(document, output)
+        console.document(document, output)
         return
     for one in compared:
-        compare_text.container(one, is_wide=output == printing.WIDE, no_headers=no_headers)
+        compare_text.container(one, is_wide=output == console.WIDE, no_headers=no_headers)
     if compared:
         click.echo(compare_text.total(compared))

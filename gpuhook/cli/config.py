@@ -10,7 +10,7 @@ import click
 
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
 
@@ -59,7 +59,7 @@ def show(is_with_origin: bool, output: str) -> None:
     shown: dict[str, Any] = settings_origins.plain(found)
     if is_with_origin:
         shown = {"schema": SCHEMA, **settings_origins.with_origins(found)}
-    printing.document(shown, output)
+    console.document(shown, output)
 
 
 @config.command()
@@ -104,7 +104,7 @@ def import_file(file: str, output: str | None) -> None:
 
     found = toolkit_import.of_file(file)
     for remark in found.remarks:
-        printing.warn(f"{file}: {remark}")
+        console.warn(f"{file}: {remark}")
     count = len(found.remarks)
     rest = f", {count} key{'s' * (count != 1)} not taken over" if count else ""
     _give(toolkit_import.text(found, file), output, rest)
@@ -118,7 +118,7 @@ def _give(text: str, output: str | None, rest: str) -> None:
         click.echo(text, nl=False)
         return
     output_file.write(output, text.encode(), 0o644)
-    printing.say(f"wrote {output}{rest}")
+    console.say(f"wrote {output}{rest}")
 
 
 @config.command(name="compile", hidden=True)
@@ -139,7 +139,7 @@ def _warn_of_variables() -> None:
     from gpuhook.cli import settings_origins
 
     for sentence in settings_origins.unknown_variables():
-        printing.warn(sentence)
+        console.warn(sentence)
 
 
 def _read(where: str) -> dict[str, object]:

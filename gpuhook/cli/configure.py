@@ -10,7 +10,7 @@ import click
 from gpuhook.cli import configure_text, configure_users
 from gpuhook.cli.options import command_sections, configure_options, parameters
 from gpuhook.engines.configure import engine_restart, engine_table
-from gpuhook.host import printing
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     how = options.pop("restart")
     wanted, warnings = configure_options.engine_options(engine, host, **options)
     for sentence in warnings:
-        printing.warn(sentence)
+        console.warn(sentence)
     result = configure_engine.configure(host, where, wanted, how=how, is_dry=is_dry)
     _tell(result, "configure", output, is_dry=is_dry)
 
@@ -130,22 +130,22 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
     ]
     there = [one for one in found if engine or one.is_there]
     if output != "table":
-        printing.document(configure_text.shown_document(there), output)
+        console.document(configure_text.shown_document(there), output)
         return
     if not there:
-        printing.say("there is no configuration of an engine here")
+        console.say("there is no configuration of an engine here")
         return
     lines = [line for one in there for line in configure_text.lines(one)]
-    printing.rows(configure_text.HEADERS, lines, no_headers=no_headers)
+    console.rows(configure_text.HEADERS, lines, no_headers=no_headers)
     for sentence in configure_text.remarks(there):
-        printing.say(sentence)
+        console.say(sentence)
 
 
 def _tell(result: EngineResult, command: str, output: str, *, is_dry: bool) -> None:
-    if output != printing.TEXT:
-        printing.document(configure_text.document(result, command, is_dry=is_dry), output)
+    if output != console.TEXT:
+        console.document(configure_text.document(result, command, is_dry=is_dry), output)
         return
     if is_dry:
         click.echo(configure_text.difference_text(result.writes), nl=False)
     for sentence in configure_text.sentences(result, command, is_dry=is_dry):
-        printing.say(sentence)
+        console.say(sentence)

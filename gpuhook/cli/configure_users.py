@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cli.options import configure_options, parameters
 from gpuhook.engines.configure.engine_table import ENGINES
-from gpuhook.host import printing
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
         for one in dependent_containers.dependent_containers(Host(host_root), home)
         if engine in {None, one.engine}
     ]
-    if output in {printing.JSON, printing.YAML}:
-        printing.document(
+    if output in {console.JSON, console.YAML}:
+        console.document(
             {"schema": SCHEMA, "containers": [_document(one) for one in found]}, output
         )
     elif output == "name":
-        printing.names(one.id for one in found)
+        console.names(one.id for one in found)
     elif found:
-        printing.rows(HEADERS, [_row(one) for one in found], no_headers=no_headers)
+        console.rows(HEADERS, [_row(one) for one in found], no_headers=no_headers)
     else:
-        printing.say("no container that is kept here needs gpuhook")
+        console.say("no container that is kept here needs gpuhook")
 
 
 def _document(one: Stored) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import Given, read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int
     failed = bool(findings.errors(found))
     if output != "text":
         document = _document(path, found, valid=not failed) | {"node": node}
-        printing.document(document, output)
+        console.document(document, output)
     else:
         for finding in found:
             click.echo(str(finding), err=print_config)

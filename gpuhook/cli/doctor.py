@@ -16,7 +16,7 @@ from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
-from gpuhook.host import printing, progress
+from gpuhook.host import console, progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def doctor(
     )
 
     if os.geteuid() != 0 and node.is_live:
-        printing.say("not run as root: much of this node is hidden, and what is hidden is not told")
+        console.say("not run as root: much of this node is hidden, and what is hidden is not told")
 
     def look() -> Examination:
         with progress.telling("looking at the node"):
@@ -174,20 +174,20 @@ def doctor(
 
     mended: list[Mended] | None = None
     if is_fix and not is_dry:
-        found, mended = fix.mend(look, printing.say)
+        found, mended = fix.mend(look, console.say)
     else:
         found = look()
         mended = fix.shown(found) if is_fix else None
-    if output in (printing.JSON, printing.YAML):
+    if output in (console.JSON, console.YAML):
         told = doctor_document.doctor_document(
             found, bundle or root or host_root, is_live=node.is_live, mended=mended
         )
-        printing.document(told, output)
-    elif output == printing.NAME:
+        console.document(told, output)
+    elif output == console.NAME:
         wrong = [*found.of(FAILED), *found.of(WARNING)]
-        printing.names(dict.fromkeys(one.check.id for one in wrong))
+        console.names(dict.fromkeys(one.check.id for one in wrong))
     else:
-        _print(found, mended, is_wide=output == printing.WIDE)
+        _print(found, mended, is_wide=output == console.WIDE)
     ctx.exit(0 if found.is_well else 1)
 
 
@@ -202,30 +202,30 @@ def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry
 
 
 def _print(found: Examination, mended: Sequence[Mended] | None, *, is_wide: bool) -> None:
-    has_colour, is_quiet = printing.has_colour(), printing.is_quiet()
+    has_colour, is_quiet = console.has_colour(), console.is_quiet()
     lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
     for line in [*lines, *doctor_text.mended(mended)]:
         click.echo(line)
     if is_quiet:  # that nothing is wrong means little there
         for said in doctor_text.without_gpu(found):
             click.echo(said, err=True)
-    printing.say(doctor_text.summary(found))
+    console.say(doctor_text.summary(found))
 
 
 def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) -> None:
     listed: list[Check] = [one for one in checks() if chosen is None or one.id in chosen]
     listed.sort(key=lambda check: SECTIONS.index(check.section))
-    if output in (printing.JSON, printing.YAML):
-        printing.document(doctor_document.listing(listed), output)
+    if output in (console.JSON, console.YAML):
+        console.document(doctor_document.listing(listed), output)
         return
-    if output == printing.NAME:
-        printing.names(check.id for check in listed)
+    if output == console.NAME:
+        console.names(check.id for check in listed)
         return
     lines = [[check.id, check.section, check.title] for check in listed]
     headers = ["CHECK", "SECTION", "MAKES SURE THAT"]
-    if output == printing.WIDE:
+    if output == console.WIDE:
         headers.append("NEEDS")
         lines = [
             [*line, ",".join(check.needs) or "-"] for line, check in zip(lines, listed, strict=True)
         ]
-    printing.rows(headers, lines, no_headers=no_headers)
+    console.rows(headers, lines, no_headers=no_headers)

@@ -22,7 +22,7 @@ from gpuhook.explain import (
     spec_diff,
 )
 from gpuhook.explain.text import explain_text
-from gpuhook.host import documents, printing, progress
+from gpuhook.host import console, documents, progress
 from gpuhook.host.hot import settings
 from gpuhook.live import container_worker
 from gpuhook.node import settings_file
@@ -88,8 +88,8 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 @parameters.output(
     TEXT,
     WIDE,
-    printing.JSON,
-    printing.YAML,
+    console.JSON,
+    console.YAML,
     help="A trace for people; wide with every file and alternative; or a document.",
 )
 @click.option("--diff", "is_diff", is_flag=True, help="Print config.json before and after only.")
@@ -257,12 +257,12 @@ def _print(told: dict[str, Any], pods: list[list[str]], output: str) -> None:
         for line in explain_text.lines(told, pods, is_wide=output == WIDE):
             click.echo(line)
     else:
-        printing.document(told, output)
+        console.document(told, output)
 
 
 def _print_code(told: dict[str, Any], output: str) -> None:
     if output not in (TEXT, WIDE):
-        printing.document(told, output)
+        console.document(told, output)
         return
     for line in explain_text.of_code(told):
         click.echo(line)

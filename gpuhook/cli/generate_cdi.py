@@ -23,7 +23,7 @@ from gpuhook.cli.generate import (
 from gpuhook.cli.options import node_options, parameters
 from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
-from gpuhook.host import printing, progress
+from gpuhook.host import console, progress
 from gpuhook.host.hot import state
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.driver import site_rules
@@ -219,7 +219,7 @@ def generate_cdi(
     given = recorded_argv.recorded_argv(click.get_current_context(), "output")
     again = [*given, "--output", path] if is_here else None
     spec_writer.write(path, fmt, found, choices, again, files_dir=place.files_dir)
-    printing.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
+    console.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
 
 
 _NODE_OPTIONS = (
@@ -286,7 +286,7 @@ def _choices(
 ) -> tuple[Choices, list[str]]:
     """Return the checked choices, and sentences about what is passed over.
 
-    Raises GH1510, GH1515 and what switches.choices raises.
+    Raises GH1510, GH1515 and what toolkit_switches.choices raises.
     """
     vendor, _, device_class = mode_table.KINDS[mode].partition("/")
     if options["vendor"] is None:

@@ -11,7 +11,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.health import health_marks_file
 from gpuhook.device_plugin.health.health_state import ALL
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def show(output: str, no_headers: bool) -> None:
     marks = health_marks_file.stored_marks()
     asked = health_marks_file.clear_requests()
     if output == "name":
-        printing.names(dict.fromkeys(mark.gpu for mark in marks))
+        console.names(dict.fromkeys(mark.gpu for mark in marks))
     elif output != "table":
         listed = [_document(mark, asked) for mark in marks]
-        printing.document({"schema": "gpuhook/health/v1", "marks": listed}, output)
+        console.document({"schema": "gpuhook/health/v1", "marks": listed}, output)
     elif marks:
         rows = [_row(mark, asked) for mark in marks]
-        printing.rows(HEADERS, rows, no_headers=no_headers)
+        console.rows(HEADERS, rows, no_headers=no_headers)
     else:
-        printing.say(f"no GPU is marked as unhealthy in {health_marks_file.directory()}")
+        console.say(f"no GPU is marked as unhealthy in {health_marks_file.directory()}")
 
 
 @health.command()
@@ -63,7 +63,7 @@ def clear(gpu: str) -> None:
     chosen = _chosen(gpu, health_marks_file.read())
     health_marks_file.ask_to_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
-    printing.say(f"asked the device plugin to clear {name}")
+    console.say(f"asked the device plugin to clear {name}")
 
 
 def _chosen(name: str, marks: Sequence[HealthMark]) -> str:

@@ -11,7 +11,7 @@ import click
 from gpuhook.cli.options import parameters
 from gpuhook.cli.options.node_options import load_node, node_options
 from gpuhook.errors import GpuhookError
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.text_table import table
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ def inventory(output: str, no_headers: bool, **options: Any) -> None:
         click.echo("\n".join(_table(node, no_headers=no_headers)))
         return
     if output == "name":
-        printing.names(_uuids(node))
+        console.names(_uuids(node))
         return
     from gpuhook.vendors.nvidia.inventory import dump_file
 

@@ -25,7 +25,7 @@ from gpuhook.device_plugin.labels import node_labels as labels
 from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
 TYPE_CHECKING = False
@@ -228,4 +228,4 @@ def _text(found: dict[str, str]) -> str:
 
 
 def _document(found: dict[str, str], output: str) -> str:
-    return printing.text({"schema": SCHEMA, "labels": found}, output)
+    return console.text({"schema": SCHEMA, "labels": found}, output)

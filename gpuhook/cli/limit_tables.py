@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from gpuhook.errors import printable
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.text_table import shortened
 from gpuhook.memory_limits import guard_status, limit_report
 from gpuhook.memory_limits.warm import memory_backend
@@ -37,10 +37,10 @@ _BACKENDS = {
 def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers: bool) -> None:
     """Print the limits, and on standard error what is wrong with them."""
     wrong = [(view.container, error) for view in shown for error in view.findings()]
-    if output == printing.NAME:
-        printing.names(dict.fromkeys(view.container for view in shown))
+    if output == console.NAME:
+        console.names(dict.fromkeys(view.container for view in shown))
         return
-    if output in (printing.JSON, printing.YAML):
+    if output in (console.JSON, console.YAML):
         findings = [
             {"container": one, "code": e.code, "message": e.message, "hint": e.hint}
             for one, e in wrong
@@ -52,12 +52,12 @@ def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers
             "trouble": asked.trouble.message if asked.trouble else "",
             "node": _node(asked.node),
         }
-        printing.document(document, output)
+        console.document(document, output)
         return
     is_wide = output == "wide"
     headers = (*HEADERS, *WIDE) if is_wide else HEADERS
     rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
-    printing.rows(headers, rows, no_headers=no_headers)
+    console.rows(headers, rows, no_headers=no_headers)
     for line in _of_node(asked.node):
         click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:

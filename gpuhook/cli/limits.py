@@ -14,7 +14,7 @@ from gpuhook.cli.options import command_sections, limit_options, node_options, p
 from gpuhook.cli.options import container_options as options
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import printing, progress
+from gpuhook.host import console, progress
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
 from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
@@ -215,7 +215,7 @@ def show(
     if hidden and not shown:
         raise click.exceptions.Exit(1)
     if not (container or shown) and output in ("table", "wide"):
-        printing.say("no container has a memory limit that gpuhook knows of")
+        console.say("no container has a memory limit that gpuhook knows of")
 
 
 def _changed(

@@ -15,7 +15,7 @@ from gpuhook.cli import screen
 from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, usage_options
 from gpuhook.errors import printable
-from gpuhook.host import output_file, printing, progress
+from gpuhook.host import console, output_file, progress
 from gpuhook.map import map_drawing, map_terminal
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ def map_(
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)
     if not usage.document["gpus"] and usage_options.has_no_driver(usage):
-        printing.say("there is no NVIDIA driver here; --inventory draws another node")
+        console.say("there is no NVIDIA driver here; --inventory draws another node")
 
 
 def _same(one: str, other: str) -> bool:
@@ -139,7 +139,7 @@ def _write(path: str, text: str) -> None:
         click.echo(text, nl=False)
         return
     output_file.write(path, text.encode(), 0o644)
-    printing.say(f"wrote {path}")
+    console.say(f"wrote {path}")
 
 
 def _block(picture: Picture, is_ascii: bool, width: int | None) -> str:
@@ -151,7 +151,7 @@ def _block(picture: Picture, is_ascii: bool, width: int | None) -> str:
 def _text(picture: Picture, is_ascii: bool, width: int | None) -> str:
     signs = map_terminal.ASCII if is_ascii or not _is_unicode() else map_terminal.FINE
     columns = width or shutil.get_terminal_size().columns
-    return map_terminal.text(picture, columns, signs=signs, has_colour=printing.has_colour())
+    return map_terminal.text(picture, columns, signs=signs, has_colour=console.has_colour())
 
 
 def _is_unicode() -> bool:

@@ -12,7 +12,7 @@ from gpuhook.cli import screen
 from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, parameters, usage_options
 from gpuhook.errors import printable
-from gpuhook.host import documents, printing, progress
+from gpuhook.host import console, documents, progress
 from gpuhook.host.text_table import table
 from gpuhook.usage import ps_text, visibility
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.usage.node_usage import NodeUsage
 
 _MAX_LINE = 4096
-_DOCUMENTS = (printing.JSON, printing.YAML)
+_DOCUMENTS = (console.JSON, console.YAML)
 
 
 @click.command(
@@ -99,8 +99,8 @@ def ps(
             usage = look()
     _print(usage, output, isolation=isolation, no_headers=no_headers)
     hidden = usage_options.tell(usage)
-    if output == printing.TABLE and usage.document["without_gpu"]:
-        printing.say("`gpuhook ps -o wide` lists the containers that started without a GPU")
+    if output == console.TABLE and usage.document["without_gpu"]:
+        console.say("`gpuhook ps -o wide` lists the containers that started without a GPU")
     held = bool(usage.document["containers"])
     if hidden and not held:
         raise click.exceptions.Exit(1)
@@ -108,20 +108,20 @@ def ps(
         why = f": there is no {missing} yet" if missing else ""
         if not why and usage_options.has_no_driver(usage):
             why = ", and there is no NVIDIA driver"
-        printing.say(f"no container holds a GPU{why}")
+        console.say(f"no container holds a GPU{why}")
 
 
 def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> None:
     if output in _DOCUMENTS:
-        printing.document(usage.document, output)
-    elif output == printing.NAME:
-        printing.names(one["id"] for one in usage.document["containers"])
+        console.document(usage.document, output)
+    elif output == console.NAME:
+        console.names(one["id"] for one in usage.document["containers"])
     else:
         click.echo(_text(usage, output, isolation=isolation, no_headers=no_headers), nl=False)
 
 
 def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
-    is_wide = output == printing.WIDE
+    is_wide = output == console.WIDE
     if isolation:
         lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
         return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
@@ -132,13 +132,13 @@ def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -
 
 def _block(usage: NodeUsage, output: str, isolation: bool, no_headers: bool) -> str:
     """Return a look as --watch shows it: what is wrong stands above it, but for documents."""
-    if output == printing.JSON:
+    if output == console.JSON:
         return json.dumps(usage.document) + "\n"
-    if output == printing.YAML:
+    if output == console.YAML:
         import yaml
 
         return "---\n" + documents.yaml_text(usage.document, yaml.SafeDumper)
-    if output == printing.NAME:
+    if output == console.NAME:
         return "".join(printable(one["id"]) + "\n" for one in usage.document["containers"]) + "\n"
     text = _text(usage, output, isolation=isolation, no_headers=no_headers)
     return usage_options.heading(usage) + text + "\n"

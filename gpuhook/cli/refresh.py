@@ -15,7 +15,7 @@ from gpuhook.cli.generate import generate_call, refresh_plan
 from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
 from gpuhook.cli.options import parameters
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.vendors.nvidia.hot import host_fingerprint
@@ -163,7 +163,7 @@ def _show(outcomes: list[RefreshOutcome], output: str, *, is_dry: bool) -> None:
         }
         if not outcomes:
             document["reason"] = _nothing()
-        printing.document(document, output)
+        console.document(document, output)
         return
     for one in outcomes:
         click.echo(f"{one.path}: {one.state}: {one.reason}")

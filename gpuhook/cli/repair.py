@@ -14,7 +14,7 @@ from gpuhook.cli.options import node_options
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.inspect import inspection
 from gpuhook.live import container_worker, remote_mounts
 from gpuhook.live import repair as repairing
@@ -124,7 +124,7 @@ def _repair_all(roots: tuple[str, ...], library: Library, output: str, *, is_dry
     if output != "text":
         options.show(reports, "repair", output, failures)
     elif not reports and not failures:
-        printing.say("no running container was granted a GPU")
+        console.say("no running container was granted a GPU")
     if failures:
         raise click.exceptions.Exit(1)
 

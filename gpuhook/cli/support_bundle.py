@@ -16,7 +16,7 @@ from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
-from gpuhook.host import output_file, printing, progress
+from gpuhook.host import console, output_file, progress
 from gpuhook.node import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 
@@ -174,41 +174,41 @@ def _name(bundle: Bundle) -> str:
 
 
 def _print(path: str, bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
-    if output == printing.NAME:
-        printing.names([path])
-    elif output in (printing.JSON, printing.YAML):
-        printing.document(_report(path, bundle, found), output)
+    if output == console.NAME:
+        console.names([path])
+    elif output in (console.JSON, console.YAML):
+        console.document(_report(path, bundle, found), output)
     else:
         lines = [[str(one["count"]), str(one["what"]), str(one["where"])] for one in bundle.removed]
         if lines:
-            printing.rows(["LEFT OUT", "KEY", "WHERE"], lines, no_headers=no_headers)
+            console.rows(["LEFT OUT", "KEY", "WHERE"], lines, no_headers=no_headers)
     for one in bundle.left_out:
-        printing.say(f"left out: {one['what']}: {one['why']}")
+        console.say(f"left out: {one['what']}: {one['why']}")
     removed = sum(one["count"] for one in bundle.removed)
     size = os.stat(path).st_size >> 10
-    printing.say(f"{path}: {len(bundle.members)} files, {size} KiB; values left out: {removed}")
+    console.say(f"{path}: {len(bundle.members)} files, {size} KiB; values left out: {removed}")
     failed, doubtful = len(found.of(FAILED)), len(found.of(WARNING))
-    printing.say(f"doctor: {failed} failed, {doubtful} warnings")
+    console.say(f"doctor: {failed} failed, {doubtful} warnings")
 
 
 def _print_dry(bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
     """Print what a bundle would have: each file, its size, the keys kept and left out."""
-    if output == printing.NAME:
-        printing.names(list(bundle.members))
-    elif output in (printing.JSON, printing.YAML):
+    if output == console.NAME:
+        console.names(list(bundle.members))
+    elif output in (console.JSON, console.YAML):
         document = _report(None, bundle, found)
         document["sizes"] = {name: len(content) for name, content in bundle.members.items()}
         document["kept"] = bundle.kept
-        printing.document(document, output)
+        console.document(document, output)
     else:
         lines = [
             [name, str(len(content)), _keys(bundle.kept, name), _keys(bundle.removed, name)]
             for name, content in bundle.members.items()
         ]
-        printing.rows(["FILE", "BYTES", "KEPT", "LEFT OUT"], lines, no_headers=no_headers)
+        console.rows(["FILE", "BYTES", "KEPT", "LEFT OUT"], lines, no_headers=no_headers)
     for one in bundle.left_out:
-        printing.say(f"left out: {one['what']}: {one['why']}")
-    printing.say("nothing was written")
+        console.say(f"left out: {one['what']}: {one['why']}")
+    console.say("nothing was written")
 
 
 def _keys(counted: list[dict[str, Any]], member: str) -> str:

@@ -11,7 +11,7 @@ import click
 
 from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
 from gpuhook.vendors.nvidia.system.expected_nodes import KernelFacts
@@ -206,14 +206,14 @@ class _Run:
         """Print what was done, or would be; ends with status 1 where something would be refused."""
         for step in self._steps:
             if step.action == SKIP and self._output != "table":  # which has it
-                printing.warn(f"{step.what} is skipped: {step.says}")
+                console.warn(f"{step.what} is skipped: {step.says}")
         if self._output == "table":
             lines = [(one.action, one.what, one.says) for one in self._steps]
             if lines:
-                printing.rows(HEADERS, lines, no_headers=self._no_headers)
+                console.rows(HEADERS, lines, no_headers=self._no_headers)
             count = sum(one.action in CHANGES for one in self._steps)
             done = "would be changed (dry run)" if self._is_dry else "changed"
-            printing.say(f"{count} of {len(self._steps)} {done}")
+            console.say(f"{count} of {len(self._steps)} {done}")
         else:
             document = {
                 "schema": SCHEMA,
@@ -226,8 +226,8 @@ class _Run:
                     for one in self._steps
                 ],
             }
-            printing.document(document, self._output)
+            console.document(document, self._output)
         if any(step.action == SKIP for step in self._steps):
-            printing.say("load what is missing with `gpuhook system load-kernel-modules`")
+            console.say("load what is missing with `gpuhook system load-kernel-modules`")
         if any(one.action == REFUSE for one in self._steps):
             click.get_current_context().exit(1)

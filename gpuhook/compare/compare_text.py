@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from gpuhook.errors import printable
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.text_table import shortened
 from gpuhook.usage.display_names import short_id
 
@@ -25,12 +25,12 @@ def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
     """Print one container: a line on it, and its differences; with `is_wide` the known ones too."""
     click.echo(printable(f"{_title(one, is_wide)}: {counted(one['counts'])}", _MAX_LINE))
     for note in one["notes"]:
-        printing.warn(note)
+        console.warn(note)
     shown = [i for i in one["items"] if i["verdict"] != "same" and (is_wide or not i["reason"])]
     if not shown:
         return
     lines = [[*_sides(i), *([i["reason"] or "-"] if is_wide else [])] for i in shown]
-    printing.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers)
+    console.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers)
 
 
 def counted(counts: dict[str, int]) -> str:

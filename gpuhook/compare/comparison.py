@@ -36,7 +36,7 @@ _WHILE_IT_LIVES = ("prestart", "attach")  # routes in the ledger
 
 @dataclass(slots=True)
 class Comparison:
-    """The items of a container, who gave it its GPUs (giver.GIVERS), and what it asked for."""
+    """The items of a container, who gave it its GPUs (injector.GIVERS), and what it asked for."""
 
     container: dict[str, Any]
     given_by: str

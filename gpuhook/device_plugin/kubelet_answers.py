@@ -47,7 +47,7 @@ class Answering:
     def preferred(
         self, resource: Resource, available: list[str], must_include: list[str], size: int
     ) -> list[str]:
-        """Return the units to give; raises what preferred.preferred() does."""
+        """Return the units to give; raises what preferred_allocation.preferred() does."""
         known = self.known
         return preferred(
             resource,
@@ -60,7 +60,7 @@ class Answering:
         )
 
     def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if the container may start; raises what pre_start.check() does."""
+        """Return if the container may start; raises what pre_start_check.check() does."""
         least = self.known.configuration.own.min_free_memory
         pre_start_check.check(resource, ids, self.known.unhealthy, least, self._free_memory)
 

@@ -40,7 +40,7 @@ class Look:
 
     @property
     def library(self) -> tuple[str, str | None]:
-        """What nvml.opened() takes: the path of NVML, and the version of the kernel module."""
+        """The arguments of nvml_inventory.opened(): NVML's path, the kernel module's version."""
         return str(self.seen.driver.nvml), self.seen.driver.module_version
 
     @property

@@ -60,7 +60,7 @@ def context_of(
 def source_logged(spec: dict[str, Any], context: PlanContext) -> Source | None:
     """Return the source of a container's request that applies, see plan.request_source().
 
-    Raises also what oci.require_unambiguous() raises for a container that requests something.
+    Raises also what oci_spec.require_unambiguous() raises for a container that requests something.
     """
     warnings: list[GpuhookError] = []
     try:

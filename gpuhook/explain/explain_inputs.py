@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.live.live_injection import LiveRecord
 from gpuhook.apply.spec import oci_spec
 from gpuhook.containers.hot import ledger_warnings
 from gpuhook.containers.warm import find, ledger_changes

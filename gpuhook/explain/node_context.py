@@ -114,7 +114,7 @@ def asked_of(
 ) -> Ground:
     """Return the ground of the node that `ask` finds, whatever specs are here.
 
-    Raises what asked() raises, and what describing the node raises.
+    Raises what node_in_child() raises, and what describing the node raises.
     """
     heard, node = Heard(), node_in_child(ask)
     described = DescribedNode(node, settings)

@@ -12,7 +12,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 
-from gpuhook.host import printing
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _told: list[str] = []  # what is being told now
 @contextmanager
 def telling(what: str, after: float = AFTER) -> Iterator[None]:
     """Say `what` is being done if it is not done `after` seconds; take the line away at the end."""
-    if _told or printing.is_quiet() or not sys.stderr.isatty():
+    if _told or console.is_quiet() or not sys.stderr.isatty():
         yield
         return
     ended = threading.Event()

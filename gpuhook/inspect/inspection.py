@@ -75,7 +75,7 @@ def inspect_container(
 
 
 def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
-    """Return what is wrong with the facts of a container, worst first. `spec` as in of()."""
+    """Return what is wrong with a container, worst first. `spec` as in inspect_container()."""
     identity = facts["container"]["id"]
     wrong = []
     request = _unheard(facts)

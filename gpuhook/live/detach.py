@@ -14,7 +14,7 @@ from gpuhook.apply.live import hotplug_plan, unplug_plan
 from gpuhook.apply.live.bind_mounts import Bind
 from gpuhook.apply.live.dry_run_root import current
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
-from gpuhook.apply.live.injected import InjectedItems, noted
+from gpuhook.apply.live.live_injection import InjectedItems, noted
 from gpuhook.apply.live.unplug_steps import Forbid, PutBack
 from gpuhook.containers.warm import open_devices
 from gpuhook.errors import GpuhookError, fault

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class PatientDriver:
-    """A memory_limits.Driver in a process of its own. Raises what that does, GH1256 to GH1258."""
+    """A nvml_limits.NvmlDriver in a process of its own. Raises what that does, GH1256 to GH1258."""
 
     def __init__(self, library: str, patience: float = cgroup_limits.PATIENCE) -> None:
         self._patience = patience

@@ -36,7 +36,7 @@ CONTAINERS = "containers"
 PROGRAMS = "programs"
 # {"config": the text of `containerd config dump`, "command": the command that printed it}
 CONTAINERD = "containerd"
-# What the API server tells, as far as it does: kubernetes_reading.collect() has the shape.
+# What the API server tells, as far as it does: kubernetes_state.collect() has the shape.
 API = "kubernetes"
 # [{"engine", "id", "name", "why", "program", "running"}]: containers that engines keep and that
 # need gpuhook; `program` is that of gpuhook's which they need, "" where no path is written.

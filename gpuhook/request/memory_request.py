@@ -126,8 +126,8 @@ def _of_its_own(wanted: MemoryRequest, grants: Collection[MemoryLimit]) -> Memor
 def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> list[MemoryLimit]:
     """Return what a container may have of each of `devices`; none for what nothing limits.
 
-    `devices` are named as grants name them. Raises what asked() raises, and GH1023 where more is
-    to be guaranteed than allowed.
+    `devices` are named as grants name them. Raises what memory_request() raises, and GH1023 if
+    more is guaranteed than allowed.
     """
     grants = granted(spec, words.memory_prefix)
     wanted = _of_its_own(memory_request(parse.environment(spec), words), grants.values())

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
-from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.live.live_injection import LiveRecord
 from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.containers.hot import ledger
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import InjectedItems
+    from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.containers.warm.runtime_state import Found

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.usage.gpu_processes import Members
-    from gpuhook.usage.gpu_readings import DeviceUse, UsageDevice
+    from gpuhook.usage.gpu_readings import ProcessOnDevice, UsageDevice
 
 _REASONS = {
     gpu_processes.ENDED: "it has ended meanwhile",
@@ -24,8 +24,8 @@ class Users:
     """The processes on devices: those of each container, and those of nobody's that is known."""
 
     def __init__(self) -> None:
-        self.by_key: dict[tuple[str, str], list[DeviceUse]] = {}  # (container, device)
-        self.others: list[tuple[str, DeviceUse, str]] = []  # device, process, why
+        self.by_key: dict[tuple[str, str], list[ProcessOnDevice]] = {}  # (container, device)
+        self.others: list[tuple[str, ProcessOnDevice, str]] = []  # device, process, why
 
     @property
     def containers(self) -> dict[str, list[str]]:
@@ -72,7 +72,7 @@ def total(values: Sequence[int | None]) -> int | None:
     return sum(known) if known or not values else None
 
 
-def document(use: DeviceUse) -> dict[str, Any]:
+def document(use: ProcessOnDevice) -> dict[str, Any]:
     """Return a process as JSON has it: bytes, null where the driver cannot tell."""
     return {
         "pid": use.pid,

@@ -47,7 +47,7 @@ def of_spec(
     holders: dict[str, int],
     limits: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return what of() returns, for a container whose config.json says `spec`."""
+    """Return what container_sharing() returns, for a container whose config.json says `spec`."""
     told = {limit["gpu"]: limit for limit in limits}
     return [_one(entry, spec, gpu, holders.get(gpu, 1), told.get(gpu)) for gpu in gpus]
 

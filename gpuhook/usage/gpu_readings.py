@@ -28,7 +28,7 @@ _MAX_MINORS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceUse:
+class ProcessOnDevice:
     """A process on a device: bytes, and the percentage of its multiprocessors' time."""
 
     pid: int
@@ -55,7 +55,7 @@ class UsageDevice:
     used: int | None = None
     reserved: int | None = None
     percent: int | None = None
-    processes: tuple[DeviceUse, ...] | None = None
+    processes: tuple[ProcessOnDevice, ...] | None = None
     is_split: bool = False
     lost: str = ""
 
@@ -193,7 +193,7 @@ def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageD
         node=vocabulary.capability_node(minor) if minor is not None else "",
         processes=None
         if listed is None
-        else tuple(DeviceUse(pid, used) for pid, used in listed.items()),
+        else tuple(ProcessOnDevice(pid, used) for pid, used in listed.items()),
         **facts,
     )
 
@@ -221,7 +221,7 @@ def _memory(uuid: str) -> dict[str, int | None]:
 
 def _uses(
     listed: Sequence[ProcessUse] | None, percents: dict[int, int] | None
-) -> tuple[DeviceUse, ...] | None:
+) -> tuple[ProcessOnDevice, ...] | None:
     """Return the processes; one that computes and draws is listed twice, with all its memory."""
     if listed is None:
         return None
@@ -230,4 +230,6 @@ def _uses(
         before, now = found.get(one.pid), one.memory_bytes
         found[one.pid] = now if before is None else max(before, now or 0)
     busy = None if percents is None else {pid: percents.get(pid, 0) for pid in found}
-    return tuple(DeviceUse(pid, used, busy[pid] if busy else None) for pid, used in found.items())
+    return tuple(
+        ProcessOnDevice(pid, used, busy[pid] if busy else None) for pid, used in found.items()
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live.injected import noted
+from gpuhook.apply.live.live_injection import noted
 from gpuhook.apply.live.live_root import LiveRoot
 from gpuhook.apply.rootfs.filesystem_ids import Identity
 from gpuhook.errors import fault
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules, Snapshot
-    from gpuhook.apply.live.injected import InjectedItems
+    from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.kernel.bpf.device_filter import Rule
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.apply.live.dry_run_root import previous, put_back
-from gpuhook.apply.live.injected import InjectedItems
+from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ from gpuhook.loader import ld_cache, ld_cache_entries, library_directory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import InjectedItems
+    from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.apply.rootfs.rootfs_files import Provision
 
 

@@ -11,7 +11,7 @@ from gpuhook.cdi.hot import registry
 from gpuhook.cli.cdi_commands import edits_text
 from gpuhook.cli.options import parameters, spec_directories
 from gpuhook.errors import fault
-from gpuhook.host import documents, printing
+from gpuhook.host import console, documents
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -59,9 +59,9 @@ def resolve(
             for part in found.parts
             for what, said in edits_text.rows(part.edits)
         ]
-        printing.rows(("EDIT", "WHAT", "FROM"), rows, no_headers=no_headers)
+        console.rows(("EDIT", "WHAT", "FROM"), rows, no_headers=no_headers)
     else:
-        printing.document(_document(found), output)
+        console.document(_document(found), output)
 
 
 def _document(found: Resolved) -> dict[str, object]:

@@ -13,7 +13,7 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli.generate import spec_writer
 from gpuhook.cli.options import command_sections
-from gpuhook.host import documents, printing
+from gpuhook.host import console, documents
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
@@ -120,11 +120,11 @@ def _transform(
         click.echo(spec_file.document(found, fmt), nl=False)
         return
     spec_file.write(found, target, fmt)
-    printing.say(f"wrote {target}: {found['kind']}, {len(found['devices'])} devices")
+    console.say(f"wrote {target}: {found['kind']}, {len(found['devices'])} devices")
 
 
 def _read(source: str) -> Spec:
-    """Return the valid spec of a file or of standard input; raises what spec.read raises."""
+    """Return the valid spec of a file or of standard input; raises what spec_file.read raises."""
     if source != "-":
         return spec_file.read(source)
     data = documents.read(source)

@@ -8,7 +8,7 @@ import os
 import click
 
 from gpuhook.cli.options import parameters, spec_directories
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.spec_check import spec_report
 from gpuhook.spec_check.host_check import ERROR
 
@@ -52,12 +52,12 @@ def validate(
     else:
         judged = spec_report.of_directories(dirs, is_here=is_host is not False)
     if output != "text":
-        printing.document({"schema": SCHEMA, "specs": [_entry(one) for one in judged]}, output)
+        console.document({"schema": SCHEMA, "specs": [_entry(one) for one in judged]}, output)
     else:
         for one in judged:
             _tell(one)
         if not judged:
-            printing.say(f"no CDI spec in {', '.join(dirs)}: see gpuhook generate-cdi")
+            console.say(f"no CDI spec in {', '.join(dirs)}: see gpuhook generate-cdi")
     ctx.exit(0 if all(one.is_valid for one in judged) else 1)
 
 

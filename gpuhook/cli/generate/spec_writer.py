@@ -10,7 +10,7 @@ import click
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import fault
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json
@@ -52,7 +52,7 @@ def write(
     *,
     files_dir: str = site_rules.DIRECTORY,
 ) -> None:
-    """Write the spec to `path`, atomically, and what belongs to it; raises what spec.write does.
+    """Write the spec to `path`, atomically, and its files; raises what spec_file.write does.
 
     With `words`, which make it again, it is of this machine: its node.json is written too, and
     what `gpuhook refresh` has to know. `files_dir` has the rules that were followed.
@@ -64,7 +64,7 @@ def write(
         beside = stem + infix + extension
         spec_file.write(further, beside, fmt)
         _prepare(beside, further)
-        printing.say(f"wrote {beside}: {further['kind']} {names(further)}")
+        console.say(f"wrote {beside}: {further['kind']} {names(further)}")
     if words is None:
         return
     if found.node is not None:

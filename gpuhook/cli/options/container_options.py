@@ -16,7 +16,7 @@ from gpuhook.containers.warm import find
 from gpuhook.entry import cold_command
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.warm.terminal_log import TerminalLog
 from gpuhook.node import settings_file
@@ -158,7 +158,7 @@ def show(
             "containers": list(documents),
             "failures": list(failures),
         }
-        printing.document(document, output)
+        console.document(document, output)
         return
     for told in documents:
         for line in _lines(told):

@@ -11,7 +11,7 @@ import click
 from gpuhook.cli.options import parameters
 from gpuhook.engines.configure import engine_restart
 from gpuhook.errors import printable
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.install import installation
 
 TYPE_CHECKING = False
@@ -65,7 +65,7 @@ def show(
 ) -> None:
     """Print what was done."""
     if output != "text":
-        printing.document(_document(done, directory, is_dry=is_dry), output)
+        console.document(_document(done, directory, is_dry=is_dry), output)
         return
     would = "would be " if is_dry else ""
     verb = "removed" if is_taken_away else "installed"

@@ -14,7 +14,7 @@ import click
 
 from gpuhook.cli.options import parameters
 from gpuhook.errors import GpuhookError
-from gpuhook.host import printing, progress
+from gpuhook.host import console, progress
 from gpuhook.host.hot import settings
 
 TYPE_CHECKING = False
@@ -214,7 +214,7 @@ def _root_with_driver(search_paths: tuple[str, ...]) -> str:
     found = driver_locations.roots_with_driver(search_paths)
     if len(found) > 1:
         others = ", ".join(found[1:])
-        printing.warn(
+        console.warn(
             f"there is a driver in {found[0]} and in {others}: {found[0]} is used; set "
             "driver.root of the settings to choose another one"
         )
@@ -230,7 +230,7 @@ def _settings() -> settings.Settings:
             return settings_file.of_node()
         return settings.overridden(settings.Settings())
     except GpuhookError as error:
-        printing.warn(f"{error.message}: the default of driver.root applies")
+        console.warn(f"{error.message}: the default of driver.root applies")
         return settings.Settings()
 
 
@@ -275,9 +275,9 @@ def load_node(
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
-    It is asked for as long as patient.asked() waits where it is only looked at (`require_nodes`
-    is false). With that, missing or wrong device nodes of a node that is asked are faults. A dump
-    is taken as it is. Without `warn_of_losses`, it is the caller's to tell of lost GPUs.
+    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults. Without,
+    the node is asked for as long as driver_worker.call_driver() waits. A dump is taken as it is.
+    Without `warn_of_losses`, the caller reports lost GPUs.
     """
     if inventory is not None:
         from gpuhook.vendors.nvidia.inventory import dump_file

@@ -10,7 +10,7 @@ import click
 
 from gpuhook.cli.options import node_options
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.host import printing
+from gpuhook.host import console
 from gpuhook.usage import kubelet_units, node_usage, visibility
 from gpuhook.usage.gpu_readings import DriverReading, UsageLook
 from gpuhook.usage.node_usage import UsageQuestion
@@ -77,7 +77,7 @@ def tell(usage: NodeUsage) -> list[str]:
     """Say on standard error what could not be seen; returns what was hidden from this user."""
     hidden, others = _wrong(usage)
     for text in (*hidden, *others):
-        printing.warn(text)
+        console.warn(text)
     return hidden
 
 

@@ -69,7 +69,7 @@ def places(
     The driver root is at `driver_here`, else at flags.plugin.container_driver_root if there is such
     a directory, else, outside a container, at its own place. Without a dev root, in the flags or
     `dev_here`, the nodes are those of the driver root, or of `host_root` if it has none
-    (gather.roots).
+    (discover.roots).
     """
     host_driver = os.path.abspath(flags.driver_root)
     container = flags.plugin.container_driver_root

@@ -41,7 +41,7 @@ class ConfigSource:
     directory: str = ""
     name_file: str = ""  # a file with the name, instead of a node label
     default_name: str = ""
-    fallbacks: tuple[str, ...] = ("named", "single")  # of options.FALLBACKS
+    fallbacks: tuple[str, ...] = ("named", "single")  # of plugin_options.FALLBACKS
 
 
 @dataclass(frozen=True, slots=True)

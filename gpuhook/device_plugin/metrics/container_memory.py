@@ -100,7 +100,7 @@ class ContainerMemory:
     fair_share_bytes: int | None
     limit_bytes: int | None = None  # None: it has none
     guaranteed_bytes: int | None = None
-    limited_by: str = BY_NOBODY  # who holds it to its limit: isolation.BY_DRIVER and so on
+    limited_by: str = BY_NOBODY  # who holds it to its limit: sharing_isolation.BY_DRIVER and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container

@@ -43,7 +43,7 @@ NOT_TOLD = "{engine} reads this when it starts anew: say --restart, or restart i
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Whose engine it is, and where its files are; as of `Node`."""
+    """Whose engine it is, and where its files are; as of `EngineNode`."""
 
     engine: str
     config: str = ""

@@ -14,7 +14,7 @@ import sys
 import time
 
 from gpuhook.apply.live import hotplug_plan
-from gpuhook.apply.live.injected import LiveRecord
+from gpuhook.apply.live.live_injection import LiveRecord
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.apply.live.injected import InjectedItems
+    from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.hooks.oci_state import HookState
     from gpuhook.entry.plan_context import PlanContext

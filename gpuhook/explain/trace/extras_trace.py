@@ -33,7 +33,7 @@ def extras_trace(answer: SimulatedAnswer, context: PlanContext) -> list[dict[str
 
 
 def names(told: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
-    """Return the names of those of `told`, as of() has them, that the container gets."""
+    """Return the names of those of `told`, as extras_trace() has them, that the container gets."""
     if not node.is_here:
         return []
     return [name for one in told if one["result"] == policy.WON for name in one["names"]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def ignored_values(
     spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings
 ) -> list[str]:
-    """Return a sentence for each thing that is ignored; `devices` are parts.of_names()."""
+    """Return a sentence for each ignored value; `devices` are resolution_trace.of_names()."""
     environment = parse.environment(spec)
     return [
         *_of_resources(environment, settings),

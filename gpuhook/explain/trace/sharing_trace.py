@@ -67,7 +67,7 @@ def isolated(
 
 
 def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
-    """Return a sentence for each name of parts.of_names() that is a GPU divided into instances."""
+    """Return a sentence for each resolved name that is a GPU divided into instances."""
     divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
     found = []
     for one in named:

@@ -50,7 +50,7 @@ class NvmlDriver:
     def __init__(self, library: str) -> None:
         """Load and start the library at the path `library`.
 
-        Raises GH1202 to GH1206 as nvml.opened does, and GH1250 where the driver is too old.
+        Raises GH1202 to GH1206 as nvml_inventory.opened does, and GH1250 if the driver is old.
         """
         self._path = library
         self._library = _loaded(library)

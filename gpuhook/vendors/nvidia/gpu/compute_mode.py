@@ -19,7 +19,7 @@ _MODES = {name: number for number, name in nvml_constants.COMPUTE_MODES.items()}
 def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> None:
     """Set the mode of the GPU `uuid`; `library` is (path, version of the kernel module).
 
-    Raises GH1877 where the driver refuses, and what nvml.opened() raises. It needs root.
+    Raises GH1877 where the driver refuses, and what nvml_inventory.opened() raises. It needs root.
     """
     with nvml_inventory.opened(*library):
         try:
@@ -32,7 +32,7 @@ def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> N
 def compute_mode(library: tuple[str, str | None], uuid: str) -> str:
     """Return the mode of the GPU `uuid`.
 
-    Raises GH1265 where the driver does not tell, and what nvml.opened() raises.
+    Raises GH1265 where the driver does not tell, and what nvml_inventory.opened() raises.
     """
     with nvml_inventory.opened(*library):
         try:

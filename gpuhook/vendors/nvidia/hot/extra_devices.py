@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
     """Return what a container requests in addition to its GPUs, judged by policy.
 
-    Raises GH1036 for what is no IMEX channel, and what extras.judged raises.
+    Raises GH1036 for what is no IMEX channel, and what extra_requests.judged raises.
     """
     if not parse.has_extras(spec, vocabulary.VOCABULARY):
         return []
@@ -43,7 +43,7 @@ def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
 def extended_registry(found: Registry, names: Sequence[str], roots: DeviceRoots) -> Registry:
     """Return a registry with what the node, its parts in `roots`, shows of the kinds of `names`.
 
-    Raises what on_the_spot.require_device() raises for those that it lacks.
+    Raises what live_devices.require_device() raises for those that it lacks.
     """
     named = [name for name in names if vocabulary.is_extra(name)]
     kinds = list(dict.fromkeys(name.partition("=")[0] for name in named))

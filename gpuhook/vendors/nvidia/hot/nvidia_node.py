@@ -60,7 +60,7 @@ class NvidiaNode:
     def registry_for(self, names: Sequence[str]) -> Registry:
         """Return that registry, with what the node itself shows of other kinds than the GPUs'.
 
-        Raises what on_the_spot.require_device() raises for those of `names` that it lacks.
+        Raises what live_devices.require_device() raises for those of `names` that it lacks.
         """
         found = self.registry()
         if not self.is_here or not any(map(words.is_extra, names)):

@@ -233,7 +233,7 @@ def is_wanted(path: str, capabilities: frozenset[str]) -> bool:
 
 
 def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
-    """Return what tells of many paths what wanted() tells of one."""
+    """Return what tells of many paths what is_wanted() tells of one."""
     has_narrow = "compat32" in capabilities
 
     def is_wanted(path: str) -> bool:

@@ -33,8 +33,8 @@ class Roots:
 class DriverAnswer:
     """What NVML, or /proc alone, tells of a node.
 
-    `mig_state` is what freshness.mig_state() said before the GPUs were looked at, so that these
-    cannot be older.
+    `mig_state` is what host_fingerprint.mig_state() said before the GPUs were read, so that
+    these cannot be older.
     """
 
     driver: Driver
@@ -146,7 +146,7 @@ def _files(
 ) -> tuple[DriverFileFacts, GpuhookError | None]:
     """Return the driver's files, or none of them and what is wrong with them.
 
-    `choices` are those of files.find.
+    `choices` are those of driver_files.find.
     """
     from gpuhook.vendors.nvidia.driver import driver_files
 

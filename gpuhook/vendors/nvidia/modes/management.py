@@ -40,7 +40,7 @@ _LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
 def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of all nodes and the driver's files below the roots of `place`.
 
-    Raises GH1519 if there is no node, and what files.find raises.
+    Raises GH1519 if there is no node, and what driver_files.find raises.
     """
     found = device_nodes(place.roots.dev)
     if not found:

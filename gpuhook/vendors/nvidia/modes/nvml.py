@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; raises what gather.node raises."""
+    """Return the node at `place`; raises what discover.node raises."""
     return discover.node(
         place.roots,
         nvml_library_path=place.nvml_library,
@@ -30,7 +30,7 @@ def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises what gather.node and spec.describe do."""
+    """Return the spec of the node at `place`; raises what discover.node and describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:
         found = replace(found, gpus=coherence.with_coherence(found.gpus, found.driver.nvml))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; GH1121 without a loaded driver, and as gather.assembled."""
+    """Return the node at `place`; GH1121 without a loaded driver, and as discover.assembled."""
     told = proc_gpus.read_proc(place.roots)
     if told.driver.module_version is None:
         raise fault("GH1121", root=place.roots.host)
@@ -40,7 +40,7 @@ def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises as node() and spec.describe do."""
+    """Return the spec of the node at `place`; raises as node() and gpu_spec.describe do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     return gpu_spec.describe(replace(found, gpus=_known(found)), choices)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU or MIG instance, asked by its UUID, of the NVML that is open (see nvml.opened)."""
+"""One GPU or MIG instance, by its UUID, of the NVML that is open (nvml_inventory.opened)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _NO_EVENTS = "the GPU has no events"
 
 
 @dataclass(frozen=True, slots=True)
-class XidEvent:
+class NvmlXidEvent:
     """An XID of a GPU (None: NVML could not say which), or of one of its MIG instances."""
 
     uuid: str | None
@@ -38,7 +38,7 @@ class XidEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwatched:
+class UnwatchedDevices:
     """Why a GPU's XIDs go unseen: a lost GPU is of no use, any other just isn't watched."""
 
     reason: str
@@ -46,11 +46,11 @@ class Unwatched:
 
 
 @contextmanager
-def watched(path: str, module_version: str | None = None) -> Iterator[EventWatch]:
+def watched(path: str, module_version: str | None = None) -> Iterator[NvmlEventWatch]:
     """Open the NVML library at `path` and a watch in it; both end with the context.
 
-    Raises GH1202 to GH1206 as nvml.opened does, and GH1242. The context must not end while another
-    thread waits.
+    Raises GH1202 to GH1206 as nvml_inventory.opened does, and GH1242. The context must
+    not end while another thread waits.
     """
     with nvml_inventory.opened(path, module_version):
         try:
@@ -58,12 +58,12 @@ def watched(path: str, module_version: str | None = None) -> Iterator[EventWatch
         except pynvml.NVMLError as error:
             raise fault("GH1242", path=path, reason=error) from error
         try:
-            yield EventWatch(events, nvml_sessions.current())
+            yield NvmlEventWatch(events, nvml_sessions.current())
         finally:
             nvml_device.answered(lambda: pynvml.nvmlEventSetFree(events))
 
 
-class EventWatch:
+class NvmlEventWatch:
     """An event set of NVML and the GPUs in it. One thread waits at a time."""
 
     def __init__(self, events: Any, library: nvml_sessions.LoadedLibrary) -> None:
@@ -71,24 +71,24 @@ class EventWatch:
         self._library = library
         self._uuids: dict[int | None, str] = {}  # by NVML's handle
 
-    def register(self, uuids: Iterable[str]) -> dict[str, Unwatched]:
+    def register(self, uuids: Iterable[str]) -> dict[str, UnwatchedDevices]:
         """Watch the GPUs, and return those that cannot be watched."""
         with nvml_sessions.used(self._library):
             found = {uuid: self._registered(uuid) for uuid in uuids}
         return {uuid: unwatched for uuid, unwatched in found.items() if unwatched is not None}
 
-    def _registered(self, uuid: str) -> Unwatched | None:
+    def _registered(self, uuid: str) -> UnwatchedDevices | None:
         try:
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
             if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID:
-                return Unwatched(_NO_EVENTS)
+                return UnwatchedDevices(_NO_EVENTS)
             pynvml.nvmlDeviceRegisterEvents(handle, _XID, self._events)
         except pynvml.NVMLError as error:
             return _unwatched(error)
         self._uuids[_address(handle)] = uuid
         return None
 
-    def wait(self, milliseconds: int) -> XidEvent | None:
+    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         """Return the next XID, None after the time or an event of another kind.
 
         Raises GH1240 if waiting fails and GPUs are lost, GH1241 if it just fails. It may fail at
@@ -108,7 +108,7 @@ class EventWatch:
                 raise self._failed(pynvml.NVMLError(code))
             if data.eventType != _XID:
                 return None
-            return XidEvent(
+            return NvmlXidEvent(
                 uuid=self._uuid(data.device),
                 xid=int(data.eventData),
                 gpu_instance=_instance(data.gpuInstanceId),
@@ -134,11 +134,11 @@ class EventWatch:
         return fault("GH1241", reason=error)
 
 
-def _unwatched(error: Any) -> Unwatched:
+def _unwatched(error: Any) -> UnwatchedDevices:
     if error.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
-        return Unwatched(_NO_EVENTS)
+        return UnwatchedDevices(_NO_EVENTS)
     reason = nvml_device.loss_of(error)
-    return Unwatched(reason or f"NVML says: {error}", is_lost=reason is not None)
+    return UnwatchedDevices(reason or f"NVML says: {error}", is_lost=reason is not None)
 
 
 def _address(handle: Any) -> int | None:

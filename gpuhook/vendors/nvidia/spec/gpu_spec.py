@@ -24,7 +24,7 @@ _LOWEST_VERSION = "0.5.0"
 
 
 def describe(node: Node, choices: Choices) -> Described:
-    """Return the CDI spec of `node`; raises GH1511 to GH1513 as selection.chosen does."""
+    """Return the CDI spec of `node`; raises GH1511 to GH1513 as device_selection.chosen does."""
     gpus, warnings = device_selection.chosen(node, choices.device_ids)
     given = limited(node, choices)
     edits, missing = common(node, choices, gpus)

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from gpuhook.apply.live.injected import InjectedItems
+    from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.apply.live.live_root import LiveRoot
     from gpuhook.apply.rootfs.loader_files import Index
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
