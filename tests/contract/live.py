@@ -150,9 +150,12 @@ class Live:
         return tuple(Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines())
 
     def entry(self) -> str:
-        """Return the text of its entry in the ledger, empty where it has none."""
+        """Return the text of its entry in the ledger, empty where it has none.
+
+        Entries of other containers may have bytes that are not UTF-8.
+        """
         entries = Path(self.installation.state, "containers")
-        own = [p.read_text(encoding="utf-8") for p in entries.glob("[!.]*")]
+        own = [p.read_text("utf-8", "surrogateescape") for p in entries.glob("[!.]*")]
         return "".join(text for text in own if self.id in text)
 
     def seen(self) -> Seen:

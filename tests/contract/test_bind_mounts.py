@@ -13,7 +13,7 @@ import pytest
 from gpuhook.apply.live.bind_mounts import Bind, BindMounts
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.apply.live.hotplug_steps import Live
-from gpuhook.apply.live.injected import InjectedItems
+from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.kernel import mounts
 

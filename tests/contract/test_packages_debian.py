@@ -262,9 +262,9 @@ def test_byte_code_is_of_the_sources_and_goes_with_them(installed: Host) -> None
     done = debian.run("/usr/bin/python3", "-ISB", "/tmp/compared.py", f"/{LIBRARY}")
     assert done.rc == 0, done.stderr
     assert int(done.stdout) == len(list(installed.library.rglob("*.py"))) > 600
-    old = installed.library / "gpuhook/__pycache__/state.cpython-39.pyc"
+    old = installed.library / "gpuhook/host/hot/__pycache__/state.cpython-39.pyc"
     old.write_bytes(b"of another Python")
-    made = installed.library / "gpuhook/__pycache__/state.cpython-311.pyc"
+    made = installed.library / "gpuhook/host/hot/__pycache__/state.cpython-311.pyc"
     made.unlink()
     assert debian.run("dpkg-trigger", "--by-package=python3-minimal", "/usr/bin/python3").rc == 0
     assert debian.run("dpkg", "--triggers-only", "--pending").rc == 0

@@ -86,7 +86,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
         return {"container": one.id, "steps": [], "skipped": [], "notes": [], "left": []}
 
     monkeypatch.setattr(running_container, "hold", held)
-    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(options, "context", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
     monkeypatch.setattr("gpuhook.cli.repair._repaired", repaired)
     done = CliRunner().invoke(main, ["repair", "--all"])
@@ -102,7 +102,7 @@ def test_repair_all_of_a_container_that_ends_meanwhile(monkeypatch: pytest.Monke
     found = Found("gone", child.pid, ledger.start_time(child.pid))
     child.kill()
     child.wait()
-    monkeypatch.setattr(options, "grants", lambda: None)
+    monkeypatch.setattr(options, "context", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([found], {}))
     done = CliRunner().invoke(main, ["repair", "--all"])
     assert (done.exit_code, done.stderr) == (0, "no running container was granted a GPU\n")

@@ -108,6 +108,6 @@ def test_it_is_read_without_the_guard() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()
     guard = "gpuhook.device_plugin.guard"
-    used = {f"{guard}.{name}" for name in ("homes", "processes", "state_file")}
+    used = {f"{guard}.{name}" for name in ("container_processes", "process_scope")}
     assert {name for name in loaded if name.startswith(f"{guard}.")} == used
     assert not [name for name in loaded if name.startswith("grpc")]

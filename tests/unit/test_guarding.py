@@ -438,7 +438,7 @@ print([name for name in sys.modules if name.startswith("gpuhook.device_plugin.gu
 def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
     """It is a megabyte, and some of the plugin's start."""
     done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
-    loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("recorded", "needed")]
+    loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("ledger_limits", "guard_need")]
     assert done.stdout.strip() == str(loaded)
     assert done.stderr == ""
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -187,9 +188,16 @@ def test_missing_program_is_told(tmp_path: Path) -> None:
         cleared(plan)
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Yield a directory that is not in memory, as tmp_path may be."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        yield Path(place)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
-def test_shared_memory_outside_of_memory_gets_a_tmpfs(tmp_path: Path) -> None:
-    plan = mps.plan(shared(2), str(tmp_path / "mps"))
+def test_shared_memory_outside_of_memory_gets_a_tmpfs(tmp_path: Path, on_disk: Path) -> None:
+    plan = mps.plan(shared(2), str(on_disk / "mps"))
     assert plan is not None
     program = tmp_path / "control"
     program.write_text("#!/bin/sh\necho 100.0\n")

@@ -11,7 +11,12 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.nvml import nvml_inventory, nvml_sessions
-from gpuhook.vendors.nvidia.nvml.nvml_events import EventWatch, Unwatched, XidEvent, watched
+from gpuhook.vendors.nvidia.nvml.nvml_events import (
+    NvmlEventWatch,
+    NvmlXidEvent,
+    UnwatchedDevices,
+    watched,
+)
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -33,7 +38,7 @@ def uuids(node: SimulatedNode) -> list[str]:
     return [gpu.uuid for gpu in node.node.gpus if gpu.uuid and not gpu.lost]
 
 
-def failure(watch: EventWatch) -> GpuhookError:
+def failure(watch: NvmlEventWatch) -> GpuhookError:
     with pytest.raises(GpuhookError) as caught:
         watch.wait(SOON)
     return caught.value
@@ -52,21 +57,21 @@ def test_an_xid_names_its_gpu(node: SimulatedNode) -> None:
         assert watch.register(uuids(node)) == {}
         stub_events.inject_xid(node, second, 79)
         stub_events.inject_xid(node, first, 31, (3, 0))
-        assert watch.wait(SOON) == XidEvent(second, 79)
-        assert watch.wait(SOON) == XidEvent(first, 31, 3, 0)
+        assert watch.wait(SOON) == NvmlXidEvent(second, 79)
+        assert watch.wait(SOON) == NvmlXidEvent(first, 31, 3, 0)
         assert watch.wait(0) is None
 
 
 def test_an_event_wakes_the_waiting_thread(t4: SimulatedNode) -> None:
     """An event that comes during the wait ends it."""
-    seen: list[XidEvent | None] = []
+    seen: list[NvmlXidEvent | None] = []
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         thread = threading.Thread(target=lambda: seen.append(watch.wait(SOON)))
         thread.start()
         stub_events.inject_xid(t4, uuids(t4)[0], 48)
         thread.join()
-    assert seen == [XidEvent(uuids(t4)[0], 48)]
+    assert seen == [NvmlXidEvent(uuids(t4)[0], 48)]
 
 
 def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
@@ -78,7 +83,7 @@ def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
         stub_events.inject_xid(t4, gpu, 79)
         events = [watch.wait(SOON) for _ in range(1000)]
         assert watch.wait(0) is None
-    assert events == [XidEvent(gpu, 31)] * 999 + [XidEvent(gpu, 79)]
+    assert events == [NvmlXidEvent(gpu, 31)] * 999 + [NvmlXidEvent(gpu, 79)]
 
 
 def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
@@ -88,7 +93,7 @@ def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
         stub_events.inject_ecc(t4, uuids(t4)[0], "single")
         stub_events.inject_ecc(t4, uuids(t4)[0], "double")
         stub_events.inject_xid(t4, uuids(t4)[0], 94)
-        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 94)
+        assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 94)
 
 
 def test_an_event_that_nobody_asked_for(t4: SimulatedNode) -> None:
@@ -103,7 +108,7 @@ def test_a_gpu_that_nvml_cannot_name(t4: SimulatedNode) -> None:
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         stub_events.inject_xid(t4, None, 79)
-        assert watch.wait(SOON) == XidEvent(None, 79)
+        assert watch.wait(SOON) == NvmlXidEvent(None, 79)
 
 
 def test_a_gpu_that_is_lost_by_its_xid_is_named(node: SimulatedNode) -> None:
@@ -113,7 +118,7 @@ def test_a_gpu_that_is_lost_by_its_xid_is_named(node: SimulatedNode) -> None:
         watch.register(uuids(node))
         stub_events.say(node, gone, "lost_after 0")
         stub_events.inject_xid(node, gone, 79)
-        assert watch.wait(SOON) == XidEvent(gone, 79)
+        assert watch.wait(SOON) == NvmlXidEvent(gone, 79)
         assert watch.lost() == {gone: FALLEN}
 
 
@@ -123,23 +128,28 @@ def test_an_old_library_knows_no_instances(t4: SimulatedNode) -> None:
     with watched(t4.nvml_library) as watch:
         assert watch.register(uuids(t4)) == {}
         stub_events.inject_xid(t4, uuids(t4)[0], 62, (1, 1))
-        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 62)
+        assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 62)
 
 
 @pytest.mark.parametrize(
     ("line", "unwatched"),
     [
-        ("events 0", Unwatched("the GPU has no events")),
-        ("events 3", Unwatched("the GPU has no events")),
-        ("fail events 3", Unwatched("the GPU has no events")),
-        ("fail register 3", Unwatched("the GPU has no events")),
-        ("fail register 999", Unwatched("NVML says: Unknown Error")),
-        ("fail events 15", Unwatched(FALLEN, is_lost=True)),
-        ("lost_after 0", Unwatched(FALLEN, is_lost=True)),
-        ("fail handle 16", Unwatched("needs a reset before it can be used again", is_lost=True)),
+        ("events 0", UnwatchedDevices("the GPU has no events")),
+        ("events 3", UnwatchedDevices("the GPU has no events")),
+        ("fail events 3", UnwatchedDevices("the GPU has no events")),
+        ("fail register 3", UnwatchedDevices("the GPU has no events")),
+        ("fail register 999", UnwatchedDevices("NVML says: Unknown Error")),
+        ("fail events 15", UnwatchedDevices(FALLEN, is_lost=True)),
+        ("lost_after 0", UnwatchedDevices(FALLEN, is_lost=True)),
+        (
+            "fail handle 16",
+            UnwatchedDevices("needs a reset before it can be used again", is_lost=True),
+        ),
     ],
 )
-def test_gpus_that_cannot_be_watched(node: SimulatedNode, line: str, unwatched: Unwatched) -> None:
+def test_gpus_that_cannot_be_watched(
+    node: SimulatedNode, line: str, unwatched: UnwatchedDevices
+) -> None:
     """A GPU without events is told from a lost one, and the others are watched."""
     first, second, third = uuids(node)
     stub_events.say(node, second, line)
@@ -147,7 +157,7 @@ def test_gpus_that_cannot_be_watched(node: SimulatedNode, line: str, unwatched: 
         assert watch.register(uuids(node)) == {second: unwatched}
         stub_events.inject_xid(node, second, 79)
         stub_events.inject_xid(node, third, 48)
-        assert watch.wait(SOON) == XidEvent(third, 48)
+        assert watch.wait(SOON) == NvmlXidEvent(third, 48)
         assert watch.register([first]) == {}
 
 
@@ -157,14 +167,14 @@ def test_a_gpu_with_xids_only(t4: SimulatedNode) -> None:
     with watched(t4.nvml_library) as watch:
         assert watch.register(uuids(t4)) == {}
         stub_events.inject_xid(t4, uuids(t4)[0], 79)
-        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 79)
+        assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 79)
 
 
 def test_a_gpu_that_nvml_does_not_know(t4: SimulatedNode) -> None:
     """A UUID from before a hot plug is a lost GPU."""
     with watched(t4.nvml_library) as watch:
         assert watch.register(["GPU-0"]) == {
-            "GPU-0": Unwatched("NVML no longer knows it", is_lost=True)
+            "GPU-0": UnwatchedDevices("NVML no longer knows it", is_lost=True)
         }
 
 
@@ -180,7 +190,7 @@ def test_a_failing_wait_names_the_lost_gpu(node: SimulatedNode) -> None:
         assert first not in error.message
         assert watch.lost() == {second: FALLEN}
         stub_events.inject_xid(node, first, 48)
-        assert watch.wait(SOON) == XidEvent(first, 48)
+        assert watch.wait(SOON) == NvmlXidEvent(first, 48)
         stub_events.find(node, second)
         assert watch.lost() == {}
 
@@ -212,7 +222,7 @@ def test_nvml_gone_and_back(t4: SimulatedNode) -> None:
     with watched(t4.nvml_library) as watch:
         assert watch.register(uuids(t4)) == {}
         stub_events.inject_xid(t4, uuids(t4)[0], 79)
-        assert watch.wait(SOON) == XidEvent(uuids(t4)[0], 79)
+        assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 79)
 
 
 def test_a_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +256,7 @@ def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
             thread.start()
         for number in range(50):
             stub_events.inject_xid(node, uuids(node)[0], number)
-            assert watch.wait(SOON) == XidEvent(uuids(node)[0], number)
+            assert watch.wait(SOON) == NvmlXidEvent(uuids(node)[0], number)
         for thread in threads:
             thread.join()
     assert asked == [4] * 80
@@ -261,10 +271,10 @@ def test_another_library_is_asked_during_a_watch(tmp_path: Path) -> None:
         with nvml_inventory.opened(new.nvml_library) as answering:
             assert len(answering.gpus()) == 8
             stub_events.inject_xid(old, uuids(old)[0], 79)
-            assert watch.wait(SOON) == XidEvent(uuids(old)[0], 79)
+            assert watch.wait(SOON) == NvmlXidEvent(uuids(old)[0], 79)
             assert len(answering.gpus()) == 8
         stub_events.inject_xid(old, uuids(old)[0], 48)
-        assert watch.wait(SOON) == XidEvent(uuids(old)[0], 48)
+        assert watch.wait(SOON) == NvmlXidEvent(uuids(old)[0], 48)
 
 
 def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
@@ -273,7 +283,7 @@ def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
     other = make_node(tmp_path / "other", "h100x8", real_nodes=False)
     seen: list[object] = []
 
-    def wait(watch: EventWatch) -> None:
+    def wait(watch: NvmlEventWatch) -> None:
         with nvml_inventory.opened(other.nvml_library):
             seen.append(watch.wait(SOON))
 
@@ -283,7 +293,7 @@ def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
         thread = threading.Thread(target=wait, args=(watch,))
         thread.start()
         thread.join()
-    assert seen == [XidEvent(uuids(first)[0], 79)]
+    assert seen == [NvmlXidEvent(uuids(first)[0], 79)]
 
 
 def test_a_mig_instance_has_no_events_of_its_own(tmp_path: Path) -> None:
@@ -294,6 +304,6 @@ def test_a_mig_instance_has_no_events_of_its_own(tmp_path: Path) -> None:
     ids = (instance.gpu_instance, instance.compute_instance)
     with watched(node.nvml_library) as watch:
         unwatched = watch.register([str(gpu.uuid), instance.uuid])
-        assert unwatched == {instance.uuid: Unwatched("the GPU has no events")}
+        assert unwatched == {instance.uuid: UnwatchedDevices("the GPU has no events")}
         stub_events.inject_xid(node, str(gpu.uuid), 45, ids)
-        assert watch.wait(SOON) == XidEvent(gpu.uuid, 45, *ids)
+        assert watch.wait(SOON) == NvmlXidEvent(gpu.uuid, 45, *ids)
