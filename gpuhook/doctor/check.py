@@ -88,8 +88,8 @@ class ExaminedNode:
 class Check:
     """One check. `needs` are ids of checks without which it says nothing of its own.
 
-    Where one of those has failed, its fault explains what this check would find, so that it is
-    not asked. `number` is that of the list which `gpuhook doctor --list` prints, "" for more.
+    If one of those has failed, its fault explains what this check would find, so that it is not
+    asked.
     """
 
     id: str  # "driver.version": its section's subject, a dot, what is checked

@@ -15,10 +15,10 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 sys.path[:0] = [str(CHECKOUT)]
 
-from generate import errors  # noqa: E402 # of this checkout, installed or not
+from generate import doctor_checks, errors, plugin_schema, settings  # noqa: E402 # of this checkout
 
 # Each returns the texts of files, by their paths in the checkout.
-GENERATORS = (errors.files,)
+GENERATORS = (errors.files, settings.files, plugin_schema.files, doctor_checks.files)
 
 
 def main() -> None:

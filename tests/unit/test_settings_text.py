@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file that ships, the schema and docs/configuration.md say the same.
-
-`python -m gpuhook.cli.settings_table .` writes all three anew.
-"""
+"""The settings file that ships, the schema and docs/configuration.md say the same."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from generate import settings as settings_texts
 
-from gpuhook.cli import main, settings_table
+from gpuhook.cli import main
 from gpuhook.cli.generate import generate_section
 from gpuhook.cli.generate_cdi import generate_cdi
 from gpuhook.host.hot import settings
@@ -26,11 +24,11 @@ MARKED = re.compile(r"^  #(?=[a-zA-Z]+:)", re.MULTILINE)
 
 def test_the_files_are_those_of_the_schema_and_the_options() -> None:
     schema = json.loads((ROOT / "gpuhook/schemas/config.json").read_text("utf-8"))
-    assert schema == settings_table.schema()
-    assert settings_file.shipped() == settings_table.shipped()
+    assert schema == settings_texts.schema()
+    assert settings_file.shipped() == settings_texts.shipped()
     page = (ROOT / "docs/configuration.md").read_text("utf-8")
-    assert page == settings_table.page(page)
-    assert settings_table.BEGIN in page
+    assert page == settings_texts.page(page)
+    assert settings_texts.BEGIN in page
 
 
 def test_every_option_of_generate_cdi_has_a_key() -> None:

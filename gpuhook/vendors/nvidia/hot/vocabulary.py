@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words in which containers ask for NVIDIA's GPUs, and what of the driver each one needs."""
+"""The variables and kinds by which containers request NVIDIA's GPUs, and driver capabilities.
+
+NVIDIA_VISIBLE_DEVICES and its relatives are parsed in request/parse.py, which has no vendor's word:
+VOCABULARY tells it their names. NVIDIA_DRIVER_CAPABILITIES is parsed here.
+"""
 
 from __future__ import annotations
 

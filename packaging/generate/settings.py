@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written about the settings, from their schema: the file that ships, and the docs' tables.
-
-`python -m gpuhook.cli.settings_table CHECKOUT` writes both anew, and the schema of generate-cdi's
-options before: whoever adds a setting or an option calls it.
-"""
+"""The settings: their schema with generate-cdi's options, the file that ships, the docs' tables."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from gpuhook.cli.generate import generate_section
@@ -19,10 +14,8 @@ from gpuhook.host.hot import settings, settings_environment
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+CHECKOUT = Path(__file__).parents[2]
+PAGE = "docs/configuration.md"
 _WIDTH = 98
 _HEAD = """\
 # Settings of gpuhook: /etc/gpuhook/config.yaml, or the file that GPUHOOK_CONFIG names.
@@ -33,9 +26,18 @@ _HEAD = """\
 # GPUHOOK_<SECTION>_<KEY> such as GPUHOOK_REQUEST_ON_REFUSAL, wins over the file.
 """
 BEGIN, END = (
-    "<!-- The tables are written by gpuhook.cli.settings_table. -->",
+    "<!-- make generate writes these tables. -->",
     "<!-- End of them. -->",
 )
+
+
+def files() -> dict[str, str]:
+    """Return the three files, by their paths in the checkout."""
+    return {
+        "gpuhook/schemas/config.json": schema_text(),
+        "gpuhook/schemas/config.yaml": shipped(),
+        PAGE: page((CHECKOUT / PAGE).read_text(encoding="utf-8")),
+    }
 
 
 def schema() -> dict[str, Any]:
@@ -121,17 +123,3 @@ def _yaml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return str(value) or '""'
-
-
-def _files(checkout: str) -> Iterator[tuple[str, str]]:
-    yield os.path.join(checkout, "gpuhook/schemas/config.json"), schema_text()
-    yield os.path.join(checkout, "gpuhook/schemas/config.yaml"), shipped()
-    path = os.path.join(checkout, "docs/configuration.md")
-    with open(path, encoding="utf-8") as file:
-        yield path, page(file.read())
-
-
-if __name__ == "__main__":
-    for _path, _text in _files(sys.argv[1]):
-        with open(_path, "w", encoding="utf-8") as _file:
-            _file.write(_text)

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON schema of the device plugin's configuration file, made of its grammar."""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin.config.grammar import config_schema
+
+
+def files() -> dict[str, str]:
+    """Return the schema, by its path in the checkout."""
+    return {"gpuhook/schemas/device-plugin.json": config_schema.text()}
