@@ -13,7 +13,7 @@ import pytest
 
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.spec import spec_records
-from tests.unit.test_refresh import Here
+from tests.unit.cli.test_refresh import Here
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 

@@ -17,8 +17,8 @@ from gpuhook.explain import pods
 from gpuhook.explain.pods import PodRequest
 from gpuhook.explain.pods.quantities import quantity
 from gpuhook.explain.text import pod_text
+from tests.unit.explain.test_pod_answers import SCHEMA
 from tests.unit.offering import H100
-from tests.unit.test_pod_answers import SCHEMA
 
 KEYS = [
     "kind",

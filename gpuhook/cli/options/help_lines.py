@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each command does in a sentence, the first of its own help: no command is imported for it.
 
-`gpuhook --help` and shells that complete a command show them. tests/unit/test_cli.py holds both
+`gpuhook --help` and shells that complete a command show them. tests/unit/cli/test_cli.py holds both
 to be alike.
 """
 

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook device-plugin`: its options, --validate, and what the plugin is started with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+from gpuhook.device_plugin.config.config_reader import read
+from gpuhook.device_plugin.config.grammar import config_schema
+from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.errors import GpuhookError
+from gpuhook.kernel import process_name
+
+REPOSITORY = Path(__file__).parents[4]
+GOOD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+WRONG = """\
+version: v1
+flags:
+  renameByDefault: true
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: "4"
+"""
+WARNING = (
+    "{file}:3:3: warning: flags.renameByDefault: unknown key, ignored\n"
+    "  hint: did you mean sharing.timeSlicing.renameByDefault?\n"
+)
+ERROR = (
+    "{file}:8:17: error: sharing.timeSlicing.resources[0].replicas: must be an integer, found the "
+    'text "4"\n'
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where a configuration is; the environment says nothing."""
+    for option in OPTIONS:
+        for variable in option.variables:
+            monkeypatch.delenv(variable, raising=False)
+    return tmp_path / "config.yaml"
+
+
+def plugin(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, ["device-plugin", *arguments], prog_name="gpuhook", env=environ)
+
+
+def test_validate_prints_all_findings(file: Path) -> None:
+    """Each finding is a line with its place, and errors end with status 1."""
+    file.write_text(WRONG)
+    shown = plugin("--validate", str(file))
+    assert shown.stdout == (WARNING + ERROR).format(file=file)
+    assert shown.exit_code == 1
+
+
+def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
+    """What limits contradict is printed as everything else, a line with its place each."""
+    file.write_text(
+        "sharing:\n"
+        "  timeSlicing:\n"
+        "    resources:\n"
+        "    - {name: gpu, replicas: 4, memory: 64Mi, interposer: hami}\n"
+        "    - {name: t4, replicas: 2, interposer: hami, hints: [jax]}\n"
+    )
+    shown = plugin("--validate", str(file))
+    assert shown.exit_code == 1
+    assert shown.stdout == (
+        f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
+        'found the text "64Mi"\n'
+        "  hint: a CUDA context with its libraries takes as much by itself\n"
+        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is none of "
+        "gpuhook.interposers\n"
+        "  hint: add it to gpuhook.interposers\n"
+        f"{file}:5:56: warning: sharing.timeSlicing.resources[1].hints: has no effect without a "
+        "limit: hints are computed from it\n"
+        "  hint: set `memory: fair`, or an amount\n"
+    )
+
+
+def test_warnings_are_valid_unless_strict(file: Path) -> None:
+    """A file with a warning is good for a start, and --strict-config makes it wrong."""
+    file.write_text(WRONG.replace('"4"', "4"))
+    shown = plugin("--validate", str(file))
+    assert (shown.exit_code, shown.stdout) == (0, WARNING.format(file=file) + f"{file}: valid\n")
+    for strict in (["--strict-config"], ["--strict-config", "true"]):
+        assert plugin("--validate", str(file), *strict).exit_code == 1
+    assert plugin("--validate", str(file), GPUHOOK_STRICT_CONFIG="1").exit_code == 1
+    assert plugin("--validate", str(file), "--strict-config=false").exit_code == 0
+
+
+def test_validate_as_json(file: Path) -> None:
+    """Findings are data, too."""
+    file.write_text(WRONG)
+    document = json.loads(plugin("--validate", str(file), "-o", "json").stdout)
+    assert document["valid"] is False
+    assert document["schema"] == "gpuhook/device-plugin-findings/v1"
+    assert document["findings"][1] == {
+        "severity": "error",
+        "path": "sharing.timeSlicing.resources[0].replicas",
+        "source": str(file),
+        "line": 8,
+        "column": 17,
+        "message": 'must be an integer, found the text "4"',
+        "hint": None,
+    }
+
+
+def test_validate_counts_the_environment(file: Path) -> None:
+    """The options and variables beside a file are judged with it."""
+    file.write_text(GOOD)
+    shown = plugin("--validate", str(file), PASS_DEVICE_SPECS="maybe")
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith("the environment variable PASS_DEVICE_SPECS: error: ")
+
+
+def test_validate_as_a_process(file: Path) -> None:
+    """The command ends with its status as a process, without grpcio's being imported."""
+    file.write_text(WRONG)
+    code = (
+        "import sys; sys.modules['grpc'] = None\n"
+        "from gpuhook.cli import main; main(prog_name='gpuhook')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "device-plugin", "--validate", str(file)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        (WARNING + ERROR).format(file=file),
+        "",
+    )
+
+
+def test_the_configuration_that_counts_is_printed(file: Path) -> None:
+    """--print-config shows file, variables and options together, as a file that says the same."""
+    file.write_text(GOOD)
+    environ = {"CONFIG_FILE": str(file), "MIG_STRATEGY": "single"}
+    shown = plugin("--print-config", "--pass-device-specs", "--gds-enabled", "false", **environ)
+    made = read(shown.stdout.encode(), "printed").configuration
+    assert made is not None
+    assert made.flags.mig_strategy == "single"
+    assert made.flags.plugin.pass_device_specs is True
+    assert made.sharing.resources[0].replicas == 4
+    both = plugin("--validate", str(file), "--print-config")
+    assert yaml.safe_load(both.stdout)["flags"]["migStrategy"] == "none"
+
+
+def test_the_schema_is_printed(file: Path) -> None:
+    """--print-schema is for editors."""
+    assert plugin("--print-schema").stdout == config_schema.text()
+
+
+def test_a_wrong_configuration_is_a_fault(file: Path) -> None:
+    """A start with a wrong file, or a wrong variable, ends with a code and a way out."""
+    file.write_text(WRONG)
+    shown = plugin("--config-file", str(file), "--print-config")
+    assert shown.exit_code == 1
+    assert f"Error GH1800: the configuration has an error: {file}:8:17: sharing" in shown.stderr
+    assert "Error GH1803: the environment variable MIG_STRATEGY: must be one of" in (
+        plugin(MIG_STRATEGY="x").stderr
+    )
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """Put a plugin in place that keeps what it is launched with, and ends with status 3."""
+    launches: list[Launch] = []
+
+    def run(launch: Launch) -> int:
+        launches.append(launch)
+        return 3
+
+    module = types.ModuleType("gpuhook.device_plugin.plugin_process")
+    monkeypatch.setattr(module, "run", run, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return launches
+
+
+def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
+    """The launch has what was said, and the plugin's status is the command's."""
+    file.write_text(GOOD)
+    shown = plugin(
+        "--config-file",
+        str(file),
+        "--device-list-strategy",
+        "envvar",
+        "--device-list-strategy",
+        "cdi-cri",
+        "--driver-root",
+        "/driver",
+        KUBELET_SOCKET="",
+        NODE_NAME="node-1",
+    )
+    assert shown.exit_code == 3
+    (launch,) = served
+    assert launch.source.file == str(file)
+    assert (launch.kubelet_socket, launch.node_name) == ("", "node-1")
+    assert {path: over.value for path, over in launch.overrides.items()} == {
+        "flags.nvidiaDriverRoot": "/driver",
+        "flags.plugin.deviceListStrategy": ("envvar", "cdi-cri"),
+    }
+
+
+def test_warnings_of_the_start_are_told(file: Path, served: list[Launch]) -> None:
+    """What has no effect is said on standard error, and the plugin runs."""
+    shown = plugin(CDI_FEATURE_FLAGS="x")
+    assert shown.exit_code == 3
+    assert "CDI_FEATURE_FLAGS: warning: has no effect" in shown.stderr
+
+
+@pytest.mark.parametrize("module", ["grpc", "google.protobuf"])
+def test_a_missing_package_is_named(
+    module: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without grpcio or protobuf, the fault says what to install."""
+
+    def importing(name: str) -> types.ModuleType:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
+    monkeypatch.setattr("gpuhook.cli.device_plugin.importlib.import_module", importing)
+    from gpuhook.cli import device_plugin
+
+    with pytest.raises(GpuhookError) as caught:
+        device_plugin._plugin()
+    assert caught.value.code == "GH1805"
+    assert "pip install 'gpuhook[plugin]'" in caught.value.hint
+
+
+def test_every_option_is_in_the_help(file: Path) -> None:
+    """The help has each option and its variables."""
+    shown = " ".join(plugin("--help").stdout.split())
+    for option in OPTIONS:
+        assert f"--{option.name}" in shown
+        assert all(variable in shown for variable in option.variables)
+
+
+NAMED = """\
+import sys
+from gpuhook.kernel import process_name
+process_name.rename(sys.argv[1])
+print(open("/proc/self/cmdline").read().split("\\0")[0], open("/proc/self/comm").read().strip())
+print(sys.argv[2], sys.prefix)
+"""
+
+
+def test_a_process_is_called_what_it_is_told() -> None:
+    """The first argument and the thread's name change; Python keeps its arguments and prefix."""
+    done = subprocess.run(
+        [sys.executable, "-c", NAMED, "nvidia-device-plugin", "kept"],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "nvidia-device-plugin nvidia-device-p",
+        f"kept {sys.prefix}",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 1_000_000, "a\0b"])
+def test_a_name_without_room_is_refused(name: str) -> None:
+    """A name that does not fit where the arguments are changes nothing."""
+    before = Path("/proc/self/cmdline").read_bytes()
+    with pytest.raises(GpuhookError) as caught:
+        process_name.rename(name)
+    assert caught.value.code == "GH1806"
+    assert Path("/proc/self/cmdline").read_bytes() == before
+
+
+LIMITED = (
+    "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4, memory: 4Gi}]}}\n"
+)
+TOO_MUCH = (
+    "{file}:1:37: error: sharing.timeSlicing.resources[0]: nvidia.com/gpu: 4 replicas of 4096 MiB "
+    "are 16384 MiB, and a Tesla T4 has only 15360 MiB, less 256 MiB of reserve (GH1847)\n"
+    "  hint: lower `replicas` or `memory`, or set `oversubscribe: true` to exceed it\n"
+)
+
+
+def test_validate_on_a_node_finds_what_that_cannot_have(file: Path) -> None:
+    """Limits that add up to more than a card are an error of the file for that node."""
+    file.write_text(LIMITED)
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert (shown.exit_code, shown.stdout) == (1, TOO_MUCH.format(file=file))
+    assert plugin("--validate", str(file), GPUHOOK_INVENTORY="t4").exit_code == 1
+    large = plugin("--validate", str(file), "--inventory", "h100x8")
+    assert (large.exit_code, large.stdout) == (0, f"{file}: valid on h100x8\n")
+    document = json.loads(plugin("--validate", str(file), "--inventory", "t4", "-o", "json").stdout)
+    assert (document["valid"], document["node"]) == (False, "t4")
+    (finding,) = document["findings"]
+    assert (finding["severity"], finding["line"], finding["column"]) == ("error", 1, 37)
+
+
+def test_validate_on_a_node_has_the_warnings_of_its_offer(file: Path) -> None:
+    file.write_text(LIMITED.replace("4Gi", "fair").replace("replicas: 4", "replicas: 20"))
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert shown.exit_code == 0
+    assert "20 replicas of Tesla T4 have 755 MiB of memory each" in shown.stdout
+
+
+@pytest.mark.parametrize("word", ["memory: 512Mi", "memory: fair"])
+def test_validate_without_a_node_says_what_it_cannot_tell(file: Path, word: str) -> None:
+    file.write_text(LIMITED.replace("memory: 4Gi", word))
+    shown = plugin("--validate", str(file))
+    unchecked = "whether limits and units fit was not checked: name a node by --inventory, as t4"
+    assert shown.exit_code == 0
+    assert shown.stdout == f"{file}: valid\n{file}: {unchecked}\n"
+    file.write_text(GOOD)
+    assert plugin("--validate", str(file)).stdout == f"{file}: valid\n"
+
+
+def test_reserve_of_more_than_the_card_is_what_is_told(file: Path) -> None:
+    file.write_text(LIMITED.replace("4Gi", "fair") + "gpuhook: {memoryReserve: 20Gi}\n")
+    shown = plugin("--validate", str(file), "--inventory", "t4")
+    assert "a reserve of 20480 MiB leaves nothing of the 15360 MiB of a Tesla T4" in shown.stdout
+    assert shown.stdout.endswith("  hint: lower gpuhook.memoryReserve\n")

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device plugin's command line and environment, and what counts more than what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Configuration, Health
+from gpuhook.device_plugin.config.grammar import config_keys
+from gpuhook.device_plugin.config.grammar.grammar import Section
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import read_overrides
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.errors import GpuhookError
+
+FILE = b"flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}\n"
+
+
+def made(
+    environ: dict[str, str] | None = None,
+    content: bytes = b"",
+    command_line: dict[str, str] | None = None,
+) -> Configuration:
+    """Return the configuration that all three say."""
+    texts = {name: [text] for name, text in (command_line or {}).items()}
+    said = read_overrides(texts, environ or {})
+    assert said.findings == []
+    reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
+    allowed = ("has no effect without", "counts more")
+    assert all(any(a in found.message for a in allowed) for found in reading.findings)
+    assert reading.configuration is not None
+    return reading.configuration
+
+
+def findings(environ: dict[str, str], command_line: dict[str, str] | None = None) -> list[str]:
+    texts = {name: [text] for name, text in (command_line or {}).items()}
+    return [str(found) for found in read_overrides(texts, environ).findings]
+
+
+def test_the_command_line_then_the_environment_then_the_file() -> None:
+    """Command line, environment, file, default: the first that says something counts."""
+    environ = {"MIG_STRATEGY": "single"}
+    assert made().flags.mig_strategy == "none"
+    assert made(content=FILE).flags.mig_strategy == "mixed"
+    assert made(environ, FILE).flags.mig_strategy == "single"
+    assert made(environ, FILE, {"mig-strategy": "none"}).flags.mig_strategy == "none"
+    assert made(environ, FILE).flags.plugin.pass_device_specs is True
+    assert made({"PASS_DEVICE_SPECS": "0"}, FILE).flags.plugin.pass_device_specs is False
+
+
+def test_the_environment_of_the_gpu_operator() -> None:
+    """The variables of the operator's values count as they do in NVIDIA's plugin."""
+    flags = made(
+        {
+            "PASS_DEVICE_SPECS": "true",
+            "FAIL_ON_INIT_ERROR": "true",
+            "DEVICE_LIST_STRATEGY": "envvar",
+            "DEVICE_ID_STRATEGY": "uuid",
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            "NVIDIA_DRIVER_CAPABILITIES": "all",
+            "MPS_ROOT": "/run/nvidia/mps",
+        }
+    ).flags
+    assert flags.plugin.pass_device_specs
+    assert flags.fail_on_init_error
+    assert flags.plugin.device_list_strategy == ("envvar",)
+    assert flags.plugin.device_id_strategy == "uuid"
+    assert flags.mps_root == "/run/nvidia/mps"
+
+
+# A variable, a value, and the attribute that it sets to what.
+VARIABLES: list[tuple[str, str, str, Any]] = [
+    ("MIG_STRATEGY", "mixed", "flags.mig_strategy", "mixed"),
+    ("FAIL_ON_INIT_ERROR", "f", "flags.fail_on_init_error", False),
+    ("NVIDIA_DRIVER_ROOT", "/d", "flags.driver_root", "/d"),
+    ("NVIDIA_DEV_ROOT", "/d", "flags.dev_root", "/d"),
+    ("PASS_DEVICE_SPECS", "T", "flags.plugin.pass_device_specs", True),
+    (
+        "DEVICE_LIST_STRATEGY",
+        "volume-mounts,cdi-cri",
+        "flags.plugin.device_list_strategy",
+        ("volume-mounts", "cdi-cri"),
+    ),
+    ("DEVICE_ID_STRATEGY", "index", "flags.plugin.device_id_strategy", "index"),
+    ("GDRCOPY_ENABLED", "1", "flags.gdrcopy_enabled", True),
+    ("GDS_ENABLED", "1", "flags.gds_enabled", True),
+    ("MOFED_ENABLED", "1", "flags.mofed_enabled", True),
+    ("CDI_ANNOTATION_PREFIX", "x/", "flags.plugin.cdi_annotation_prefix", "x/"),
+    ("NVIDIA_CDI_HOOK_PATH", "/h", "flags.plugin.cdi_hook_path", "/h"),
+    ("NVIDIA_CTK_PATH", "/h", "flags.plugin.cdi_hook_path", "/h"),
+    ("CONTAINER_DRIVER_ROOT", "/r", "flags.plugin.container_driver_root", "/r"),
+    ("DRIVER_ROOT_CTR_PATH", "/r", "flags.plugin.container_driver_root", "/r"),
+    ("MPS_ROOT", "/m", "flags.mps_root", "/m"),
+    (
+        "SHARED_DEVICES_ALLOCATION_POLICY",
+        "packed",
+        "flags.plugin.shared_devices_allocation_policy",
+        "packed",
+    ),
+    ("DEVICE_DISCOVERY_STRATEGY", "nvml", "flags.device_discovery_strategy", "nvml"),
+    ("IMEX_CHANNEL_IDS", "0", "imex.channel_ids", (0,)),
+    ("IMEX_REQUIRED", "true", "imex.required", True),
+    ("GFD_NO_TIMESTAMP", "true", "flags.gfd.no_timestamp", True),
+    ("GFD_OUTPUT_FILE", "/o", "flags.gfd.output_file", "/o"),
+    ("GFD_MACHINE_TYPE_FILE", "/t", "flags.gfd.machine_type_file", "/t"),
+    ("GPUHOOK_EXCLUDE_DEVICES", "0,GPU-1", "own.exclude_devices", ("0", "GPU-1")),
+    ("GPUHOOK_PRE_START_CHECK", "true", "own.pre_start_check", True),
+    ("GPUHOOK_MIN_FREE_MEMORY", "1Ki", "own.min_free_memory", 1024),
+    ("GPUHOOK_HOST_FILES_PATH", "/n", "own.host_files_path", "/n"),
+    ("GPUHOOK_LABELS", "true", "own.labels", True),
+    ("GPUHOOK_LABEL_NODE", "true", "own.label_node", True),
+    ("GPUHOOK_ACCELERATOR_LABEL", "true", "own.accelerator_label", True),
+    ("GPUHOOK_REMOVE_LABELS_ON_EXIT", "1", "own.remove_labels_on_exit", True),
+    ("GPUHOOK_HEALTH_CRITICAL_XIDS", "79", "own.health.critical_xids", frozenset({79})),
+    ("GPUHOOK_HEALTH_IGNORED_XIDS", "79", "own.health.ignored_xids", frozenset({79})),
+    ("GPUHOOK_HEALTH_ENABLED_XIDS", "79", "own.health.enabled_xids", frozenset({79})),
+    ("GPUHOOK_HEALTH_ASK_DRIVER", "0", "own.health.ask_driver", False),
+    ("GPUHOOK_HEALTH_POLL_INTERVAL", "5s", "own.health.poll_seconds", 5.0),
+    ("GPUHOOK_METRICS_ADDRESS", ":1", "own.metrics.address", ":1"),
+    ("GPUHOOK_MEMORY_RESERVE", "512Mi", "own.memory_reserve", 512 << 20),
+    ("GPUHOOK_GUARD_ACTION", "kill", "own.guard.action", "kill"),
+    ("GPUHOOK_GUARD_GRACE", "0s", "own.guard.grace", 0.0),
+    ("GPUHOOK_GUARD_KILL_AFTER", "3s", "own.guard.kill_after", 3.0),
+    ("GPUHOOK_GUARD_TOLERANCE", "1.5", "own.guard.tolerance", 1.5),
+    ("GPUHOOK_GUARD_SHORTEST_INTERVAL", "500ms", "own.guard.shortest_interval", 0.5),
+    ("GPUHOOK_GUARD_LONGEST_INTERVAL", "1m", "own.guard.longest_interval", 60.0),
+]
+
+
+@pytest.mark.parametrize(("variable", "text", "attribute", "value"), VARIABLES)
+def test_every_variable_and_its_option_set_what_they_are_for(
+    variable: str, text: str, attribute: str, value: object
+) -> None:
+    """A variable and the option beside it change one attribute, and not to its default."""
+    option = next(option for option in OPTIONS if variable in option.variables)
+    for found in (made({variable: text}), made({}, b"", {option.name: text})):
+        for name in attribute.split("."):
+            found = getattr(found, name)
+        assert found == value
+    assert made() != made({variable: text})
+
+
+def test_every_option_of_the_file_is_in_that_table() -> None:
+    """No variable of a key is left out above, but for the two of the next tests."""
+    listed = {variable for variable, *_ in VARIABLES}
+    known = {variable for option in OPTIONS if option.key for variable in option.variables}
+    assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+
+
+def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
+    """An option that the plugin does nothing with is none; nor does its value keep it down."""
+    assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
+    assert read_overrides({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
+
+
+def test_names_and_variables_are_each_one_option() -> None:
+    """Nothing in the table is there twice."""
+    names = [name for option in OPTIONS for name in (option.name, *option.aliases)]
+    variables = [variable for option in OPTIONS for variable in option.variables]
+    assert len(set(names)) == len(names)
+    assert len(set(variables)) == len(variables)
+
+
+BAD = [
+    (
+        "PASS_DEVICE_SPECS",
+        "yes",
+        'flags.plugin.passDeviceSpecs: must be true or false, found the text "yes"',
+    ),
+    (
+        "DEVICE_LIST_STRATEGY",
+        "envvar,x",
+        (
+            "flags.plugin.deviceListStrategy: must be one of envvar, volume-mounts, "
+            'cdi-annotations, cdi-cri, host-files, found the text "x"'
+        ),
+    ),
+    ("IMEX_CHANNEL_IDS", "1", "imex.channelIDs: must be [] or [0], found [1]"),
+    (
+        "DEVICE_DISCOVERY_STRATEGY",
+        "tegra",
+        "flags.deviceDiscoveryStrategy: tegra is not served by this version of gpuhook",
+    ),
+    (
+        "FALLBACK_STRATEGIES",
+        "any",
+        'must be one of named, single, empty, found the text "any"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("variable", "text", "what"), BAD)
+def test_a_bad_value_names_where_it_is_from(variable: str, text: str, what: str) -> None:
+    """An error names the variable or the option, and a launch with it is refused."""
+    option = next(option for option in OPTIONS if variable in option.variables)
+    assert findings({variable: text}) == [f"the environment variable {variable}: error: {what}"]
+    assert findings({}, {option.name: text}) == [f"--{option.name}: error: {what}"]
+    with pytest.raises(GpuhookError) as caught:
+        launch(read_overrides({}, {variable: text}))
+    assert caught.value.code == "GH1803"
+    told = what.removeprefix(f"{option.key}: ")
+    assert caught.value.message == f"the environment variable {variable}: {told}"
+
+
+def test_empty_variables_are_not_set() -> None:
+    """A variable that a manifest leaves empty says nothing, but for the kubelet's socket."""
+    empty = {variable: "" for option in OPTIONS for variable in option.variables}
+    assert made(empty, FILE) == made({}, FILE)
+    assert launch(read_overrides({}, empty)) == launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
+    assert launch(read_overrides({}, {})) == Launch()
+
+
+def test_an_empty_list_of_strategies_is_refused() -> None:
+    """On the command line an empty list is an error, as in the reference."""
+    (line,) = findings({}, {"device-list-strategy": ""})
+    assert line.startswith("--device-list-strategy: error: flags.plugin.deviceListStrategy: names")
+
+
+HEALTH = [
+    ("all", "", Health(ignores_all=True)),
+    ("xids", "", Health(ignores_all=True)),
+    ("all", "79", Health(ignores_all=True, enabled_xids=frozenset({79}))),
+    ("79, 48", "", Health(ignored_xids=frozenset({79, 48}))),
+    ("", "31", Health(enabled_xids=frozenset({31}))),
+    ("", "all", Health(enables_all=True)),
+]
+
+
+@pytest.mark.parametrize(("disable", "enable", "health"), HEALTH)
+def test_health_checks_are_disabled_and_enabled(disable: str, enable: str, health: Health) -> None:
+    """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS: what is enabled is watched, always."""
+    environ = {"DP_DISABLE_HEALTHCHECKS": disable, "DP_ENABLE_HEALTHCHECKS": enable}
+    found = made(environ).own.health
+    assert found == health
+    if "79" in enable:
+        assert found.rule(79) is True
+
+
+def test_malformed_xids_of_the_reference_are_left_out() -> None:
+    """Words that are no XID are skipped with a warning, as the reference skips them."""
+    said = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
+    assert [str(found) for found in said.findings] == [
+        "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "
+        f'the text "{word}" is no XID and is left out'
+        for word in ("foo", "-1")
+    ]
+    assert said.overrides["gpuhook.health.ignoredXids"].value == frozenset({79})
+    launch(said)
+
+
+def test_options_without_effect_are_told() -> None:
+    """What NVIDIA's plugin has and ours does not is taken, with a word about it."""
+    for environ in ({"CDI_DISABLE_HOOKS": "all"}, {"USE_NODE_FEATURE_API": "true"}):
+        (line,) = findings(environ)
+        assert ": warning: has no effect: " in line
+    assert findings({"USE_NODE_FEATURE_API": "false"}) == []
+
+
+def test_the_launch() -> None:
+    """What is about the process itself is taken from its options and variables."""
+    found = launch(
+        read_overrides(
+            {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
+            {
+                "NODE_NAME": "node-1",
+                "CONFIG_FILE_SRCDIR": "/configs",
+                "DEFAULT_CONFIG": "any",
+                "FALLBACK_STRATEGIES": "single,empty",
+                "KUBELET_SOCKET": "/k/kubelet.sock",
+                "GPUHOOK_DRIVER_ROOT": "/driver",
+                "GPUHOOK_PROCESS_NAME": "nvidia-device-plugin",
+                "POD_RESOURCES_SOCKET": "/k/pods.sock",
+                "GPUHOOK_CDI_DIRECTORY": "/etc/cdi",
+            },
+        )
+    )
+    assert found == Launch(
+        source=ConfigSource(
+            directory="/configs", default_name="any", fallbacks=("single", "empty")
+        ),
+        strict=True,
+        kubelet_socket="/k/kubelet.sock",
+        plugin_directory="/k",
+        pod_resources_socket="/k/pods.sock",
+        cdi_directory="/etc/cdi",
+        node_name="node-1",
+        node_label="nvidia.com/device-plugin.config",
+        process_name="nvidia-device-plugin",
+        node_driver_root="/driver",
+        library_search_path=("/a", "/b"),
+    )
+    assert launch(
+        read_overrides({}, {"GPUHOOK_LIBRARY_SEARCH_PATH": "/a:/b"})
+    ).library_search_path == (
+        "/a",
+        "/b",
+    )
+
+
+def test_no_kubelet_socket_still_has_a_directory() -> None:
+    """An empty socket means not to register; the sockets are where they always are."""
+    found = launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
+    assert (found.kubelet_socket, found.plugin_directory) == (
+        "",
+        "/var/lib/kubelet/device-plugins",
+    )
+
+
+def test_a_file_and_a_directory_are_one_too_many() -> None:
+    """Who gives both is told so."""
+    with pytest.raises(GpuhookError) as caught:
+        launch(read_overrides({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
+    assert caught.value.code == "GH1804"
+
+
+def test_the_readme_has_every_option() -> None:
+    """The tables of its page have each option, in one line with its variables and its key."""
+    page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
+    lines = page.splitlines()
+    for option in OPTIONS:
+        names = [f"--{name}" for name in (option.name, *option.aliases)]
+        words = [*names, *option.variables, *([option.key] if option.key else [])]
+        assert any(all(f"`{word}`" in line for word in words) for line in lines), option.name
+
+
+def test_the_readme_has_every_key() -> None:
+    """Those that no option sets are there, too; what mps shares with timeSlicing is there once."""
+    page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
+    for path, known in config_keys.walk():
+        if not isinstance(known.kind, Section):
+            there = path.replace("sharing.mps.", "sharing.timeSlicing.")
+            assert f"`{path}`" in page or f"`{there}`" in page
+
+
+def test_choice_without_a_directory_to_choose_from_is_told() -> None:
+    """Who forgets CONFIG_FILE_SRCDIR is served the defaults, and should know."""
+    (finding,) = read_overrides({}, {"DEFAULT_CONFIG": "default"}).findings
+    assert str(finding) == (
+        "--default-config (DEFAULT_CONFIG): warning: has no effect without a directory of "
+        "configurations, --config-dir"
+    )
+    both = {"DEFAULT_CONFIG": "default", "CONFIG_FILE_SRCDIR": "/available-configs"}
+    assert read_overrides({}, both).findings == []

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Grafana dashboard asks for metrics that there are, and shows all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuhook.device_plugin.metrics import exposition
+from gpuhook.device_plugin.metrics.counters import COUNTERS
+
+DASHBOARD = Path(__file__).parents[4] / "packaging" / "kubernetes" / "grafana-dashboard.json"
+NAME = re.compile(r"\bgpuhook_[a-z0-9_]+")
+
+
+def queries() -> Iterator[str]:
+    """Yield what the dashboard asks Prometheus for."""
+    dashboard = json.loads(DASHBOARD.read_text())
+    for variable in dashboard["templating"]["list"]:
+        yield variable["query"]
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+
+
+def test_every_metric_that_is_asked_for_is_exported() -> None:
+    """A name that the endpoint has not would be a panel that stays empty."""
+    asked = {name for query in queries() for name in NAME.findall(query)}
+    assert asked
+    assert asked - exposition.names() == set()
+
+
+def test_every_metric_is_shown() -> None:
+    """No metric is exported that the dashboard has no place for; of histograms the buckets do."""
+    asked = {name for query in queries() for name in NAME.findall(query)}
+    parts = ("_seconds_count", "_seconds_sum")
+    assert {name for name in exposition.names() - asked if not name.endswith(parts)} == set()
+
+
+def test_labels_in_queries_are_those_of_the_metrics() -> None:
+    """A selector or legend names no label that its metrics have not."""
+    known = {label for labels, _ in exposition.GAUGES.values() for label in labels}
+    known |= {label for labels in COUNTERS.values() for label in labels}
+    known |= {"le", "resource", "instance"}
+    used: set[str] = set()
+    dashboard = json.loads(DASHBOARD.read_text())
+    for query in queries():
+        used |= set(re.findall(r"([a-z_]+)\s*=~?\s*\"", query))
+        for group in re.findall(r"(?:by|on|group_left)\s*\(([^)]*)\)", query):
+            used |= {word.strip() for word in group.split(",")}
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            used |= set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+    assert used - known == set()
+
+
+def test_panels_do_not_overlap() -> None:
+    """Each place of the grid has one panel, and ids are unique."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    places = [
+        (x, y)
+        for panel in panels
+        for place in [panel["gridPos"]]
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(places) == len(set(places))
+    assert max(x for x, _ in places) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/migration.md has every name of NVIDIA's that gpuhook knows, and what it is here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cli import main
+from gpuhook.cli.generate import toolkit_options
+from gpuhook.config.toolkit_import import imported
+from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS, Option
+from gpuhook.doctor import check_list
+from gpuhook.doctor.facts import toolkit_settings
+from gpuhook.vendors.nvidia.warm import hook_names
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
+TROUBLE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: gpu-test-1}
+spec:
+  runtimeClassName: nvidia
+  containers:
+  - name: main
+    image: nvidia/samples:vectoradd-cuda10.2
+    resources: {limits: {nvidia.com/gpu: 2}}
+"""
+# What is of gpuhook alone: its variables say so.
+OWN = "GPUHOOK_"
+
+
+def section(heading: str, page: str = PAGE) -> str:
+    """Return the text below a heading of the second order."""
+    return re.split(r"^## ", page.split(f"\n## {heading}\n", 1)[1], flags=re.MULTILINE)[0]
+
+
+def row(text: str, *words: str) -> str:
+    """Return the line that has all of `words` as code, "" for none."""
+    lines = text.splitlines()
+    return next((one for one in lines if all(f"`{word}`" in one for word in words)), "")
+
+
+@pytest.mark.parametrize(
+    "option", sorted({*toolkit_options.VARIABLES, *toolkit_options.ALIASES.values()})
+)
+def test_options_of_generate_have_their_names_of_the_toolkit(option: str) -> None:
+    aliases = [name for name, own in toolkit_options.ALIASES.items() if own == option]
+    variable = toolkit_options.VARIABLES[option]
+    assert row(section("nvidia-ctk cdi generate"), option, *aliases, variable)
+
+
+@pytest.mark.parametrize("key", sorted(toolkit_settings.KEYS))
+def test_keys_of_config_toml_have_a_row(key: str) -> None:
+    assert row(section("config.toml"), key)
+
+
+def test_what_import_takes_over_is_what_the_page_says() -> None:
+    """The setting that a key becomes stands in the key's own row."""
+    given: dict[str, object] = {
+        "disable-require": True,
+        "swarm-resource": "DOCKER_RESOURCE_GPU",
+        "accept-nvidia-visible-devices-as-volume-mounts": True,
+        "supported-driver-capabilities": "compute,utility",
+        "nvidia-container-cli": {"root": "/run/nvidia/driver"},
+        "features": {"ignore-imex-channel-requests": True},
+    }
+    document = imported(toolkit_settings.ToolkitSettings("config.toml", given, b"")).document
+    made = {f"{part}.{key}" for part, keys in document.items() for key in keys}
+    rows = section("config.toml").splitlines()
+    assert len(made) == 6
+    assert all(
+        any(f"`{one}`" in line.split("|")[-2] for line in rows if "|" in line) for one in made
+    )
+
+
+def is_nvidias(option: Option) -> bool:
+    """Return whether an option has a name in NVIDIA's programs."""
+    return any(not name.startswith(OWN) for name in option.variables)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [one for one in (*OPTIONS, *LABEL_OPTIONS) if is_nvidias(one)],
+    ids=lambda one: one.name,
+)
+def test_options_of_the_plugin_have_a_row(option: Option) -> None:
+    """By its variable: an option's name may be another one there."""
+    variables = [name for name in option.variables if not name.startswith(OWN)]
+    assert any(f"`{name}`" in line for name in variables for line in PAGE.splitlines())
+    if option.key.startswith("flags.") and ".gfd." not in option.key:
+        assert row(section("Device plugin"), f"--{option.name}", variables[0], option.key)
+
+
+@pytest.mark.parametrize("hook", sorted(hook_names.NAMES))
+def test_hooks_have_a_row(hook: str) -> None:
+    assert row(section("Hooks of CDI specs"), hook)
+
+
+def test_checks_of_the_troubleshooting_page_are_checks() -> None:
+    """Each table names checks of doctor in its third column, and none that there is not."""
+    known = {check.id for check in check_list.checks()}
+    rows = [line.split("|") for line in TROUBLE.splitlines() if line.startswith("| `")]
+    named = {
+        one for cells in rows if len(cells) == 6 for one in re.findall(r"`([a-z.-]+)`", cells[3])
+    }
+    assert len(named) > 40
+    assert named <= known
+
+
+def test_the_known_texts_are_doctors() -> None:
+    """What doctor says that one meets, the page has: who searches finds it by either."""
+    said = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "gpuhook/doctor").rglob("*.py")
+    )
+    for text in (
+        "Driver/library version mismatch",
+        "Failed to initialize NVML: Unknown Error",
+        "unresolvable CDI devices",
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "all CUDA-capable devices are busy or unavailable",
+        "container.Runtime.Name must be set",
+        "expected cgroupsPath to be of format",
+    ):
+        assert text in said
+        assert text in TROUBLE
+
+
+def test_what_explain_is_shown_to_say_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's answers are those of the command, line by line."""
+    monkeypatch.chdir(tmp_path)
+    Path("pod.yaml").write_text(POD, encoding="utf-8")
+    shown = [
+        block.splitlines()
+        for block in re.findall(r"^```\n(.*?)^```$", TROUBLE, re.MULTILINE | re.DOTALL)
+        if block.startswith("$ gpuhook explain ")
+    ]
+    assert len(shown) == 2
+    for first, *lines in shown:
+        said = CliRunner().invoke(main, first.split()[2:]).output.splitlines()
+        assert [line for line in lines if line not in said] == []

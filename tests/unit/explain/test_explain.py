@@ -1,0 +1,575 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook explain` on nodes that are not this one, and of all that it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gpuhook.cli import main
+from gpuhook.errors import catalogue
+from tests.simulated.node import make_node
+
+SCHEMAS = Path(__file__).parents[3] / "gpuhook/schemas"
+VALIDATOR = jsonschema.Draft202012Validator(
+    json.loads((SCHEMAS / "explain.json").read_text(encoding="utf-8"))
+)
+QUOTED = re.compile(r'[^"]*("([^"\\]|\\.)*"[^"]*)*')
+GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # of the profile t4
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "none.yaml"))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments], input=stdin)
+
+
+def told(*arguments: str, stdin: str | None = None, status: int = 0) -> dict[str, Any]:
+    """Return the one container of the document, which fits the schema."""
+    done = run(*arguments, "-o", "json", stdin=stdin)
+    assert done.exit_code == status, done.stderr
+    document = json.loads(done.stdout)
+    VALIDATOR.validate(document)
+    (container,) = document["containers"]
+    found: dict[str, Any] = container
+    return found
+
+
+def env(*entries: str, node: str = "t4") -> list[str]:
+    return [word for entry in entries for word in ("--env", entry)] + ["--inventory", node]
+
+
+def test_each_name_leads_to_its_device() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=1,3::2,0000:1b:00.0,1", node="h100x8"))
+    by_name = {one["name"]: one for one in container["devices"]}
+    assert by_name["1"]["by"] == "name"
+    assert by_name["3::2"]["by"] == "replica"
+    assert by_name["3::2"]["device"] == "nvidia.com/gpu=3"
+    assert container["replicas"] == ["3::2"]
+    assert container["result"] == "gets"
+    assert container["route"]["name"] == "wrapper"
+    assert "/dev/nvidiactl" in container["changes"]["nodes"]
+
+
+def test_an_unknown_name_refuses_the_container_and_the_others_are_told_all_the_same() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0,9"), status=1)
+    assert container["result"] == "refused"
+    assert container["fault"]["code"] == "GH1102"
+    assert [one["fault"] is None for one in container["devices"]] == [True, False]
+    assert container["changes"]["nodes"] == []
+
+
+def test_what_a_refused_container_would_have_beside_its_gpus_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("gpu", "gds"):
+        edits = {"deviceNodes": [{"path": f"/dev/nvidia-{kind}"}]}
+        devices = [{"name": name, "containerEdits": edits} for name in ("0", "all")]
+        spec = {"cdiVersion": "0.5.0", "kind": f"nvidia.com/{kind}", "devices": devices}
+        (tmp_path / f"{kind}.yaml").write_text(yaml.safe_dump(spec))
+    config = tmp_path / "config.yaml"
+    config.write_text(f"cdi: {{specDirs: [{tmp_path}]}}\n")
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(config))
+    wish = "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0,nvidia.com/gpu=9"
+    container = told(wish, "--env", "NVIDIA_GDS=enabled", status=1)
+    assert container["fault"]["code"] == "GH1102"
+    paths = [Path(one["spec"]).name for one in container["specs"]]
+    assert paths == ["gpu.yaml", "gds.yaml"]
+
+
+def test_sources_have_their_order_and_reasons() -> None:
+    container = told(
+        *env("NVIDIA_VISIBLE_DEVICES=0"),
+        "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0",
+        "--mount=/var/run/nvidia-container-devices/0",
+    )
+    results = [(one["kind"], one["result"]) for one in container["sources"]]
+    assert results == [("annotations", "won"), ("mounts", "beaten"), ("env", "beaten")]
+    alone = told("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4")
+    (source,) = alone["sources"]
+    assert source["result"] == "refused"
+    assert "acceptVolumeMounts" in source["reason"]
+    assert [one["code"] for one in alone["warnings"]] == ["GH1007"]
+
+
+def settings(tmp_path: Path, **request: Any) -> None:
+    """Write the settings file of this node."""
+    (tmp_path / "none.yaml").write_text(json.dumps({"request": request}), encoding="utf-8")
+
+
+OLD = "CUDA_VERSION=8.0"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> list[str]:
+    """Return the options that name a simulated node, which has this machine's settings."""
+    return make_node(tmp_path / "node", "t4").options
+
+
+@pytest.mark.parametrize(
+    ("accept", "origin"), [("kubelet", "request.acceptAnnotations is kubelet, "), ("auto", "")]
+)
+def test_the_setting_by_which_an_annotation_is_not_a_grant_is_named(
+    accept: str, origin: str, node: list[str], tmp_path: Path
+) -> None:
+    settings(tmp_path, acceptAnnotations=accept, acceptEnvWhenUnprivileged=False)
+    pod = "--annotation=io.kubernetes.container.name=POD" if accept == "auto" else "--env=A=B"
+    (source,) = told("--annotation=cdi.k8s.io/x=0", pod, *node)["sources"]
+    assert f"wrote it, {origin}the container is unprivileged" in source["reason"]
+
+
+def test_another_vendor_is_refused_under_request_too(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptAnnotations="kubelet")
+    foreign = "--annotation=cdi.k8s.io/x=vendor.example/gpu=0"
+    container = told(foreign, "--env=NVIDIA_VISIBLE_DEVICES=0", *node, status=1)
+    assert "annotations that are not a grant" in container["fault"]["hint"]
+    results = [(one["result"], one["reason"]) for one in container["sources"]]
+    assert results == [("refused", "GH1009"), ("beaten", "cdi.k8s.io/x comes first")]
+
+
+def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]:
+    return told(*(f"--env={entry}" for entry in entries), *node, status=status)
+
+
+def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> None:
+    """It gets all GPUs and all of the driver, or is told of what the setting takes from it."""
+    container = explained(node, OLD)
+    (source,) = container["sources"]
+    assert (source["kind"], source["names"], source["result"]) == ("image", ["all"], "won")
+    assert "an image of old" in container["capabilities"]["rule"]
+    assert len(container["capabilities"]["effective"]) == 7
+    settings(tmp_path, legacyImages=False)
+    container = explained(node, OLD)
+    assert (container["result"], container["sources"]) == ("nothing", [])
+    assert any("request.legacyImages" in one for one in container["ignored"])
+
+
+def test_resources_of_a_swarm_take_the_variables_place(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, swarmResources=["DOCKER_RESOURCE_GPU"])
+    container = explained(node, f"DOCKER_RESOURCE_GPU={GPU}", "NVIDIA_VISIBLE_DEVICES=all")
+    (source,) = container["sources"]
+    assert (source["kind"], source["names"]) == ("resources", [GPU])
+    assert any("NVIDIA_VISIBLE_DEVICES=all does not count" in one for one in container["ignored"])
+    container = explained(node, "DOCKER_RESOURCE_GPU=", "NVIDIA_VISIBLE_DEVICES=all")
+    assert container["result"] == "nothing"
+    assert any("is empty" in one for one in container["ignored"])
+
+
+def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, driverCapabilities=["utility"])
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0")
+    assert container["capabilities"]["effective"] == ["utility"]
+    assert "request.driverCapabilities allows (utility)" in container["capabilities"]["rule"]
+    refused = explained(
+        node, "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=compute", status=1
+    )
+    assert refused["fault"]["code"] == "GH1027"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_default"), [("ALL", True), ("ALL,foo", True), ("ALL,video", False)]
+)
+def test_capabilities_of_unknown_words(
+    value: str, is_default: bool, node: list[str], tmp_path: Path
+) -> None:
+    """Where the settings ignore each word, the default applies, and the rule says so."""
+    settings(tmp_path, onUnknownCapability="ignore", defaultDriverCapabilities=["utility"])
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_DRIVER_CAPABILITIES={value}")
+    assert (container["capabilities"]["effective"] == ["utility"]) == is_default
+    rule = container["capabilities"]["rule"]
+    assert value in rule
+    assert ("request.defaultDriverCapabilities applies (utility)" in rule) == is_default
+
+
+def test_a_refused_request_that_fails(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptEnvWhenUnprivileged=False, onRefusal="fail")
+    container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", status=1)
+    assert (container["result"], container["fault"]["code"]) == ("refused", "GH1026")
+    (source,) = container["sources"]
+    assert source["result"] == "refused"
+    assert explained([*node, "--privileged"], "NVIDIA_VISIBLE_DEVICES=0")["result"] == "gets"
+
+
+def test_a_mount_that_names_no_device(node: list[str], tmp_path: Path) -> None:
+    settings(tmp_path, acceptVolumeMounts=True)
+    path = "/var/run/nvidia-container-devices/cdi/gpu0"
+    container = told(f"--mount={path}", *node)
+    assert any(path in one for one in container["ignored"])
+    assert [one["code"] for one in container["warnings"]] == ["GH1028"]
+
+
+def test_what_capabilities_leave_out_is_told() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility"))
+    capabilities = container["capabilities"]
+    assert capabilities["effective"] == ["utility"]
+    uvm = next(one for one in capabilities["left_out"] if one["path"] == "/dev/nvidia-uvm")
+    assert uvm == {"what": "node", "path": "/dev/nvidia-uvm", "needed_by": ["compute"]}
+    assert "/dev/nvidia-uvm" not in container["changes"]["nodes"]
+
+
+def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
+    text = "cuda>=99 brand=nvidia,arch>=8.0"
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"), status=1)
+    requirements = container["requirements"]
+    assert (requirements["verdict"], requirements["enforced"]) == ("unmet", True)
+    assert requirements["note"].startswith("gpuhook refuses it; NVIDIA's runtime refuses it in leg")
+    assert (container["result"], container["fault"]["code"]) == ("refused", "GH1043")
+    assert "cuda>=99 (it is 13.0); arch>=8.0 (it is 7.5)" in container["fault"]["message"]
+    terms = [t for a in requirements["items"][0]["alternatives"] for t in a["terms"]]
+    assert {one["term"]: one["is"] for one in terms}["arch>=8.0"] == "7.5"
+
+
+@pytest.mark.parametrize(
+    ("variables", "enforced", "note", "result"),
+    [
+        (
+            ["NVIDIA_REQUIRE_CUDA=cuda>=12"],
+            True,
+            "gpuhook does not refuse it for them; nor",
+            "gets",
+        ),
+        (["CUDA_VERSION=99.1.2"], True, "gpuhook refuses it", "refused"),
+        (["CUDA_VERSION=13.9"], True, "gpuhook starts it with a warning", "gets"),
+        (["CUDA_VERSION=of-ours"], True, "the image requires nothing", "gets"),
+        (["NVIDIA_REQUIRE_CUDA=99"], True, "gpuhook refuses it", "refused"),
+        (
+            ["NVIDIA_REQUIRE_CUDA=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"],
+            False,
+            "NVIDIA_DISABLE_REQUIRE waives them, to NVIDIA's runtime too",
+            "gets",
+        ),
+    ],
+)
+def test_what_comes_of_requirements(
+    variables: list[str], note: str, result: str, *, enforced: bool
+) -> None:
+    status = int(result == "refused")
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *variables), status=status)
+    requirements = container["requirements"]
+    assert requirements["note"].startswith(note)
+    assert (requirements["enforced"], container["result"]) == (enforced, result)
+
+
+def test_of_who_gets_nothing_nothing_is_required() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_REQUIRE_CUDA=cuda>=99"))
+    requirements = container["requirements"]
+    assert (requirements["enforced"], container["result"]) == (False, "nothing")
+    assert "nobody judges" in requirements["note"]
+    files = told(*env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=brand=geforce"))
+    assert (files["requirements"]["verdict"], files["result"]) == ("met", "files-only")
+    old = env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=cuda>=99")
+    files = told(*old, status=1)
+    assert (files["requirements"]["verdict"], files["result"]) == ("unmet", "refused")
+
+
+def test_a_memory_limit_holds_on_a_node_that_is_not_this_one() -> None:
+    container = told(*env(f"NVIDIA_VISIBLE_DEVICES={GPU}", "NVIDIA_GPU_MEMORY_LIMIT=2048"))
+    (limit,) = container["memory"]
+    assert (limit["gpu"], limit["limit"], limit["trouble"]) == (GPU, 2 << 30, "")
+    (one,) = container["isolation"]
+    assert one["memory_by"] == "driver"
+
+
+def test_void_asks_for_nothing() -> None:
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=void"))
+    assert container["result"] == "nothing"
+    assert any("void" in sentence for sentence in container["ignored"])
+
+
+DOCKER = [{"Config": {"Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]}}]
+OCI = {"architecture": "amd64", "config": {"Env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+SKOPEO = {"Name": "x", "Env": ["NVIDIA_VISIBLE_DEVICES=all"]}
+CREATED = [
+    {
+        "Config": {"Env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+        "HostConfig": {"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]},
+    }
+]
+
+
+@pytest.mark.parametrize("document", [DOCKER, OCI, SKOPEO, CREATED])
+def test_an_image_in_any_shape(document: object) -> None:
+    container = told("-", "--inventory=t4", stdin=json.dumps(document))
+    assert container["kind"] == "image"
+    assert container["sources"][0]["names"] == ["all"]
+    asked = told("-", "--inventory=t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", stdin=json.dumps(DOCKER))
+    assert asked["sources"][0]["names"] == ["0"]
+
+
+def bundle(directory: Path, *entries: str) -> Path:
+    (directory / "rootfs/etc").mkdir(parents=True)
+    spec = {"ociVersion": "1.0.2", "process": {"env": [*entries]}, "root": {"path": "rootfs"}}
+    (directory / "config.json").write_text(json.dumps(spec), encoding="utf-8")
+    return directory
+
+
+def test_a_bundle_is_told_of_and_left_alone(tmp_path: Path) -> None:
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
+    before = {path: path.lstat().st_mtime_ns for path in place.rglob("*")}
+    container = told(str(place), "--inventory=t4")
+    assert container["changes"]["root_is_known"]
+    assert any("ld.so.cache" in change for change in container["changes"]["root"])
+    assert {path: path.lstat().st_mtime_ns for path in place.rglob("*")} == before
+    assert not (tmp_path / "state").exists()
+    alone = told(str(place / "config.json"), "--inventory=t4")
+    assert alone["changes"] == container["changes"]
+
+
+def test_what_an_engine_gave_on_another_node_is_not_stale_here(tmp_path: Path) -> None:
+    """The hook of the engine's spec describes that node, and this one says nothing of it."""
+    words = ["generate-cdi", "--inventory=t4", "--format=json"]
+    made = CliRunner().invoke(main, words).stdout
+    hook = dict(json.loads(made)["containerEdits"]["hooks"][0])
+    assert hook.pop("hookName") == "createContainer"
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=void")
+    document = json.loads((place / "config.json").read_text())
+    document["hooks"] = {"createContainer": [hook]}
+    (place / "config.json").write_text(json.dumps(document))
+    assert told(str(place), "--inventory=t4")["result"] == "gets"
+
+
+def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:
+    place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
+    lines = run(str(place), "--inventory=t4", "--diff").stdout.splitlines()
+    assert any(line.startswith("-") and "NVIDIA_VISIBLE_DEVICES=0" in line for line in lines)
+    assert any(line.startswith("+") and '"/dev/nvidia0"' in line for line in lines)
+    nothing = bundle(tmp_path / "other", "PATH=/bin")
+    assert run(str(nothing), "--inventory=t4", "--diff").stdout == ""
+
+
+def test_a_graph_has_the_way_from_request_to_nodes() -> None:
+    lines = run(*env("NVIDIA_VISIBLE_DEVICES=0"), "--dot").stdout.splitlines()
+    assert lines[0] == "digraph explain {"
+    assert lines[-1] == "}"
+    assert any('"0/device nvidia.com/gpu=0" -> "0/node /dev/nvidia0"' in line for line in lines)
+
+
+def test_a_hostile_name_commands_neither_terminal_nor_graph(tmp_path: Path) -> None:
+    name = 'NVIDIA_VISIBLE_DEVICES=a"];\\x b'
+    for form in ("--dot", "--diff", "--output=text"):
+        done = run(*env(name, "NVIDIA_REQUIRE_X=\x1b[2J"), form)
+        assert done.exit_code == 1
+        assert "\x1b" not in done.stdout
+    dot = run(*env(name), "--dot").stdout
+    assert all(QUOTED.fullmatch(line) for line in dot.splitlines())
+
+
+def test_yaml_is_the_same_document() -> None:
+    arguments = env("NVIDIA_VISIBLE_DEVICES=all", node="a100-mig")
+    one = yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
+    assert one == json.loads(run(*arguments, "-o", "json").stdout)
+    VALIDATOR.validate(one)
+
+
+@pytest.mark.parametrize("code", ["GH1102", "gh1102"])
+def test_a_code_is_explained(code: str) -> None:
+    done = run(code)
+    titles = [line for line in done.stdout.splitlines() if line in ("Cause", "Cure", "Example")]
+    assert done.stdout.startswith("GH1102: <name>: no such device")
+    assert titles == ["Cause", "Cure", "Example"]
+    document = json.loads(run(code, "-o", "json").stdout)
+    schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["cause"] in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("code", sorted(catalogue.retired_codes()))
+def test_retired_code(code: str) -> None:
+    """A code that is no longer used has its reason, and the code that replaces it."""
+    document = json.loads(run(code, "-o", "json").stdout)
+    schema = json.loads((SCHEMAS / "explain-retired-code.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    lines = [f"{code}: no longer used", f"reason: {document['reason']}"]
+    if document["replacement"]:
+        lines.append(f"replaced by: {document['replacement']}")
+    assert run(code.lower()).stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("code", "nearest"), [("GH9999", "GH2143"), ("GH110", "GH1101"), ("GH100800", "GH2143")]
+)
+def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
+    known = set(catalogue.explanations())
+    done = run(code)
+    assert done.exit_code == 1
+    assert f"GH1914: there is no fault {code}" in done.stderr
+    named = re.findall(r"GH\d{4}", done.stderr.splitlines()[0].partition("nearest")[2])
+    assert len(named) == 3
+    assert set(named) <= known
+    assert nearest in named
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "GH1910"),
+        ("kind: Pod\nspec: 5\n", "GH1932"),
+        ("{", "GH1910"),
+        ("{}", "GH1910"),
+        ("[]", "GH1910"),
+        ('{"Env": 3}', "GH1910"),
+    ],
+)
+def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
+    done = run("-", stdin=text)
+    assert done.exit_code == 1
+    assert code in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "it is nested too deeply"),
+        ('{"process": {}}\n  x', "line 2, column 3: there is more behind the value"),
+        (
+            '{"process": {},\n}',
+            "Expecting property name enclosed in double quotes: line 2 column 1",
+        ),
+    ],
+)
+def test_json_that_cannot_be_read_is_refused_with_the_reason(text: str, reason: str) -> None:
+    assert f"it cannot be read as JSON: {reason}" in run("-", stdin=text).stderr
+
+
+def test_a_number_of_many_digits_is_read() -> None:
+    assert run("-", stdin=f'{{"process": {{}}, "x": {"9" * 5000}}}').exit_code == 0
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    assert "GH1911" in run(str(tmp_path / "no.json")).stderr
+
+
+def test_a_directory_that_is_no_bundle(tmp_path: Path) -> None:
+    done = run(str(tmp_path))
+    assert done.exit_code == 1
+    assert "GH1915" in done.stderr
+    assert "--bundle" not in done.stderr  # an option of the runtime's
+
+
+def test_usage() -> None:
+    assert run().exit_code == 2
+    assert run("--env", "NVIDIA_VISIBLE_DEVICES").exit_code == 2
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: train}
+spec:
+  runtimeClassName: nvidia
+  containers:
+  - {name: good, image: cuda, resources: {limits: {nvidia.com/gpu: 2}}}
+  - {name: bad, image: cuda, resources: {requests: {nvidia.com/gpu: 1}}}
+  - {name: many, image: cuda, resources: {limits: {nvidia.com/gpu: 7}}}
+"""
+REPLICAS = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+
+
+def of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
+    document = json.loads(run(str(path), "--inventory=h100x8", "-o", "json", *options).stdout)
+    VALIDATOR.validate(document)
+    schema = json.loads((SCHEMAS / "pod.json").read_text(encoding="utf-8"))
+    for container in document["containers"]:
+        jsonschema.Draft202012Validator(schema).validate(container["pod"])
+    found: list[dict[str, Any]] = document["containers"]
+    return found
+
+
+def test_a_pod_gets_what_the_device_plugin_answers(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD, encoding="utf-8")
+    good, bad, many = of_pod(path)
+    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # as a whole
+    assert [one["because_of"] for one in (good, bad, many)] == [["bad"], [], ["bad"]]
+    assert good["sources"][0]["names"] == [
+        device["uuid"] for device in good["pod"]["allocation"]["resources"][0]["devices"]
+    ]
+    assert [one["sharing"] for one in good["isolation"]] == ["none", "none"]
+    done = run(str(path), "--inventory=h100x8")
+    assert done.exit_code == 1
+    assert "nvidia.com/gpu" in done.stdout
+
+
+def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
+    path, plugin = tmp_path / "pod.json", tmp_path / "plugin.yaml"
+    pod = yaml.safe_load(POD)
+    del pod["spec"]["containers"][1:]
+    path.write_text(json.dumps(pod), encoding="utf-8")
+    plugin.write_text(f"version: v1\n{REPLICAS}\n", encoding="utf-8")
+    (good,) = of_pod(path, f"--plugin-config={plugin}")
+    assert len(good["replicas"]) == 2
+    assert {one["sharing"] for one in good["isolation"]} == {"time-slicing"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-e", "A=1", "--dot", "--diff"], "name one"),
+        (["-e", "A=1", "--dot", "-o", "json"], "name one"),
+        (["GH1102", "--diff"], "a code has no --diff"),
+        (["--annotation", "A"], "'A' is no KEY=VALUE"),
+        (["--env", "A"], "'A' is no NAME=VALUE"),
+        (["--mount", "rel"], "'rel' is no absolute path"),
+        (["--mount", ""], "'' is no absolute path"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_mistake(words: list[str], told: str) -> None:
+    done = run("--inventory", "t4", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_a_form_for_all_calls_gives_way_to_one_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUHOOK_EXPLAIN_OUTPUT", "json")
+    done = run("--inventory", "t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", "--dot")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("digraph")
+
+
+def test_a_text_without_objects_is_told_so() -> None:
+    done = run("-", stdin="hello")
+    assert done.exit_code == 1
+    assert "pod template in it: no object in it has a `kind`\n" in done.stderr
+
+
+def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:
+    switches = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=all")
+    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
+    found = {one["where"]: (one["result"], one["reason"]) for one in container["extras"]}
+    assert found["NVIDIA_GDS"] == ("won", "whether the node has it cannot be told from here")
+    assert found["NVIDIA_MOFED"] == ("ignored", "NVIDIA_MOFED=1 is not NVIDIA_MOFED=enabled")
+    assert found["NVIDIA_IMEX_CHANNELS"][0] == "ignored"
+    assert container["result"] == "gets"
+    assert [one["name"] for one in container["devices"]] == ["0"]
+    assert container["ignored"] == []
+    text = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches)).stdout
+    assert "NVIDIA_GDS asks beside for nvidia.com/gds=all" in text
+    graph = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches), "--dot").stdout
+    assert "NVIDIA_GDS" in graph
+    assert "NVIDIA_MOFED" not in graph
+
+
+def test_what_is_beside_gpus_counts_with_gpus_alone() -> None:
+    (one,) = told(*env("NVIDIA_GDS=enabled"))["extras"]
+    assert one["result"] == "ignored"
+    assert "containers with GPUs" in one["reason"]
+
+
+def test_who_may_administer_mig_is_told() -> None:
+    asked = env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_MIG_CONFIG_DEVICES=all")
+    container = told(*asked, status=1)
+    assert container["fault"]["code"] == "GH1038"
+    (one,) = container["extras"]
+    assert one["result"] == "refused"
+    assert "privileged" in one["reason"]

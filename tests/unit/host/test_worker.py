@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in a child process: its answers, and what becomes of a child that gives none."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
+from gpuhook.host.worker_pool import each
+
+CHECKOUT = Path(__file__).parents[3]
+# A child that undoes its work when it is interrupted, which takes its time.
+UNDOING = """
+import sys, time
+from pathlib import Path
+from gpuhook.host.interrupt import Interruptible
+from gpuhook.host.worker import Worker
+
+def work():
+    with Interruptible() as signals:
+        signals.hold()
+        Path(sys.argv[1], "begun").touch()
+        try:
+            while True:
+                time.sleep(0.01)
+                signals.check()
+        except KeyboardInterrupt:
+            time.sleep(0.5)
+            Path(sys.argv[1], "undone").touch()
+            raise
+
+with Worker(lambda: work, 60, undo=True) as worker, Interruptible():
+    try:
+        worker.call("__call__")
+    except KeyboardInterrupt:
+        worker.interrupt()
+        raise
+"""
+
+
+def children() -> set[str]:
+    """Return the pids of this process's children, also of those that no process has waited for."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+@pytest.fixture(autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    """Fail if a child outlives its test; others may have left some of theirs."""
+    before = children()
+    yield
+    assert children() <= before
+
+
+def killed() -> None:
+    """Do what the kernel does to a process for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Counter:
+    """Something to be asked, in a process that is not the test's."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+
+    def more(self, by: int) -> tuple[int, int]:
+        """Return the sum, and who has counted."""
+        self.count += by
+        return self.count, os.getpid()
+
+    def fails(self, how: str) -> None:
+        """Fail in some way."""
+        if how == "fault":
+            raise fault("GH1250", path="/nvml")
+        if how == "mistake":
+            raise ValueError(how)
+        if how == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(900)
+
+
+def how(call: Callable[[], object]) -> str:
+    with pytest.raises(NoAnswerError) as caught:
+        call()
+    return caught.value.how
+
+
+def test_an_object_lives_in_a_process_of_its_own() -> None:
+    with Worker(lambda: Counter(5), 5) as worker:
+        first, pid = worker.call("more", 1)
+        assert (first, worker.call("more", 10)) == (6, (16, pid))
+        assert pid != os.getpid()
+        with pytest.raises(GpuhookError, match="/nvml"):
+            worker.call("fails", "fault")
+        assert how(lambda: worker.call("fails", "mistake")) == ENDED
+        assert worker.call("more", 1) == (17, pid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_one_that_ends_or_hangs_answers_nothing_any_more() -> None:
+    with Worker(Counter, 5) as worker:
+        assert how(lambda: worker.call("fails", "crash")) == ENDED
+        assert how(lambda: worker.call("more", 1)) == ENDED
+    with Worker(Counter, seconds=0.2) as worker:
+        assert how(lambda: worker.call("fails", "hang")) == LATE
+        assert how(lambda: worker.call("more", 1)) == LATE
+
+
+def test_what_cannot_be_made() -> None:
+    def fails() -> None:
+        raise fault("GH1250", path="/nvml")
+
+    with pytest.raises(GpuhookError, match="/nvml"):
+        Worker(fails, 5)
+    assert how(lambda: Worker(lambda: time.sleep(900), seconds=0.1)) == LATE
+    assert call_in_child(lambda: {"all": "well"}, 5) == {"all": "well"}
+
+
+def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:
+    """Neither a lock, nor a pipe whose reader waits for the end of all who could write to it."""
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_WRONLY)
+    reader, writer = os.pipe()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with Worker(Counter, 5) as worker:
+        worker.call("more", 1)
+        os.close(lock)
+        os.close(writer)
+        assert os.read(reader, 1) == b""
+        again = os.open(tmp_path / "lock", os.O_WRONLY)
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(again)
+    os.close(reader)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_interrupted(number: int, tmp_path: Path) -> None:
+    """The parent waits for the child, which undoes what it had begun."""
+    words = [sys.executable, "-c", UNDOING, str(tmp_path)]
+    process = subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode != 0
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert (tmp_path / "undone").exists()
+
+
+def test_a_child_of_the_child_dies_with_it() -> None:
+    """What it has started is killed with it, also after its own end."""
+
+    def starts() -> int:
+        return subprocess.Popen(["sleep", "900"]).pid
+
+    with Worker(lambda: starts, 5) as worker:
+        pid = worker.call("__call__")
+        assert worker.kill() == ()
+    assert not Path(f"/proc/{pid}").exists() or b" Z " in Path(f"/proc/{pid}/stat").read_bytes()
+
+
+def test_its_words_are_heard(capfd: pytest.CaptureFixture[str]) -> None:
+    """What it writes to standard error comes to ours, also before it hangs."""
+
+    def says(text: str) -> None:
+        os.write(2, text.encode())
+        if text == "last":
+            time.sleep(900)
+
+    with Worker(lambda: says, 0.5, relay_stderr=True) as worker:
+        worker.call("__call__", "first ")
+        assert capfd.readouterr().err == "first "
+        assert how(lambda: worker.call("__call__", "last")) == LATE
+    assert capfd.readouterr().err == "last"
+
+
+def test_each_is_done_by_one_process_and_its_death_costs_one_answer() -> None:
+    """A child that is killed or keeps us waiting is followed by another, which does the rest."""
+    before = os.listdir("/proc/self/fd")
+
+    def work(item: int) -> tuple[int, int]:
+        if item == 2:
+            killed()
+        if item == 5:
+            time.sleep(60)
+        return item, os.getpid()
+
+    found = list(each(work, range(8), 0.5, 1))
+    assert [item for item, _ in found] == list(range(8))
+    answers = dict(found)
+    assert answers[2].how == ENDED
+    assert "signal 9" in answers[2].reason
+    assert answers[5].how == LATE
+    pids = [answers[item][1] for item in (0, 1, 3, 4, 6, 7)]
+    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4] == pids[5]
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_who_stops_listening_ends_the_work(tmp_path: Path) -> None:
+    """What was not begun by then is not done."""
+
+    def work(item: int) -> int:
+        (tmp_path / str(item)).touch()
+        if item:
+            time.sleep(60)
+        return item
+
+    answers = each(work, range(50), 30, 1)
+    assert next(answers) == (0, 0)
+    answers.close()  # type: ignore[attr-defined] # a generator
+    assert {"0"} <= set(os.listdir(tmp_path)) <= {"0", "1"}
+
+
+def test_several_processes_do_their_shares_at_once_and_answer_in_order() -> None:
+    """Shares are done beside each other; what one of them loses costs one answer."""
+    before = os.listdir("/proc/self/fd")
+
+    def work(item: int) -> tuple[int, int]:
+        if item == 2:
+            killed()
+        if item == 5:
+            time.sleep(60)
+        return item, os.getpid()
+
+    found = list(each(work, range(8), 0.5, 3))
+    assert [item for item, _ in found] == list(range(8))
+    answers = dict(found)
+    assert answers[2].how == ENDED
+    assert answers[5].how == LATE
+    assert len({answers[item][1] for item in (0, 3, 6)}) == 1
+    assert len({answers[item][1] for item in (1, 4, 7)}) == 1
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_who_stops_listening_to_several_processes_ends_them_all(size: int) -> None:
+    """Also those that wait to get rid of answers that no process reads."""
+    answers = each(lambda item: "x" * (item + size), range(60), 30, 3)
+    assert next(answers) == (0, "x" * size)
+    answers.close()  # type: ignore[attr-defined] # a generator
+
+
+def test_more_items_than_requests_at_once() -> None:
+    """Neither side waits for the other with full pipes."""
+    found = list(each(lambda item: "x" * 50_000, range(300), 30, 2))
+    assert [item for item, _ in found] == list(range(300))
+    assert {len(answer) for _, answer in found} == {50_000}
+
+
+def test_more_processes_than_items_are_not_started() -> None:
+    """Nothing is nothing, and one item is one process's."""
+    assert list(each(str, [], 30, 4)) == []
+    assert list(each(str, [7], 30, 4)) == [(7, "7")]
+
+
+def test_an_item_whose_process_cannot_be_started_costs_no_other_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel refuses both tries for the first item, and no later one."""
+    fork, tries = os.fork, iter((True, True))
+
+    def refused_twice() -> int:
+        if next(tries, False):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return fork()
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "fork", refused_twice)
+    first, *others = each(lambda item: item * 10, [1, 2, 3], 30, 1)
+    assert (first[0], first[1].how) == (1, UNSTARTED)
+    assert others == [(2, 20), (3, 30)]
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("free", range(5))
+def test_without_descriptors(free: int) -> None:
+    """It is not started, and those that it has opened are closed."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.listdir("/proc/self/fd")
+    used = {int(name) for name in before if os.path.lexists(f"/proc/self/fd/{name}")}
+    unused = [number for number in range(max(used) + 10) if number not in used]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (unused[free], limits[1]))
+    try:
+        with pytest.raises(NoAnswerError) as caught:
+            Worker(Counter, 5, relay_stderr=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.how == UNSTARTED
+    assert os.listdir("/proc/self/fd") == before

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `gpuhook uninstall` removes beside the tree, and what it leaves to others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+import yaml
+
+import gpuhook
+from gpuhook.cdi import spec_file
+from gpuhook.cli import main
+from gpuhook.install import installation, leftovers, tree_copy
+from tests.unit.install.test_install_command import called, small  # noqa: F401 # a fixture
+
+HOOK = "/opt/gpuhook/bin/gpuhook-hook"
+FEATURES = "etc/kubernetes/node-feature-discovery/features.d/gfd"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    made = tmp_path / "host"
+    for name in ("etc/cdi", "run/cdi", os.path.dirname(FEATURES), "opt/gpuhook"):
+        (made / name).mkdir(parents=True)
+    return made
+
+
+def generated(hook: str, fmt: str) -> str:
+    """Return a spec of generate-cdi whose hook is at `hook`."""
+    words = ["generate-cdi", "--inventory", "t4", "--format", fmt, "--hook-path", hook]
+    done = click.testing.CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def kind(text: str) -> str:
+    """Return the spec as the device plugin names it."""
+    document = json.loads(text)
+    document["kind"] = "k8s.device-plugin.nvidia.com/gpu"
+    return spec_file.document(document, "json")
+
+
+def removed(host: Path) -> list[str]:
+    """Uninstall, in a dry run first, and return what was removed beside the tree."""
+    before = {path for path in host.rglob("*") if path.is_file()}
+    planned = called("uninstall", host, "--dry-run")
+    assert {path for path in host.rglob("*") if path.is_file()} == before
+    document = called("uninstall", host)
+    assert document["removed"] == planned["removed"]
+    assert not any((host / path[1:]).exists() for path in document["removed"])
+    found: list[str] = document["removed"]
+    return found
+
+
+def test_specs_that_call_the_removed_hook(host: Path) -> None:
+    """An engine with CDI starts no container by a spec whose hook is gone."""
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    (host / "etc/cdi/nvidia.json").write_text(generated(HOOK, "json"), encoding="utf-8")
+    name = "k8s.device-plugin.nvidia.com-gpu.json"
+    (host / "run/cdi" / name).write_text(kind(generated(HOOK, "json")), encoding="utf-8")
+    assert removed(host) == ["/etc/cdi/nvidia.json", f"/run/cdi/{name}", "/run/cdi/nvidia.yaml"]
+
+
+def other_specs() -> dict[str, str]:
+    """Return specs that have to remain."""
+    ours = generated(HOOK, "yaml")
+    document: dict[str, Any] = yaml.safe_load(ours)
+    hook = {"hookName": "createContainer", "path": HOOK, "args": ["gpuhook-hook", "other"]}
+    document["containerEdits"]["hooks"] = [hook]
+    return {
+        "packages.yaml": generated("/usr/bin/gpuhook-hook", "yaml"),
+        "edited.yaml": ours + "# by hand\n",
+        "reordered.json": json.dumps(yaml.safe_load(ours)),
+        "other-verb.yaml": spec_file.document(document, "yaml"),  # type: ignore[arg-type]
+        "broken.yaml": ours.replace("cdiVersion", "version"),
+        "not-a-spec.json": f'["{HOOK}"]',
+        "empty.json": "",
+        "text.conf": ours,
+        "beside.yaml": generated("/opt/gpuhook-other/bin/gpuhook-hook", "yaml"),
+    }
+
+
+def test_specs_of_others_remain(host: Path) -> None:
+    """A note names the specs that call the removed hook and are not as gpuhook writes them."""
+    for name, text in other_specs().items():
+        (host / "run/cdi" / name).write_text(text, encoding="utf-8")
+    (host / "ours.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    (host / "run/cdi/link.yaml").symlink_to("/ours.yaml")
+    document = called("uninstall", host)
+    assert document["removed"] == []
+    assert sorted(note.split()[0].rpartition("/")[2] for note in document["notes"]) == [
+        "broken.yaml", "edited.yaml", "not-a-spec.json", "other-verb.yaml", "reordered.json",
+    ]  # fmt: skip
+    assert len(list((host / "run/cdi").iterdir())) == len(other_specs()) + 1
+
+
+def test_specs_stay_as_long_as_the_tree_does(host: Path) -> None:
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    version = host / "opt/gpuhook/versions/1.0-a"
+    version.mkdir(parents=True)
+    (version / "tree.json").touch()
+    (host / "opt/gpuhook/state-directories.json").write_text("{", encoding="utf-8")
+    assert called("uninstall", host)["kept"] == ["1.0-a"]
+    assert (host / "run/cdi/nvidia.yaml").exists()
+    called("uninstall", host, "--force")
+    assert not (host / "run/cdi/nvidia.yaml").exists()
+
+
+def test_state_and_feature_labels(host: Path) -> None:
+    """What the plugin needs to know of the GPUs remains: their settings outlive it."""
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    for name in ("node.json", "containers/c.json", "policies.json"):
+        (host / "run/gpuhook" / name).touch()
+    text = "nvidia.com/gpu.count=1\nnvidia.com/gpu.replica-memory=4096\n"
+    (host / FEATURES).write_text(text, encoding="utf-8")
+    expected = [f"/{FEATURES}", "/run/gpuhook/containers", "/run/gpuhook/node.json"]
+    assert removed(host) == expected
+    assert [path.name for path in (host / "run/gpuhook").iterdir()] == ["policies.json"]
+
+
+def test_an_empty_state_directory_goes(host: Path) -> None:
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    assert removed(host) == ["/run/gpuhook/containers"]
+    assert not (host / "run/gpuhook").exists()
+
+
+def test_feature_labels_of_nvidia_remain(host: Path) -> None:
+    (host / FEATURES).write_text("nvidia.com/gpu.count=1\n", encoding="utf-8")
+    assert f"/{FEATURES}" not in removed(host)
+
+
+@pytest.mark.parametrize(
+    "user", ["usr/bin/gpuhook-runtime", "var/lib/kubelet/device-plugins/nvidia-gpu.sock"]
+)
+def test_what_another_program_uses_remains(host: Path, user: str) -> None:
+    """A package of gpuhook, or a device plugin that runs."""
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    (host / user).parent.mkdir(parents=True)
+    (host / user).touch()
+    (host / FEATURES).write_text("nvidia.com/gpu.replica-memory=1\n", encoding="utf-8")
+    document = called("uninstall", host)
+    assert document["removed"] == []
+    assert f"/{user} exists" in document["notes"][0]
+    assert (host / "run/gpuhook/containers").exists()
+
+
+def test_the_state_of_another_installation_remains(
+    host: Path,
+    small: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine calls the programs in another directory, as after a change of it."""
+    monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
+    other = ("--install-dir", "/srv/gpuhook", "--engine", "docker", "--tree", str(small))
+    called("install", host, *other)
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    document = called("uninstall", host)
+    assert document["removed"] == []
+    assert "/srv/gpuhook/bin/gpuhook-runtime exists" in document["notes"][0]
+    assert (host / "run/gpuhook/containers").exists()
+    document = called("uninstall", host, "--install-dir", "/srv/gpuhook")
+    assert document["removed"] == ["/run/gpuhook/containers"]
+
+
+def test_a_run_that_is_killed_leaves_nothing_to_the_next_one(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the tree, no run removes the state: another installation may have it."""
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    (host / FEATURES).write_text("nvidia.com/gpu.replica-memory=1\n", encoding="utf-8")
+    version = host / "opt/gpuhook/versions/1.0-a"
+    version.mkdir(parents=True)
+    (version / "tree.json").touch()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for module, name in ((tree_copy, "remove"), (leftovers, "remove")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                installation.uninstall(installation.place(str(host)))
+    installation.uninstall(installation.place(str(host)))
+    remaining = ("opt/gpuhook", "run/gpuhook", FEATURES)
+    assert not [name for name in remaining if (host / name).exists()]
+
+
+def test_nothing_installed_is_nothing_removed(host: Path) -> None:
+    """Another installation may have the state: only specs say whose hook they call."""
+    (host / "opt/gpuhook").rmdir()
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    assert removed(host) == []
+    assert (host / "run/gpuhook/containers").exists()
+
+
+def test_the_root_of_the_image_is_no_host(host: Path) -> None:
+    """In the pod of the device plugin, the specs are the host's, and /opt/gpuhook is not."""
+    (host / "opt/gpuhook/tree.json").touch()
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    assert removed(host) == []
+    assert (host / "run/cdi/nvidia.yaml").exists()
+
+
+@pytest.mark.parametrize("output", ["text", "json", "yaml"])
+def test_the_program_removes_the_tree_that_it_runs_from(host: Path, output: str) -> None:
+    """A module that it imports afterwards would be gone. A tree has no grpc."""
+    version = host / "opt/gpuhook/versions/1.0-a"
+    shutil.copytree(Path(gpuhook.__file__).parent, version / "gpuhook")
+    (version / "tree.json").touch()
+    (version / "grpc.py").write_text("raise ImportError", encoding="utf-8")
+    (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
+    (host / "run/gpuhook/containers").mkdir(parents=True)
+    code = (
+        f"import sys; sys.path[:0] = [{str(version)!r}]; import gpuhook; "
+        f"assert gpuhook.__file__.startswith({str(version)!r}); "
+        "from gpuhook.cli import main; main()"
+    )
+    words = ["uninstall", "--host-root", str(host), "-o", output]
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/run/cdi/nvidia.yaml" in done.stdout
+    assert not (host / "opt/gpuhook").exists()
+    assert not list((host / "run/cdi").iterdir())

@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation: its launchers, and the hot path out of files of byte code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTALL = Path(__file__).parents[3] / "packaging/install.py"
+SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+BUNDLES = ("gpuhook.entry.runtime", "gpuhook.entry.create", "gpuhook.entry.hooks.hook")
+
+MODULES = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+if sys.argv[2] == "bundled":
+    import gpuhook_bundle
+    gpuhook_bundle.load(sys.argv[3])
+__import__(sys.argv[3])
+found = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "gpuhook"}
+for name in sorted(found):
+    module = found[name]
+    public = sorted(n for n in vars(module) if not n.startswith("_") and n != "annotations")
+    print(name, module.__package__, hasattr(module, "__path__"), public)
+"""
+
+
+def install(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, INSTALL, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the prefix of an installation for the system's Python."""
+    place = tmp_path_factory.mktemp("install") / "prefix"
+    done = install("--prefix", str(place), "--python", SYSTEM, "--cli-python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
+    assert done.stdout.split() == [str(place / "bin" / name) for name in names]
+    return place
+
+
+def modules(prefix: Path, how: str, entry: str) -> list[str]:
+    """Return a line for each module of ours that `entry` brings, with its public names."""
+    command = [SYSTEM, "-IS", "-c", MODULES, str(prefix / "lib/gpuhook"), how, entry]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("entry", ["gpuhook.entry.runtime", "gpuhook.entry.hooks.hook"])
+def test_a_bundle_is_the_package(entry: str, prefix: Path) -> None:
+    """Out of the bundle come the modules that an import would bring, with the same names."""
+    bundled, imported = modules(prefix, "bundled", entry), modules(prefix, "imported", entry)
+    assert len(bundled) > 5
+    assert bundled == imported
+
+
+def test_the_second_bundle_completes_the_first(prefix: Path) -> None:
+    """What a create needs besides is in its own bundle, and nothing twice."""
+    program = (
+        "import sys; sys.path[:0] = [sys.argv[1]]; import gpuhook_bundle as b;"
+        "b.load('gpuhook.entry.runtime'); first = dict(sys.modules);"
+        "b.load('gpuhook.entry.create'); b.load('gpuhook.entry.create');"
+        "assert all(sys.modules[n] is m for n, m in first.items());"
+        "before = set(sys.modules); import gpuhook.entry.create;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    command = [SYSTEM, "-IS", "-c", program, str(prefix / "lib/gpuhook")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def called(prefix: Path, spec: object, place: Path, **env: str) -> tuple[int, str, str, str]:
+    """Create a container with the installed launcher; returns status, outputs and config.json."""
+    place.mkdir(exist_ok=True)
+    (place / "low").write_text('#!/bin/sh\necho "$@"\n')
+    (place / "low").chmod(0o755)
+    config = place / "config.json"
+    config.write_text(json.dumps(spec))
+    own = {
+        "GPUHOOK_LOW_LEVEL_RUNTIME": str(place / "low"),
+        "GPUHOOK_STATE_DIR": str(place / "state"),
+        "GPUHOOK_CONFIG": str(place / "none"),
+        "GPUHOOK_HOST_ROOT": str(place),
+    }
+    done = subprocess.run(
+        [prefix / "bin/gpuhook-runtime", "create", "--bundle", place, "id"],
+        env={**os.environ, **own, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr, config.read_text()
+
+
+SPECS = [
+    {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}},
+    {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=0"]}},
+    {"annotations": {"cdi.k8s.io/x": "example.com/x=y"}},
+    {},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["image", "grant", "annotation", "nothing"])
+@pytest.mark.parametrize("spoil", ["missing", "another interpreter's", "empty"])
+def test_without_a_bundle(spec: object, spoil: str, prefix: Path, tmp_path: Path) -> None:
+    """A bundle that is gone, or of another Python, costs time and nothing else."""
+    expected = called(prefix, spec, tmp_path / "b")
+    files = [prefix / f"lib/gpuhook/{entry}.bundle" for entry in BUNDLES]
+    kept = [file.read_bytes() for file in files]
+    try:
+        for file, data in zip(files, kept, strict=True):
+            if spoil == "missing":
+                file.unlink()
+            else:
+                file.write_bytes(b"" if spoil == "empty" else b"\x00\x00\r\n" + data[4:])
+        assert called(prefix, spec, tmp_path / "b") == expected
+    finally:
+        for file, data in zip(files, kept, strict=True):
+            file.write_bytes(data)
+
+
+def test_launchers_name_their_interpreter(prefix: Path) -> None:
+    """No launcher looks for its interpreter in a PATH, and none lets the environment in."""
+    runtime, hook, prestart, cli = [
+        (prefix / "bin" / name).read_text()
+        for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
+    ]
+    assert runtime.startswith("#!/bin/sh\n")
+    assert f'"{SYSTEM}" -IS -c ' in runtime
+    assert hook.startswith(f"#!{SYSTEM} -IS\n")
+    assert f'"{prefix}/bin/gpuhook-hook" prestart' in prestart
+    assert f'exec "{sys.executable}" -I -c ' in cli
+    assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, prestart, cli))
+
+
+def test_what_engines_are_configured_with(prefix: Path) -> None:
+    """The files for engines name the installed hook, with an environment of its own."""
+    share = prefix / "share/gpuhook"
+    found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
+    units = {name for name in found if name.startswith(("systemd/", "udev/"))}
+    assert found - units == {
+        "containerd/base-spec",
+        "containerd/nvidia.toml",
+        "hooks.d/gpuhook-prestart.json",
+    }
+    assert "systemd/gpuhook-refresh.service" in units
+    unit = (share / "systemd/gpuhook-refresh.service").read_text(encoding="utf-8")
+    assert f"ExecStart={prefix}/bin/gpuhook refresh\n" in unit
+    document = json.loads((share / "hooks.d/gpuhook-prestart.json").read_text())
+    assert document["version"] == "1.0.0"
+    assert document["stages"] == ["prestart"]
+    assert document["hook"]["path"] == f"{prefix}/bin/gpuhook-prestart"
+    assert [entry.partition("=")[0] for entry in document["hook"]["env"]] == ["PATH"]
+    assert f"{share}/containerd/base-spec" in (share / "containerd/nvidia.toml").read_text()
+
+
+SPEC: dict[str, object] = {"ociVersion": "1.2.0", "process": {"cwd": "/"}, "later": 2**60}
+
+
+def base_spec(prefix: Path) -> Path:
+    """Return the installed base-spec."""
+    return prefix / "share/gpuhook/containerd/base-spec"
+
+
+def our_hook(prefix: Path) -> object:
+    """Return the hook that it puts in."""
+    hooks = json.loads((prefix / "share/gpuhook/hooks.d/gpuhook-prestart.json").read_text())
+    return hooks["hook"]
+
+
+def based(prefix: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call the installed base-spec with a spec on its standard input."""
+    command = [str(base_spec(prefix)), *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_base_spec(prefix: Path) -> None:
+    """A base spec is the given one with our hook after those that it has; twice is once."""
+    other = {"path": "/bin/other"}
+    spec = {**SPEC, "hooks": {"prestart": [other], "poststop": []}}
+    done = based(prefix, json.dumps(spec))
+    made = json.loads(done.stdout)
+    assert made == {**spec, "hooks": {"prestart": [other, our_hook(prefix)], "poststop": []}}
+    assert based(prefix, done.stdout).stdout == done.stdout
+
+
+@pytest.mark.parametrize("hooks", [None, {"prestart": None}])
+def test_base_spec_without_hooks(hooks: object, prefix: Path) -> None:
+    """What is null is not there."""
+    made = json.loads(based(prefix, json.dumps({**SPEC, "hooks": hooks})).stdout)
+    assert made == {**SPEC, "hooks": {"prestart": [our_hook(prefix)]}}
+
+
+def spec_with(**members: object) -> str:
+    return json.dumps({**SPEC, **members})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is empty"),
+        ("{", "line 1"),
+        ("[]", "the document must be an object, and is a list"),
+        ("5", "the document must be an object, and is a number"),
+        ("{}", ".ociVersion must be a string, and is nothing"),
+        (spec_with(ociVersion=1.2), ".ociVersion must be a string, and is a number"),
+        ('{"ociVersion": "1.0.2", "id": "x", "pid": 7}', ".process must be an object"),
+        (spec_with(hooks=[]), ".hooks must be an object, and is a list"),
+        (spec_with(hooks={"prestart": {}}), ".hooks.prestart must be a list, and is an object"),
+        (
+            spec_with(hooks={"prestart": [{}, "x"]}),
+            ".hooks.prestart[1] must be an object, and is a string",
+        ),
+        (spec_with(hooks=False), ".hooks must be an object, and is true or false"),
+        (f'{{"ociVersion": {"[" * 100000}', "it is nested too deeply"),
+        (spec_with(later=float("nan")), "NaN"),
+    ],
+)
+def test_no_base_spec(text: str, reason: str, prefix: Path, tmp_path: Path) -> None:
+    """What is no spec is refused with a sentence, and nothing is written that could be used."""
+    done = based(prefix, text)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("base-spec: standard input is no OCI spec: ")
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    file = tmp_path / "base.json"
+    file.write_text("as it was")
+    assert based(prefix, text, "--output", str(file)).returncode == 1
+    assert file.read_text() == "as it was"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_base_spec_in_a_file(prefix: Path, tmp_path: Path) -> None:
+    """--output replaces a file whole; one that is no file, or has no directory, is refused."""
+    text = spec_with()
+    file = tmp_path / "base.json"
+    for _ in range(2):
+        assert based(prefix, text, "--output", str(file)).stdout == ""
+        assert file.read_text() == based(prefix, text).stdout
+        assert file.stat().st_mode & 0o777 == 0o644
+    for path, reason in (
+        (tmp_path, "is no regular file"),
+        (tmp_path / "no/base.json", "No such file or directory"),
+        (Path("/dev/null"), "is no regular file"),
+    ):
+        done = based(prefix, text, "--output", str(path))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert str(path) in done.stderr
+        assert reason in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [
+        (">/dev/full", "standard output: No space left on device"),
+        (">&-", "standard output: Bad file descriptor"),
+        ("<&-", "standard input: Bad file descriptor"),
+    ],
+)
+def test_base_spec_that_nobody_gets(redirection: str, reason: str, prefix: Path) -> None:
+    """What cannot be read or written is a sentence and a status."""
+    command = ["/bin/sh", "-c", f"{base_spec(prefix)} {redirection}"]
+    done = subprocess.run(command, input=spec_with(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"base-spec: {reason}\n")
+
+
+def test_usage_of_base_spec(prefix: Path) -> None:
+    """Help is read without a spec, and what is no option is wrong usage."""
+    done = based(prefix, "", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: base-spec ")
+    assert "--output FILE" in done.stdout
+    assert based(prefix, spec_with(), "file").returncode == 2
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the prefix of an installation over another, which had one more module."""
+    place = tmp_path_factory.mktemp("again") / "p"
+    stale = place / "lib/gpuhook/gpuhook/stale.py"
+    python = ("--python", SYSTEM, "--cli-python", sys.executable)
+    for _ in range(2):
+        done = install("--prefix", str(place), *python, "--nvidia-hook")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[-1] == str(place / "bin/nvidia-container-runtime-hook")
+        assert not stale.exists()
+        stale.touch()
+    stale.unlink()
+    return place
+
+
+def test_nvidias_name(again: Path) -> None:
+    """The hook takes the name of NVIDIA's only when told to, and again over its own file."""
+    path = again / "bin/nvidia-container-runtime-hook"
+    assert path.read_text() == (again / "bin/gpuhook-prestart").read_text()
+
+
+@pytest.mark.parametrize("kind", ["program", "link"])
+def test_nvidias_own_file_stays(kind: str, tmp_path: Path) -> None:
+    """A file of that name that is not ours is refused with a sentence, and nothing changes."""
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    path = tmp_path / "usr/bin/nvidia-container-runtime-hook"
+    if kind == "link":
+        path.symlink_to("gpuhook-prestart")
+    else:
+        path.write_bytes(b"\x7fELF")
+    arguments = ("--prefix", "/usr", "--destdir", str(tmp_path), "--cli-python", sys.executable)
+    done = install(*arguments, "--nvidia-hook")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{path} is not gpuhook's: remove it, or install without --nvidia-hook (NVIDIA_HOOK)\n"
+    )
+    assert [found for found in tmp_path.rglob("*") if not found.is_dir()] == [path]
+
+
+def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
+    """Variables and files of the working directory that steer a Python do not reach ours."""
+    (tmp_path / "gc.py").write_text("raise SystemExit(9)")
+    (tmp_path / "gpuhook").mkdir()
+    (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
+    evil = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere", "PYTHONSTARTUP": "/nowhere"}
+    for words in (
+        ["gpuhook-hook", "--help"],
+        ["gpuhook-prestart", "--help"],
+        ["gpuhook", "--version"],
+    ):
+        done = subprocess.run(
+            [prefix / "bin" / words[0], *words[1:]],
+            cwd=tmp_path,
+            env={**os.environ, **evil},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "gpuhook" in done.stdout
+    assert called(prefix, {}, tmp_path / "b", **evil)[0] == 0
+
+
+def test_destdir(tmp_path: Path) -> None:
+    """Files go below the directory, and refer to where they will be used."""
+    done = install(
+        *("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path)),
+        *("--python", SYSTEM, "--cli-python", sys.executable),
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"opt"}
+    for name, named in {
+        "gpuhook-runtime": "lib/gpuhook",
+        "gpuhook-hook": "lib/gpuhook",
+        "gpuhook-prestart": "bin/gpuhook-hook",
+        "gpuhook": "lib/gpuhook",
+    }.items():
+        path = tmp_path / "opt/gpuhook/bin" / name
+        assert os.access(path, os.X_OK)
+        assert f'"/opt/gpuhook/{named}"' in path.read_text()
+        assert str(tmp_path) not in path.read_text()
+    for entry in BUNDLES:
+        data = (tmp_path / f"opt/gpuhook/lib/gpuhook/{entry}.bundle").read_bytes()
+        assert b"/opt/gpuhook/lib/gpuhook/gpuhook/" in data
+        assert str(tmp_path).encode() not in data
+
+
+def test_again(prefix: Path, again: Path) -> None:
+    """A second installation replaces the first: it has what one alone has."""
+    package = "lib/gpuhook/gpuhook"
+    names = [sorted(p.name for p in (one / package).rglob("*.py")) for one in (prefix, again)]
+    assert names[0] == names[1]
+    assert {path.name for path in (again / "lib").iterdir()} == {"gpuhook"}
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
+@pytest.mark.parametrize("value", ["relative", "/with space", "/with'quote", '/with"quote', "/a$b"])
+def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> None:
+    """A path that no launcher can name safely is wrong usage, and nothing is installed."""
+    done = install("--destdir", str(tmp_path), option, value)
+    assert done.returncode == 2
+    assert f"{option} must be an absolute path" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", SYSTEM])
+def test_an_interpreter_without_what_the_command_needs(python: str, tmp_path: Path) -> None:
+    """It is refused with a sentence before anything is written."""
+    bare = (
+        subprocess.run([python, "-c", "import click"], check=False)
+        if Path(python).exists()
+        else None
+    )
+    if bare is not None and bare.returncode == 0:
+        pytest.skip("this machine's own Python has the dependencies")
+    done = install("--prefix", str(tmp_path / "prefix"), "--cli-python", python)
+    assert done.returncode == 1
+    assert python in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "prefix").exists()
+
+
+def test_manual_and_completions_are_installed(prefix: Path) -> None:
+    """A page for each command, and what each shell reads, where it reads it."""
+    share = prefix / "share"
+    assert (share / "man/man1/gpuhook-doctor.1").exists() == ("doctor" in _commands(prefix))
+    assert (share / "man/man1/gpuhook-inventory.1").read_text().startswith(".TH")
+    for path in ("bash-completion/completions/gpuhook", "zsh/site-functions/_gpuhook"):
+        assert "_GPUHOOK_COMPLETE" in (share / path).read_text()
+    assert (share / "fish/vendor_completions.d/gpuhook.fish").exists()
+
+
+def _commands(prefix: Path) -> str:
+    done = subprocess.run(
+        [prefix / "bin/gpuhook", "--help"], check=True, capture_output=True, text=True
+    )
+    return done.stdout

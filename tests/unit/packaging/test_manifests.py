@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests for a cluster: they fit each other, the plugin's options and the image."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from gpuhook import device_plugin
+from gpuhook.cli import main
+from gpuhook.device_plugin.api_server.client import Purpose
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config.config_source import ConfigSource
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import read_overrides
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.host.hot import state
+from tests.kubelet import config_map
+from tests.kubelet.process import OPERATOR, TIME_SLICING
+
+ROOT = Path(__file__).parents[3]
+PLACE = ROOT / "packaging/kubernetes"
+CLUSTER_WIDE = {"Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
+# What the plugin's own container is given by its runtime: these are no variables of the plugin.
+OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+OPTION_NAME = re.compile(r"--[a-z][a-z-]+")
+
+
+def documents(name: str) -> dict[str, Any]:
+    """Return the documents of a manifest by their kind."""
+    found = list(yaml.safe_load_all((PLACE / name).read_text(encoding="utf-8")))
+    by_kind = {one["kind"]: one for one in found}
+    assert len(by_kind) == len(found)
+    return by_kind
+
+
+@pytest.fixture
+def objects() -> dict[str, Any]:
+    return documents("gpuhook.yaml")
+
+
+@pytest.fixture
+def pod(objects: dict[str, Any]) -> dict[str, Any]:
+    return dict(objects["DaemonSet"]["spec"]["template"]["spec"])
+
+
+@pytest.fixture
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (only,) = pod["containers"]
+    return dict(only)
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    """Return the environment of the container; what a field gives has a value of its own."""
+    assert len({one["name"] for one in container["env"]}) == len(container["env"])
+    return {one["name"]: one.get("value", "from-a-field") for one in container["env"]}
+
+
+def started(container: dict[str, Any]) -> tuple[Launch, Configuration]:
+    """Return how the plugin starts in that container, with the ConfigMap's default."""
+    said = read_overrides({}, variables(container))
+    assert said.findings == []
+    entries = documents("gpuhook.yaml")["ConfigMap"]["data"]
+    reading = config_reader.read(entries["default"].encode(), "default", said.overrides)
+    assert reading.configuration is not None
+    return launch(said), reading.configuration
+
+
+@pytest.mark.parametrize("name", ["gpuhook.yaml", "api-access.yaml"])
+def test_all_is_in_one_namespace(name: str) -> None:
+    namespace = documents("gpuhook.yaml")["Namespace"]["metadata"]["name"]
+    for kind, one in documents(name).items():
+        wanted = None if kind in CLUSTER_WIDE else namespace
+        assert one["metadata"].get("namespace") == wanted, kind
+
+
+def test_every_configuration_is_faultless(objects: dict[str, Any]) -> None:
+    entries = objects["ConfigMap"]["data"]
+    for name, text in entries.items():
+        assert config_reader.read(text.encode(), name).findings == ()
+    assert "default" in entries
+
+
+def test_the_configuration_is_the_operators(objects: dict[str, Any]) -> None:
+    """The ConfigMap means the same as the one that the GPU operator makes."""
+    texts = [objects["ConfigMap"]["data"]["default"], config_map.data()["default"], TIME_SLICING]
+    read = [config_reader.read(text.encode(), "default").configuration for text in texts]
+    made = [config_build.document(one) for one in read if one is not None]
+    assert made == [made[0]] * 3
+    assert objects["ConfigMap"]["metadata"]["name"] == "device-plugin-config"
+
+
+def test_every_variable_is_one_that_counts(container: dict[str, Any]) -> None:
+    known = {name for one in OPTIONS if not one.ignored for name in one.variables}
+    assert variables(container).keys() - OF_THE_RUNTIME - known == set()
+
+
+def test_the_operators_variables_are_there(container: dict[str, Any]) -> None:
+    """All of values.yaml count as they stand there; the plugin itself needs NVML and nothing else.
+
+    The strategy is not among them, as it would win over the ConfigMap's; the default is the same.
+    """
+    found = variables(container)
+    own = {"NVIDIA_DRIVER_CAPABILITIES": "utility"}
+    wanted = {**OPERATOR, **own}
+    strategy = wanted.pop("DEVICE_LIST_STRATEGY")
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert "DEVICE_LIST_STRATEGY" not in found
+    assert started(container)[1].flags.plugin.device_list_strategy == (strategy,)
+
+
+def test_the_config_map_is_the_source(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    """The plugin reads the directory on which the ConfigMap is mounted as a whole."""
+    (volume,) = [one for one in pod["volumes"] if "configMap" in one]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == volume["name"]]
+    assert volume["configMap"] == {"name": "device-plugin-config"}
+    assert "subPath" not in mount
+    source = ConfigSource(directory=mount["mountPath"], default_name="default")
+    assert started(container)[0].source == source
+
+
+def test_every_volume_is_mounted_at_its_own_path(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    """But for the host's root: a path of the host is the same path in the container."""
+    mounts = {one["name"]: one for one in container["volumeMounts"]}
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert mounts.keys() == volumes.keys()
+    for name, volume in volumes.items():
+        if "hostPath" in volume and name not in {"driver-root", "own-gpus"}:
+            assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
+
+
+def test_what_the_plugin_uses_is_mounted(container: dict[str, Any]) -> None:
+    """What it writes to can be written to, as its root file system cannot; the rest cannot."""
+    chosen, configuration = started(container)
+    flags = configuration.flags
+    written = {
+        chosen.plugin_directory,
+        os.path.dirname(chosen.kubelet_socket),
+        chosen.cdi_directory,
+        os.path.dirname(flags.gfd.output_file),
+        "/run/gpuhook",
+    }
+    read = {
+        os.path.dirname(chosen.pod_resources_socket),
+        flags.plugin.container_driver_root,
+        chosen.source.directory,
+    }
+    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not look
+    mounts = {one["mountPath"]: one.get("readOnly", False) for one in container["volumeMounts"]}
+    assert mounts.pop(asked) is False
+    assert mounts == {**dict.fromkeys(written, False), **dict.fromkeys(read, True)}
+
+
+def test_the_state_directory_is_the_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of root, as the container is, without a variable: gpuhook-runtime's ledger is there."""
+    monkeypatch.delenv(state.DIRECTORY_ENV, raising=False)
+    monkeypatch.setattr(state, "is_rootless", lambda: False)
+    assert state.directory() == "/run/gpuhook"
+
+
+def test_labels_are_for_node_feature_discovery(container: dict[str, Any]) -> None:
+    own = started(container)[1].own
+    assert (own.labels, own.label_node) == (True, False)
+
+
+def test_the_container_may_do_nothing_special(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    """test_plugin_confined.py runs the plugin that way."""
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert "hostNetwork" not in pod
+    assert "hostIPC" not in pod
+
+
+def test_no_token_is_given_without_the_second_manifest(
+    objects: dict[str, Any], pod: dict[str, Any]
+) -> None:
+    assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert pod["automountServiceAccountToken"] is False
+    assert objects["ServiceAccount"]["metadata"]["name"] == pod["serviceAccountName"]
+
+
+def test_pods_and_plugin_have_the_runtime(objects: dict[str, Any], pod: dict[str, Any]) -> None:
+    """The handler is the one that packaging/containerd and docs/by-hand.md give to containerd."""
+    runtime = objects["RuntimeClass"]
+    assert pod["runtimeClassName"] == runtime["metadata"]["name"]
+    table = f"containerd.runtimes.{runtime['handler']}]"
+    for path in ("packaging/containerd/nvidia.toml", "docs/by-hand.md"):
+        assert table in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_daemon_set_selects_its_own_pods(objects: dict[str, Any]) -> None:
+    spec = objects["DaemonSet"]["spec"]
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+
+
+def test_the_namespace_admits_the_pod(objects: dict[str, Any], pod: dict[str, Any]) -> None:
+    """Paths of the host and its pid namespace are more than the pod security level baseline."""
+    assert pod["hostPID"]
+    labels = objects["Namespace"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_the_image_has_the_command(container: dict[str, Any]) -> None:
+    """The image has what the plugin imports, and its entry point is the command line."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
+    assert json.loads(entry) == ["/usr/bin/gpuhook"]
+    needed = subprocess.run(
+        [sys.executable, ROOT / "packaging/image/tree.py", "requirements"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert {"click", "grpcio", "protobuf"} <= set(re.findall(r"^[a-z-]+", needed, re.MULTILINE))
+    (command,) = container["args"]
+    assert main.get_command(click.Context(main), command) is not None
+
+
+def purposes() -> set[tuple[str, str]]:
+    """Return all that the plugin asks of the API server: verb and resource."""
+    found = set()
+    for module in pkgutil.walk_packages(device_plugin.__path__, f"{device_plugin.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Purpose):
+                found.add((value.verb, value.resource))
+    return found
+
+
+def test_the_role_grants_what_is_asked_for_and_no_more() -> None:
+    granted = {
+        (verb, resource)
+        for rule in documents("api-access.yaml")["ClusterRole"]["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == purposes()
+    assert granted == {
+        ("get", "nodes"), ("watch", "nodes"), ("patch", "nodes"), ("create", "events"),
+    }  # fmt: skip
+    for rule in documents("api-access.yaml")["ClusterRole"]["rules"]:
+        assert rule["apiGroups"] == [""]
+
+
+def test_the_role_is_the_plugins(pod: dict[str, Any]) -> None:
+    found = documents("api-access.yaml")
+    binding = found["ClusterRoleBinding"]
+    (subject,) = binding["subjects"]
+    assert subject["name"] == pod["serviceAccountName"]
+    assert subject["namespace"] == documents("gpuhook.yaml")["Namespace"]["metadata"]["name"]
+    assert binding["roleRef"]["name"] == found["ClusterRole"]["metadata"]["name"]
+
+
+def test_the_comment_tells_each_permission() -> None:
+    """The tables of manifest and docs/plugin.md have every verb; the options are the plugin's."""
+    text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
+    comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+    page = (ROOT / "docs/plugin.md").read_text(encoding="utf-8").replace("`", "")
+    for verb, resource in purposes():
+        assert re.search(rf"{resource}: [a-z, ]*\b{verb}\b", comment)
+        assert re.search(rf"\| {resource}: [a-z, ]*\b{verb}\b", page)
+    options = {f"--{one.name}" for one in OPTIONS}
+    of_kubectl = {"--namespace", "--type", "--patch"}
+    assert set(OPTION_NAME.findall(comment)) - of_kubectl <= options
+
+
+def test_the_patch_of_the_comment_gives_the_token(objects: dict[str, Any]) -> None:
+    text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
+    (patch,) = re.findall(r"^#\s+'(\{.*\})'$", text, re.MULTILINE)
+    spec = json.loads(patch)["spec"]["template"]["spec"]
+    assert spec == {"automountServiceAccountToken": True}
+    namespace, name = (objects["DaemonSet"]["metadata"][key] for key in ("namespace", "name"))
+    assert f"--namespace {namespace} patch daemonset {name} " in text

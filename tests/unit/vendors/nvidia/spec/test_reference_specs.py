@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The specs in cdi-specs/ are what the code generates; run as a program, this writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuhook.cdi import spec_file as spec_files
+from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+
+DIRECTORY = Path(__file__).parents[5] / "cdi-specs"
+SPECS = {
+    "t4": ("t4", Choices()),
+    "h100x8": ("h100x8", Choices()),
+    "lost-gpu": ("lost-gpu", Choices()),
+    "a100-mig": ("a100-mig", Choices()),
+    "t4-hooks-none": ("t4", Choices(hooks="none")),
+}
+
+
+def generated(name: str) -> str:
+    """Return the text of the reference spec `name` as the code generates it now."""
+    profile, choices = SPECS[name]
+    return spec_files.document(describe(dump_file.load(profile), choices).spec, "yaml")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_reference_spec_is_what_the_code_generates(name: str) -> None:
+    """Each reference spec equals, byte for byte, what generate-cdi prints for its profile."""
+    assert (DIRECTORY / f"{name}.yaml").read_text("utf-8") == generated(name)
+
+
+def test_every_file_is_a_known_reference() -> None:
+    """No spec lies in the directory that nothing keeps up to date, and the README names each."""
+    assert {path.stem for path in DIRECTORY.glob("*.yaml")} == set(SPECS)
+    readme = (DIRECTORY / "README.md").read_text("utf-8")
+    assert all(f"({name}.yaml)" in readme for name in SPECS)
+
+
+if __name__ == "__main__":
+    for spec in SPECS:
+        (DIRECTORY / f"{spec}.yaml").write_text(generated(spec), "utf-8")
