@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.health import health_marks_file
-from gpuhook.device_plugin.health.health_state import ALL
+from gpuhook.device_plugin.health.gpu_health import ALL
 from gpuhook.errors import fault
 from gpuhook.host import console
 

@@ -16,9 +16,9 @@ from gpuhook.device_plugin import daemon_thread, driver_usage, node_snapshot, re
 from gpuhook.device_plugin.allocate.allocation_context import with_health
 from gpuhook.device_plugin.change_report import TurnNews
 from gpuhook.device_plugin.change_watch import Lookout
-from gpuhook.device_plugin.kubelet.kubelet_service import Serving
 from gpuhook.device_plugin.kubelet.observer import Log
 from gpuhook.device_plugin.kubelet.observer_group import all_of, on_allocate
+from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
 from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
 from gpuhook.device_plugin.metrics.counters import Observations
 from gpuhook.device_plugin.offer import resources

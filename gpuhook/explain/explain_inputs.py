@@ -18,7 +18,7 @@ from gpuhook.host import documents
 from gpuhook.host.hot import fastjson
 from gpuhook.live import container_worker
 from gpuhook.request import parse
-from gpuhook.usage import unrecorded_containers
+from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     if not spec:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
-    held = unrecorded_containers.injected_devices(found, spec)
+    held = injection_route.injected_devices(found, spec)
     notes = [*_asked_again(spec), *_attached(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gpuhook.explain.pods.pod_answers import Allocated
     from gpuhook.explain.pods.pod_requests import PodRequest
-    from gpuhook.usage.unrecorded_containers import InjectedDevices
+    from gpuhook.usage.injection_route import InjectedDevices
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.node_context import Ground
     from gpuhook.explain.question import Question
     from gpuhook.request.policy import Verdict
-    from gpuhook.usage.unrecorded_containers import InjectedDevices
+    from gpuhook.usage.injection_route import InjectedDevices
 
 LAUNCHER = "gpuhook-runtime"
 _ROOT = "rootfs"

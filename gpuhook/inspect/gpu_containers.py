@@ -22,7 +22,7 @@ from gpuhook.inspect import device_differences, inspection
 from gpuhook.live import container_worker, remote_mounts, repair
 from gpuhook.node import spec_node
 from gpuhook.target import running_container
-from gpuhook.usage import unrecorded_containers
+from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
@@ -172,7 +172,7 @@ def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
 
 def _assigned(facts: dict[str, Any], held: Target) -> list[str]:
     """Return the paths of the driver's device nodes that were assigned to a container."""
-    if unrecorded_containers.has_all_devices(held.spec):  # the ledger has the assigned ones
+    if injection_route.has_all_devices(held.spec):  # the ledger has the assigned ones
         nodes = (held.entry or {}).get("nodes")
         return [str(path) for path in nodes] if isinstance(nodes, list) else []
     return inspection.usable_nodes(facts)

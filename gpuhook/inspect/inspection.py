@@ -17,7 +17,7 @@ from gpuhook.host.hot import state
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import ld_so_conf
 from gpuhook.loader.library_directory import is_library
-from gpuhook.usage import unrecorded_containers
+from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.devices import stale_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -101,7 +101,7 @@ def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
 
     A privileged container has all nodes of the host, also those of no GPU.
     """
-    if unrecorded_containers.has_all_devices(spec):
+    if injection_route.has_all_devices(spec):
         return []
     return stale_nodes.of_paths(usable_nodes(facts), state.host_root())
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.nvml_worker import Limits
-    from gpuhook.memory_limits.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.warm.limit_records import LimitRecord
+    from gpuhook.memory_limits.warm.limit_value import DriverLimit
 
 
 @dataclass(frozen=True, slots=True)

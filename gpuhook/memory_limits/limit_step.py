@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.nvml_worker import Limits
-    from gpuhook.memory_limits.warm.driver_limit import DriverLimit
+    from gpuhook.memory_limits.warm.limit_value import DriverLimit
 
 
 class HoldMemory:

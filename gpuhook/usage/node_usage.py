@@ -15,12 +15,12 @@ from gpuhook.containers.warm import find, state_roots
 from gpuhook.request import replicas
 from gpuhook.usage import (
     attribution,
-    fair_share,
+    container_share,
     gpu_processes,
+    injection_route,
     kubelet_units,
     ledger_holders,
     plugin_containers,
-    unrecorded_containers,
 )
 from gpuhook.usage import usage_devices as known_devices
 from gpuhook.vendors.nvidia.hot import node_json
@@ -154,13 +154,13 @@ def _others(
     for one in running:
         if (state_roots.real(one.state_root), one.id) in known or one.pid in pids:
             continue
-        spec = unrecorded_containers.config(one)
-        has = unrecorded_containers.injected_devices(one, spec)
+        spec = injection_route.config(one)
+        has = injection_route.injected_devices(one, spec)
         if not (has.is_holder or one.id in users):
             continue
         if not has.is_holder:  # what it may open says nothing of what it uses
             has = replace(has, nodes=())
-        entry = unrecorded_containers.entry(one, spec, has, by_node)
+        entry = injection_route.entry(one, spec, has, by_node)
         entry["device_plugin"] = plugin_containers.is_plugin(spec, kubelet_root)
         if not has.nodes and one.id in users:
             entry["devices"] = users[one.id]
@@ -178,7 +178,7 @@ def _add_pods(entries: Iterable[dict[str, Any]], running: Iterable[Found]) -> No
         place = (state_roots.real(entry["root"]), entry["id"])
         found = by_place.get(place) if entry["root"] else by_pid.get(entry.get("pid", 0))
         if entry["replicas"] and found is not None:
-            entry["pod_uid"] = unrecorded_containers.pod_uid(unrecorded_containers.config(found))
+            entry["pod_uid"] = injection_route.pod_uid(injection_route.config(found))
 
 
 def _with_units(entry: dict[str, Any], told: KubeletAnswer) -> dict[str, Any]:
@@ -253,14 +253,14 @@ def _use(
     percent = attribution.total([use.percent for use in uses])
     share = None
     if not container["device_plugin"]:
-        share = fair_share.fair_share(gpu, total, container, units, holders)
+        share = container_share.fair_share(gpu, total, container, units, holders)
     return {
         "gpu": gpu,
         "held": gpu in container["gpus"],
         "used": used,
         "total": total,
         "share": share,
-        "over": fair_share.over(used, share),
+        "over": container_share.over(used, share),
         "percent": percent if is_told and _busy(device) else None,
         "processes": [attribution.document(use) for use in uses],
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.kubelet.kubelet_service import Serving
+from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 from tests.kubelet.waiting import Changes

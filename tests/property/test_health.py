@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.health.gpu_health import HealthBook
 from gpuhook.device_plugin.health.health_marks import Evidence, document, from_document
-from gpuhook.device_plugin.health.health_state import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import Reported
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.health.health_state import XidEvent
+    from gpuhook.device_plugin.health.gpu_health import XidEvent
 
 WAIT_MILLISECONDS = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0

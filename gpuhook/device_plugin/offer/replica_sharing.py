@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
-from gpuhook.device_plugin.offer import device_selectors, memory_shares
+from gpuhook.device_plugin.offer import device_selectors, fair_shares
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
@@ -104,7 +104,7 @@ def _units_alone(
 
 def _holds_none(share: Share, sharing: Sharing, reserve: int) -> str:
     """Return why a device holds no unit of the size that its entry says."""
-    size = memory_shares.size_of_one(share.entry, sharing.strategy) if share.entry else None
+    size = fair_shares.size_of_one(share.entry, sharing.strategy) if share.entry else None
     unit = "unit" if sharing.strategy == MEMORY_UNITS else "replica"
     where = f"{share.resource}: device {share.device.index} ({share.model}) is not offered"
     total = share.device.memory_bytes
@@ -139,11 +139,11 @@ def _share(
     if entry is None:
         return Share(named.resource, named.device)
     name = entry.offered_name(by_default=sharing.rename_by_default)
-    size = memory_shares.size_of_one(entry, sharing.strategy)
+    size = fair_shares.size_of_one(entry, sharing.strategy)
     if size is None:
         count = max(entry.replicas, 1)
     else:
-        count = memory_shares.fitting(named.device, size, reserve) or 0
+        count = fair_shares.fitting(named.device, size, reserve) or 0
     where = f"{_section(sharing)}[{sharing.resources.index(entry)}]"
     return Share(name, named.device, count, entry, where)
 

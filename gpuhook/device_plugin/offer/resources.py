@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED, UNITS
-from gpuhook.device_plugin.offer import memory_shares, resource_devices
+from gpuhook.device_plugin.offer import fair_shares, resource_devices
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 from gpuhook.device_plugin.offer.replica_sharing import Share, shares
 from gpuhook.device_plugin.offer.sharing_warnings import doubts
@@ -57,7 +57,7 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     by_name: dict[str, list[Share]] = {}
     for share in divided:
         by_name.setdefault(share.resource, []).append(share)
-    limits = {share: memory_shares.of_unit(share, sharing.strategy, reserve) for share in divided}
+    limits = {share: fair_shares.of_unit(share, sharing.strategy, reserve) for share in divided}
     warnings = [*left_out, *ineffective, *doubts(limits, sharing.strategy)]
     resources = []
     for name, own in sorted(by_name.items()):
@@ -146,7 +146,7 @@ def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
         raise fault("GH1848", entry=entry, resource=name, reason=reason)
 
     def fits(unit: int) -> bool:
-        counts = ((s, memory_shares.fitting(s.device, unit, reserve) or 0) for s in own)
+        counts = ((s, fair_shares.fitting(s.device, unit, reserve) or 0) for s in own)
         each = _REPLICA + _AROUND_UNIT
         return sum(count * (len(s.device.uuid) + each) for s, count in counts) <= MAX_MESSAGE
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from gpuhook.device_plugin.health import health_marks_file
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
-from gpuhook.device_plugin.health.health_state import HealthBook
+from gpuhook.device_plugin.health.gpu_health import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import (
     LONGEST_PAUSE,
     EventSource,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from gpuhook.device_plugin.config.configuration import Health
-    from gpuhook.device_plugin.health.health_state import Ended
+    from gpuhook.device_plugin.health.gpu_health import Ended
     from gpuhook.device_plugin.node_snapshot import Look
     from gpuhook.device_plugin.notifier import News
     from gpuhook.device_plugin.offer.offered_devices import Device

@@ -13,7 +13,7 @@ from typing import Any
 from gpuhook.entry.create import ENGINE, WRAPPER
 from gpuhook.explain import manifest_questions
 from gpuhook.request import parse
-from gpuhook.usage import unrecorded_containers
+from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
-LEGACY, UNKNOWN_ROUTE = unrecorded_containers.LEGACY, unrecorded_containers.UNKNOWN
+LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _HOOK = "hook"  # by whom a container is refused that the runtime does not see
 _BAD = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
 _NOTES = {
@@ -43,9 +43,9 @@ _NOTES = {
     " is made",
 }
 _GIVEN_BY = {
-    unrecorded_containers.CDI: CDI,
-    unrecorded_containers.OURS: CDI,
-    unrecorded_containers.LEGACY: LEGACY,
+    injection_route.CDI: CDI,
+    injection_route.OURS: CDI,
+    injection_route.LEGACY: LEGACY,
 }
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import fair_share, gpu_readings, kubelet_units, plugin_containers, ps_text
+from gpuhook.usage import container_share, gpu_readings, kubelet_units, plugin_containers, ps_text
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -372,13 +372,19 @@ def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: 
 def test_shares() -> None:
     container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
     units = ["GPU-1::0", "GPU-1::1"]
-    assert fair_share.fair_share("GPU-1", 100, container, units, 7) == {
+    assert container_share.fair_share("GPU-1", 100, container, units, 7) == {
         "bytes": 50,
         "by": "replicas",
     }
-    assert fair_share.fair_share("GPU-1", 100, container, (), 4) == {"bytes": 25, "by": "holders"}
-    assert fair_share.fair_share("GPU-1", None, container, units, 1) is None
+    assert container_share.fair_share("GPU-1", 100, container, (), 4) == {
+        "bytes": 25,
+        "by": "holders",
+    }
+    assert container_share.fair_share("GPU-1", None, container, units, 1) is None
     limited = {**container, "memory": [{"gpu": "GPU-1", "limit": 30}]}
-    assert fair_share.fair_share("GPU-1", None, limited, units, 1) == {"bytes": 30, "by": "limit"}
-    assert fair_share.over(31, {"bytes": 30})
-    assert not fair_share.over(None, {"bytes": 30})
+    assert container_share.fair_share("GPU-1", None, limited, units, 1) == {
+        "bytes": 30,
+        "by": "limit",
+    }
+    assert container_share.over(31, {"bytes": 30})
+    assert not container_share.over(None, {"bytes": 30})

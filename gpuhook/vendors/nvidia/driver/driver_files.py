@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import (
     companion_files,
+    driver_libraries,
     explicit_libraries,
     libcuda,
-    libraries,
     site_files,
     site_rules,
 )
@@ -85,12 +85,12 @@ def find(
     )
 
 
-def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> libraries.Libraries:
+def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> driver_libraries.Libraries:
     """Return the 64-bit libraries and, behind them, those of 32 bits."""
-    found = libraries.libraries(root, located)
+    found = driver_libraries.libraries(root, located)
     narrow = libcuda.narrow(root, located)
     if narrow is not None:
-        more = libraries.libraries(root, narrow)
+        more = driver_libraries.libraries(root, narrow)
         found.files += more.files
         found.links += more.links
         found.directories += more.directories
@@ -99,7 +99,7 @@ def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> libraries.Librarie
     return found
 
 
-def _missing_ml(found: libraries.Libraries, located: libcuda.Libcuda) -> list[str]:
+def _missing_ml(found: driver_libraries.Libraries, located: libcuda.Libcuda) -> list[str]:
     name = "libnvidia-ml.so." + located.version
     if any(file.container_path.endswith("/" + name) for file in found.files):
         return []

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.vendors.nvidia.driver import libraries
+from gpuhook.vendors.nvidia.driver import driver_libraries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.driver.driver_libraries import Libraries
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
-    from gpuhook.vendors.nvidia.driver.libraries import Libraries
     from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 STEMS = (
@@ -45,5 +45,5 @@ def _add(found: Libraries, root: DriverRoot, libcuda: Libcuda, stem: str) -> Non
         names = [name for name in root.names(directory) if f"{name}.".startswith(f"{stem}.so.")]
         # Behind its links, so that the container gets the file under its own name.
         for real in dict.fromkeys(root.real(f"{directory}/{name}") for name in names):
-            if real and libraries.take(found, root, libcuda, real):
+            if real and driver_libraries.take(found, root, libcuda, real):
                 return

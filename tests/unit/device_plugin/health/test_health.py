@@ -9,8 +9,8 @@ import pytest
 
 from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health import affected_pods
+from gpuhook.device_plugin.health.gpu_health import ALL, HealthBook
 from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark, document, from_document
-from gpuhook.device_plugin.health.health_state import ALL, HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import Reported
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu

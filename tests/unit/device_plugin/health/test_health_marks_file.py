@@ -14,8 +14,8 @@ from gpuhook.cli import main
 from gpuhook.device_plugin.config.configuration import Health
 from gpuhook.device_plugin.health import health_marks_file
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
+from gpuhook.device_plugin.health.gpu_health import HealthBook
 from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
-from gpuhook.device_plugin.health.health_state import HealthBook
 from gpuhook.device_plugin.health.nvml_watcher import Reported
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.errors import GpuhookError

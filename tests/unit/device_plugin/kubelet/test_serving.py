@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.kubelet import kubelet_service, resource_offer
-from gpuhook.device_plugin.kubelet.kubelet_service import Serving
+from gpuhook.device_plugin.kubelet import plugin_sockets, resource_offer
 from gpuhook.device_plugin.kubelet.observer import Log, Observer
+from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
 from gpuhook.device_plugin.kubelet.registration import KubeletSocket
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
@@ -342,7 +342,7 @@ def test_without_inotify(
         raise OSError(24, "raise fs.inotify.max_user_instances", "inotify")
 
     monkeypatch.setattr(Inotify, "__init__", none_left)
-    monkeypatch.setattr(kubelet_service, "_LOOKS_EVERY_BLIND", 0.01)
+    monkeypatch.setattr(plugin_sockets, "_LOOKS_EVERY_BLIND", 0.01)
     plugin.offer(resource())
     assert plugin.observed.count("watch_failed") == 1
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -352,7 +352,7 @@ def test_without_inotify(
 
 def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that were lost are made up for by a look, which comes by itself."""
-    monkeypatch.setattr(kubelet_service, "_LOOKS_EVERY", 0.01)
+    monkeypatch.setattr(plugin_sockets, "_LOOKS_EVERY", 0.01)
     monkeypatch.setattr(Serving, "_changed", lambda self, path, made: None)
     with Plugin(kubelet.directory) as plugin:
         plugin.offer(resource())
