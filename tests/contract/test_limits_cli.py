@@ -229,8 +229,8 @@ def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
 def outside(live: Live, gpu: str, hard: int) -> None:
     """Let somebody else set a limit for the container."""
     program = (
-        "import sys; from gpuhook.memory_limits.warm.nvml_limits import Driver\n"
-        "with Driver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
+        "import sys; from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
+        "with NvmlDriver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
         "int(sys.argv[4]), 0)"
     )
     python = ["/usr/bin/python3", "-c", program]

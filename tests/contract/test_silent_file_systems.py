@@ -142,7 +142,8 @@ def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
     """Each command on it ends, names it and what is left behind, which holds nothing."""
     names = ids(len(VERBS))
     names += ids(1, like=names[1])
-    with several(node8, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
+    mine = node8.apart(tmp_path / "node")  # a ledger without entries of other tests
+    with several(mine, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
         *hostile, good = lives
         for live in hostile[:-1]:
             stack.enter_context(over_libraries(live))

@@ -202,7 +202,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 def test_a_library_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook goes on: it is another process that has died."""
-    monkeypatch.setattr(cgroup_limits, "Driver", lambda _: os.kill(os.getpid(), 9))
+    monkeypatch.setattr(cgroup_limits, "NvmlDriver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
     cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]
@@ -213,7 +213,7 @@ def test_an_error_of_our_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(cgroup_limits, "Driver", broken)
+    monkeypatch.setattr(cgroup_limits, "NvmlDriver", broken)
     told: list[GpuhookError] = []
     cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
     assert [error.code for error in told] == ["GH1257"]

@@ -312,8 +312,8 @@ AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import gpuhook.errors.messages  # before Python's own files are out of reach
-from gpuhook.memory_limits.warm.nvml_limits import Driver
-with Driver(sys.argv[2]) as driver:
+from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+with NvmlDriver(sys.argv[2]) as driver:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)

@@ -171,8 +171,8 @@ def test_the_cgroup_counts_and_not_its_mount(driver: DriverMemory, one: Path) ->
     """A limit that is set by the path in another mount namespace is the same cgroup's."""
     script = 'mount -t cgroup2 none /mnt && exec "$@"'
     program = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    program += "from gpuhook.memory_limits.warm.nvml_limits import Driver\n"
-    program += "Driver(sys.argv[2]).set(sys.argv[3], sys.argv[4], 300 << 20, 0)\n"
+    program += "from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
+    program += "NvmlDriver(sys.argv[2]).set(sys.argv[3], sys.argv[4], 300 << 20, 0)\n"
     words = [str(Path(__file__).parents[5]), driver.node.nvml_library, gpu(driver)]
     words.append(f"/mnt/{one.relative_to(cgroups.mounted())}")
     python = [sys.executable, "-ISB", "-c", program]
