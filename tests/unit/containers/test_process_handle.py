@@ -143,6 +143,6 @@ def test_no_rights() -> None:
         capture_output=True,
         text=True,
         check=False,
-        cwd=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+        cwd=Path(__file__).parents[3],
     )
     assert done.stdout.startswith("GH1733 run as root on the host"), done
