@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.installation import Installation
-from tests.demo import act2, act4, act5, demo_node
+from tests.demo import act1, act2, act3, act4, act5, demo_node
 from tests.demo.page import Page
 
 
@@ -39,9 +39,20 @@ def test_what_to_try_next(
     assert "notebook" in said["gpuhook ps"]
 
 
+def test_every_integration_gives_the_same_view(node8: Installation, short_path: Path) -> None:
+    """Four integrations, then two replicas of one GPU; no container holds them afterwards."""
+    mine = node8.apart(short_path / "node")
+    assert act1.play(Page(), mine, short_path / "act1")
+
+
 def test_the_kubernetes_node_keeps_its_promises(node8: Installation, short_path: Path) -> None:
     """The scenario of the seeds: ConfigMap, labels, two pods on one GPU, and a fault."""
     assert act2.play(Page(), node8, short_path / "act2")
+
+
+def test_a_running_container_is_repaired_and_changed(node8: Installation, tmp_path: Path) -> None:
+    """A daemon-reload is repaired, and a GPU comes and goes; `gpuhook ps` lists both containers."""
+    assert act3.play(Page(), node8, tmp_path / "act3")
 
 
 def test_a_share_of_memory_holds(node8: Installation, short_path: Path) -> None:

@@ -187,5 +187,6 @@ def replicas(page: Page, installation: Installation, place: Path) -> bool:
     page.command("gpuhook ps")
     gone = installation.gpuhook("ps")
     page.output(gone.stdout + gone.stderr)
+    is_free = not installation.holders()  # asked while the runtime's state shows who has ended
     shutil.rmtree(place, ignore_errors=True)
-    return good and not installation.holders()
+    return good and is_free

@@ -45,6 +45,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
         " sets\nthe device rules of its units anew, and knows nothing of the GPU. What users see:"
         '\n"Failed to initialize NVML: Unknown Error".\n'
     )
+    installation = installation.apart(place / "node")  # a ledger without the act before
     with ExitStack() as stack:
         trainer = stack.enter_context(running(installation, place, "trainer", asks("0")))
         lost = reloaded(page, installation, trainer)
