@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests import depth, private_machine
 
 # gRPC would go on in a child that is forked off one of its tests' processes, without its files, and
-# abort it. No program of ours that forks loads it.
+# abort it. No program of gpuhook that forks loads it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # No test asserts a time: on a busy machine each example may take as long as it likes. Everyday
 # examples are the same in each run; what random ones have found is kept with @example.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as the tests see it: without GPUs, CDI specs and containers of its own.
+"""The machine as the tests see it: without its real GPUs, CDI specs and containers.
 
 A machine that has GPUs, or that gpuhook is installed on, would have a part in what tests find. A
-test process therefore enters a mount namespace of its own. What it starts is in there too.
+test process therefore enters a new mount namespace. What it starts is in there too.
 """
 
 from __future__ import annotations

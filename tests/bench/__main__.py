@@ -57,7 +57,7 @@ def main() -> None:
     is_all = not (options.plugin or options.commands)
     if not options.plugin and os.geteuid() != 0:
         parser.error("real runtimes need root")
-    # First, as containers are measured in a namespace of our own, in which this begins anew.
+    # First: containers are measured in another mount namespace, in which this starts again.
     if options.commands or (is_all and os.environ.get(_INSIDE) != "1"):
         _figures(commands.figures)
         print(flush=True)

@@ -164,7 +164,7 @@ def crun(ready: Installation) -> list[Case]:
 
 
 def crowd(ready: Installation, size: int = 32) -> list[Case]:
-    """Return many creates at once, each of a container of its own."""
+    """Return many creates at once, each of another container."""
     bundles = [gpu_bundle(ready, f"crowd-{number}") for number in range(size)]
     env = ready.on("runc")
     return [

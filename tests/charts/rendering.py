@@ -66,7 +66,7 @@ def container(objects: list[dict[str, Any]], name: str = "device-plugin") -> dic
 
 
 def variables(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, str]:
-    """Return the variables of a container; what a field gives has a value of its own."""
+    """Return the variables of a container; one whose value comes from a field has a placeholder."""
     env = container(objects, name).get("env", [])
     found = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
     assert len(found) == len(env)

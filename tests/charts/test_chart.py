@@ -146,7 +146,7 @@ def test_arguments_are_those_of_the_commands(values: dict[str, Any]) -> None:
 
 @every
 def test_the_role_is_for_the_pods_account(values: dict[str, Any]) -> None:
-    """A token is given exactly where there is a rule, and nobody else has it."""
+    """A pod has a token exactly if there is a rule for it; no other pod has one."""
     objects = rendered(values)
     roles = [o for o in objects if o["kind"] == "ClusterRole"]
     for found in daemon_sets(objects):
@@ -315,7 +315,7 @@ def test_the_hook_is_where_the_installer_puts_it() -> None:
 
 
 def test_runtimes_go_together() -> None:
-    """Pods, the class and the engine's handler have one name, unless somebody says otherwise."""
+    """Pods, the class and the engine's handler share one name, unless values set another."""
     objects = rendered(SETS["beside"])
     assert one(objects, "RuntimeClass")["handler"] == "gpuhook"
     assert pod(objects)["runtimeClassName"] == "gpuhook"
@@ -387,7 +387,7 @@ def test_the_schema_has_the_keys_of_the_values() -> None:
 
 
 def assert_alike(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
-    """Fail where the two differ, down to the last object whose keys are told."""
+    """Fail if the two differ; the message names the keys down to the last object."""
     assert schema["additionalProperties"] is False, where
     assert set(values) <= set(schema["properties"]), where
     for name, below in schema["properties"].items():

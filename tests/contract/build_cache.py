@@ -2,7 +2,7 @@
 """What the tests build once and keep: programs, packages, root file systems, interpreters.
 
 Kept below GPUHOOK_TEST_CACHE (default: build/test-cache of the checkout), each thing under its
-name and a hash of its recipe, so that a changed recipe builds anew. Nothing kept is ever written
+name and a hash of its recipe, so that a changed recipe builds again. Nothing kept is ever written
 to again: tests take copies.
 """
 

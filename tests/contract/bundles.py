@@ -43,7 +43,7 @@ class Bundle:
         self.write(config)
 
     def write(self, config: dict[str, Any]) -> None:
-        """Write config.json anew."""
+        """Write config.json again."""
         self.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 

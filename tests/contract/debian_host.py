@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian of its own in a directory, with Python, containerd and runc, as packages find a node."""
+"""A Debian root in a directory, with Python, containerd and runc, as packages find a node."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _downloaded(suite: str, package: str) -> Path:
 
 
 def _options(suite: str) -> list[str]:
-    """Return options that give apt-get a state of its own with the lists of one suite."""
+    """Return options that give apt-get a separate state with the lists of one suite."""
 
     def build(place: Path) -> None:
         for directory in ("lists/partial", "archives/partial", "empty"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real container engines, each with a state of its own: containerd (through ctr) and podman."""
+"""Real container engines, each with its own state: containerd (through ctr) and podman."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
 def _cdi_directories(place: Path, cdi: Path | None) -> dict[str, Path]:
     """Return what takes the place of the CDI directories, so that podman sees only `cdi`.
 
-    Podman 4.3 reads /etc/cdi and /var/run/cdi and cannot be told otherwise.
+    Podman 4.3 reads /etc/cdi and /var/run/cdi; no option changes that.
     """
     shown = dict.fromkeys(CDI_DIRECTORIES, place / "no-cdi")
     if cdi is not None:

@@ -22,7 +22,7 @@ from tests.contract.debs import mirror
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
-# What goes into it; a change of anything else, such as a chart or a test, builds nothing anew.
+# What goes into the image; a change of other files, such as a chart or a test, builds nothing.
 SOURCES = ("Dockerfile", ".dockerignore", "LICENSE", "pyproject.toml", "gpuhook")
 OF_PACKAGING = ("bundle.py", "install.py", "gpuhook*", "image/**/*")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -45,7 +45,7 @@ def root() -> Path:
 
 
 def _build(base: Path, store: Path, into: Path) -> None:
-    """Build the image in a store of its own, and copy its root file system."""
+    """Build the image in a separate store, and copy its root file system."""
     settings, shared = _pip()
     more = store / "more"
     (more / "etc").mkdir(parents=True)

@@ -87,7 +87,7 @@ class Installation:
     def secluded(self) -> list[str]:
         """Return gpuhook-runtime for a container that gets a hook of gpuhook's.
 
-        A hook has none of the wrapper's variables: in a mount namespace of its own /run/gpuhook is
+        A hook has none of the wrapper's variables: in its mount namespace /run/gpuhook is
         this installation's state directory, so that the machine's stays out of it.
         """
         for directory in (self.state, STATE):
@@ -170,7 +170,7 @@ class Installation:
         return sorted(os.listdir(directory)) if directory.is_dir() else []
 
     def apart(self, place: Path, **settings: Any) -> Installation:
-        """Return the same installation and node with settings, specs and state of its own."""
+        """Return the same installation and node with separate settings, specs and state."""
         made = replace(self, place=place, settings=settings)
         made.specs.mkdir(parents=True)
         made.configure()
@@ -184,7 +184,7 @@ class Installation:
         self.config.write_text(json.dumps(document), encoding="utf-8")
 
     def refuse_stale(self) -> None:
-        """Write settings by which stale specs are refused, and not written anew."""
+        """Write settings that refuse stale specs instead of writing them again."""
         document = {"cdi": {"specDirs": [str(self.specs)], "onStale": "refuse"}}
         self.config.write_text(json.dumps(document), encoding="utf-8")
 

@@ -4,7 +4,7 @@
 runc and crun run on the machine's own cgroups ("host") and on cgroup v2 ("v2"). Where the machine
 has v1 or the hybrid layout, v2 is mounted in a private mount namespace: its device programs work
 there as they do on a v2 machine. crun refuses the hybrid layout, so the v2 tree is unmounted for
-it, in a namespace of its own too.
+it, in a separate namespace too.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def told(log: str, log_format: str) -> list[tuple[str, str]]:
 
 
 def assert_refused(result: Result, code: str, *words: str, log_format: str = "json") -> None:
-    """Assert that a call ended with 1 and told the code and `words` in its log and on stderr."""
+    """Assert that a call ended with 1 and printed the code and `words` in its log and on stderr."""
     assert result.rc == 1, result
     assert result.stdout == ""
     level, message = told(result.log, log_format)[-1]
@@ -108,7 +108,7 @@ MANY = ",".join(map(str, range(10_000)))
     ],
 )
 def test_values(value: str, code: str, word: str, node8: Installation, bundle: Bundle) -> None:
-    """A request that names what is not there, or in words that nobody understands."""
+    """A request that names a missing device, or that cannot be parsed."""
     before = ask(bundle, *asks(value))
     held = node8.entries()
     result = node8.edit(bundle)
@@ -271,7 +271,7 @@ def test_validate(
 
 
 def test_a_broken_file_hides_only_itself(apart: Installation, bundle: Bundle) -> None:
-    """A broken spec of somebody else does not keep a container from its GPU."""
+    """A broken spec of another vendor does not keep a container from its GPU."""
     (apart.specs / "aaa.yaml").write_text("devices: [", encoding="utf-8")
     (apart.specs / "zzz.json").write_text("{", encoding="utf-8")
     (apart.specs / "loop.json").symlink_to("loop.json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs that nobody should write, through a create: what is in them, and how much of it."""
+"""Specs that no tool should write, through a create: invalid contents, and too much of it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def cached(root: Path) -> dict[str, str]:
 def test_ldconfig_makes_the_cache(
     integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """The host's ldconfig indexes the image anew on every route: also a library that the image's
+    """The host's ldconfig indexes the image again by each integration: also a library that its
     old cache does not know; and the driver is found, and nothing of it all is left behind."""
     apart.generate("--ldconfig-path", LDCONFIG)
     root = with_ldconfig(root_of("debian"))
@@ -142,7 +142,7 @@ def test_ldconfig_does_not_leave_the_image(
 def test_ldconfig_in_other_images(
     kind: str, apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
-    """An image needs no ldconfig of its own, and one of musl gets what musl reads."""
+    """An image needs no ldconfig, and an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = bundle_of(root_of(kind), ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
     view = run(made, apart.secluded, env=apart.on("runc")).view
@@ -199,7 +199,7 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """What one job would make is not there, whoever does the jobs, and the others' is."""
+    """The effects of a disabled job are missing, those of the others exist, by any integration."""
     apart.generate("--disable-hook", disabled)
     root = root_of("debian")
     link = f"{LIBRARIES}/libcuda.so"

@@ -525,7 +525,7 @@ def test_what_attach_and_detach_changed_is_known(node8: Installation, tmp_path: 
 
 
 def test_gpus_that_config_json_asks_for_nowhere(nvidia: Installation, tmp_path: Path) -> None:
-    """An engine that was told by the kubelet leaves devices alone: these are the request."""
+    """An engine that gets devices from the kubelet leaves them out: these are the request."""
     with by_cdi(nvidia, tmp_path, env=[]) as live:
         (one,) = document(live, rc=0)["containers"]
     assert one["request"]["names"] == [f"nvidia.com/gpu={GPU}"]
@@ -547,7 +547,7 @@ def test_a_container_without_gpus(nvidia: Installation, tmp_path: Path) -> None:
 def test_a_privileged_container_has_what_its_engine_gives(
     nvidia: Installation, tmp_path: Path
 ) -> None:
-    """All the nodes of the host, whoever asks: that says nothing about anybody's stack."""
+    """All nodes of the host, for every caller: that says nothing about a vendor's stack."""
     made = sleeping(tmp_path)
     config = made.config()
     config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]

@@ -76,7 +76,7 @@ def test_every_capability_on_every_layout(
 
 
 def test_a_library_that_is_missing_is_found(debian: Installation, tmp_path: Path) -> None:
-    """What lies in libcuda's own directory is never excused."""
+    """A difference in libcuda's own directory is never excused."""
 
     def plant(config: dict[str, Any]) -> None:
         mounts = config["mounts"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU taken away from a container that runs, whoever gave it, and what is said of it."""
+"""A GPU taken from a running container, whichever tool assigned it, and what is reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_
 
 
 def test_without_config(node8: Installation, tmp_path: Path) -> None:
-    """What came with the creation stays, also once nobody can read that it did."""
+    """What came with the creation remains, also if its record is unreadable."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, node8, "runc", "host", node8.runtime) as live:
         live.detach("2")
@@ -67,7 +67,7 @@ def test_without_config(node8: Installation, tmp_path: Path) -> None:
 
 @BOTH
 def test_in_use(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A device that a process has open stays; --force refuses whoever opens it next."""
+    """A device that a process has open remains; --force refuses the next open."""
     mine = openable(node8, tmp_path / "node")
     device = mine.device(2)
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", HOLD.format(device)])
@@ -160,7 +160,7 @@ def test_profile(node8: Installation, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("obstacle", ["pipe", "full"])
 def test_profile_in_the_way(obstacle: str, node8: Installation, tmp_path: Path) -> None:
-    """A container cannot keep its GPU by what it does to the profile: that is left over, told."""
+    """A container cannot keep its GPU by changing the profile: the rest is left, and reported."""
     place = PROFILE.rpartition("/")[0]
     made = sleeping(tmp_path, env=asks("void", "all"))
     config = made.config()
@@ -187,7 +187,7 @@ def test_profile_in_the_way(obstacle: str, node8: Installation, tmp_path: Path) 
 
 
 def test_profile_of_others(node8: Installation, tmp_path: Path) -> None:
-    """A GPU that somebody else gave stays visible to EGL; a profile that is lost comes back."""
+    """A GPU from another tool stays visible to EGL; a lost profile comes back."""
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         minors = {index: node8.gpu(index).minor or 0 for index in (0, 2, 3)}
         node = Path(f"/proc/{live.pid}/root{node8.device(0)}")
@@ -201,7 +201,7 @@ def test_profile_of_others(node8: Installation, tmp_path: Path) -> None:
 
 
 def assert_profile(live: Live, mask: int) -> None:
-    """Assert that the application profile has these GPUs, and that nobody misses anything."""
+    """Assert that the application profile has these GPUs, and that nothing is missing."""
     profile = live.inside("/bin/cat", PROFILE)
     assert f'"EGLVisibleDGPUDevices", {mask:#x}]' in profile.stdout, profile
     assert live.gpuhook("inspect", "--exit-code").rc == 0

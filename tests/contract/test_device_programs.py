@@ -163,7 +163,7 @@ def test_no_program_of_its_own(cgroup: Path, gpu: Path) -> None:
 
 
 def test_replaced_by_somebody_else(cgroup: Path, gpu: Path) -> None:
-    """A program that is swapped while we work on it is met anew, and its successor is treated."""
+    """A program that is replaced during the work is found again, and its successor is changed."""
     first = beside(str(cgroup), flags=0)
     place = DeviceCgroup("v2", str(cgroup), str(cgroup), str(V2))
     wanted = with_rules(allow(GPU), [])
@@ -202,7 +202,7 @@ def test_hidden_constants(cgroup: Path, gpu: Path) -> None:
 
 @pytest.mark.alone
 def test_hidden_program(cgroup: Path, gpu: Path) -> None:
-    """One that the kernel does not show at all is made anew of config.json's rules, or refused."""
+    """A program that the kernel does not show is built from config.json's rules, or refused."""
     with setting(HARDEN, "2"), setting(POINTERS, "2"):
         beside(str(cgroup))
         rules = rules_of(cgroup)
@@ -224,7 +224,7 @@ def test_hidden_program(cgroup: Path, gpu: Path) -> None:
 
 
 def test_a_program_with_calls(cgroup: Path) -> None:
-    """A program that calls the kernel can only be made anew."""
+    """A program that calls the kernel can only be built again."""
     ktime = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
     fd = bpf_syscall.prog_load(ktime, "calls")
     place = os.open(cgroup, os.O_RDONLY)

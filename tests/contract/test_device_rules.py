@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device rules of running containers: told as they are, changed, and put back."""
+"""Device rules of running containers: printed, changed, and restored."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sleeping(
 def test_told_right(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """What the runtime's rules or program allow is told as open(2) has it from inside."""
+    """The printed rules of the runtime or its program agree with open(2) from inside."""
     with running(sleeping(RULES), engine, cgroup) as container:
         inside = opened(container, *ASKED)
         asks = [f"rules.verdict('c', {numbers.replace(':', ', ')}, 'rw')" for numbers in ASKED]
@@ -125,7 +125,7 @@ def test_changed_and_put_back(
 def test_granted_device_taken_away(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """A device of the container's config is denied; given back, no rule of ours stays."""
+    """A device of the container's config is denied; after it is allowed again, no rule remains."""
     with running(sleeping(RULES), engine, cgroup) as container:
         taken, again = told(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
         assert (taken, again) == (True, False)

@@ -159,7 +159,7 @@ def test_nothing_is_changed(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> None:
-    """A simulated node that runs: its driver is asked, its files are those of its own tree."""
+    """A simulated node that runs: its driver answers, its files are those of its own tree."""
     words = [*node8.node.options, "-o", "json", "--checks", "gpuhook,containers"]
     done = subprocess.run(
         [str(node8.bindir / "gpuhook"), "doctor", *words],

@@ -21,7 +21,7 @@ ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_containerd_calls_the_given_runtime(
     containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """`ctr run` starts a container through the runtime binary that it is told."""
+    """`ctr run` starts a container through the runtime binary of its option."""
     mark = tmp_path / "called"
     script = f'echo "$@" >> {mark}; exec runc "$@"'
     runtime = launcher(tmp_path / "runtime", ["/bin/sh", "-c", script, "sh"])

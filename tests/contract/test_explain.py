@@ -88,7 +88,7 @@ def test_each_device_has_its_line_in_the_spec(
 
 
 def test_a_node_without_specs_is_asked(node8: Installation, tmp_path: Path) -> None:
-    """By NVML, in a process of its own; nothing is written, of the state directory either."""
+    """By NVML, in a child process; nothing is written, not even to the state directory."""
     bare = node8.apart(tmp_path / "bare")
     bare.spec.unlink()
     for path in sorted(bare.state.rglob("*"), reverse=True):

@@ -58,7 +58,7 @@ def number(path: str) -> str:
 
 
 def probe() -> list[str]:
-    """Return the probe, told to try every node that there is beside GPUs."""
+    """Return the probe that tries every node except those of GPUs."""
     return ["/probe", *questions(*FILES, tries=[number(path) for path in extra_nodes.NODES])]
 
 

@@ -52,7 +52,7 @@ class Running:
 def running(
     bundle: Bundle, engine: str = "runc", cgroup: str = "host", *, started: bool = True
 ) -> Iterator[Running]:
-    """Give a container of a plain runtime, created and, unless told otherwise, started."""
+    """Give a container of a plain runtime, created and, by default, started."""
     with lifecycle(bundle, [engine], engine, cgroup) as container:
         created = container.create()
         assert created.rc == 0, created
@@ -82,7 +82,7 @@ def test_a_life(
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
-    """Created, running, paused, running, stopped, gone: told as the runtime itself would."""
+    """Created, running, paused, running, stopped, gone: as the runtime itself reports it."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/bin/sh", "-c", WAIT])
     with running(bundle, engine, cgroup, started=False) as it:
@@ -135,7 +135,7 @@ def test_a_mapped_root(root_of: Callable[[str], Path], bundle_of: Callable[..., 
 
 
 def test_any_process(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> None:
-    """A child, a process that was brought in by exec, one with mounts of its own: all mean the
+    """A child, a process that came by exec, one in another mount namespace: all mean the
     container; and of a container that is in no state directory, the pid itself is one."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/bin/sh", "-c", f"({WAIT}) & {WAIT}"])
@@ -248,7 +248,7 @@ def test_an_id_in_use_keeps_its_entry(
     apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
     """A second create of a living container, which its runtime refuses, loses nothing that the
-    ledger has of it; the next container of that id begins anew."""
+    ledger has of it; the next container of that id starts empty."""
     bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", WAIT], asks("1"))
     again = bundle_of(root_of("distroless"), ["/probe"], asks("2"))
     with lifecycle(bundle, [apart.runtime], env=apart.on("runc")) as container:

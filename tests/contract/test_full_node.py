@@ -201,7 +201,7 @@ def test_a_requirement(route: str, full: Installation, through: Through) -> None
 @pytest.mark.parametrize("route", ROUTES)
 def test_without_nvml(route: str, full: Installation, through: Through, tmp_path: Path) -> None:
     """By mode proc's spec the same nodes arrive; what it knows of the driver is judged, and what
-    nobody knows of the GPU keeps nobody."""
+    no one knows of the GPU excludes no container."""
     own = full.apart(tmp_path / "proc")
     (own.state / "node.json").unlink()
     own.generate("--mode", "proc")
@@ -219,7 +219,7 @@ def test_without_nvml(route: str, full: Installation, through: Through, tmp_path
 def test_kinds_of_coherence(
     route: str, full: Installation, through: Through, tmp_path: Path
 ) -> None:
-    """GPUs that are not coherent are of a kind of their own as well, whole and in parts."""
+    """GPUs that are not coherent are a separate kind as well, whole and in parts."""
     own = full.apart(tmp_path / "coherence")
     own.generate("--feature-flag", "enable-coherent-annotations")
     assert (own.specs / "nvidia.noncoherent.yaml").exists()

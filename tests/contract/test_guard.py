@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of runc share a GPU whose driver holds nobody to a limit; the plugin's guard watches.
+"""Containers of runc share a GPU whose driver enforces no limit; the plugin's guard watches.
 
-The plugin is a process of its own, the memory is a simulated driver's, and the rest is real: the
+The plugin is a separate process, the memory is a simulated driver's, and the rest is real: the
 containers with their pid namespaces and cgroups, their forks, a process of the host, the signals.
 """
 
@@ -114,7 +114,7 @@ class Cluster:
         return identity
 
     def stranger(self, *words: str) -> str:
-        """Start a container that nobody gave a unit; returns its id."""
+        """Start a container without an assigned unit; returns its id."""
         return self._start(words, "/docker", _nothing)
 
     def _start(
@@ -278,7 +278,7 @@ def test_processes_in_a_pid_namespace_of_their_own(
 def test_who_bounds_memory_is_told_on_the_node(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the guard, while it works and ends who is above; a killed plugin bounds nobody."""
+    """The running guard ends processes above their limit; a killed plugin limits no process."""
     node = cluster("kill", grace="300s")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     above = node.pod("above", "alloc", "1001", "hold", recorded=("", 900))
@@ -306,7 +306,7 @@ def test_who_bounds_memory_is_told_on_the_node(
 def test_a_cgroup_that_is_not_called_like_its_container(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger knows its first process; of a cgroup that two share nobody is ended."""
+    """The ledger knows its first process; in a cgroup that two share, no process is ended."""
     node = cluster("terminate")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     for mebibytes in (1002, 1003):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec with `--hooks none`: for engines and hosts that run no program of ours."""
+"""A spec with `--hooks none`: for engines and hosts that run no program of gpuhook."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BY = pytest.mark.parametrize("route", ROUTES)
 
 @dataclass(frozen=True)
 class Canary:
-    """A directory of the host with what images lie in wait for; it must stay as it is."""
+    """A directory of the host that hostile images point at; it must not change."""
 
     path: Path
     before: dict[str, tuple[object, ...]]
@@ -193,7 +193,7 @@ def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[
 def test_the_trap_works(
     trapped: tuple[Path, list[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
-    """A hook without an environment of its own runs the image's code on the host's side."""
+    """A hook without an explicit environment runs the image's code on the host's side."""
     root, env, sprung = trapped
     hook = {"path": "/bin/true", "args": ["true"]}
     made = bundle_of(root, ["/probe"], env, hooks={"createContainer": [hook]})
@@ -338,7 +338,7 @@ def oversized(path: Path) -> None:
 
 
 def fifo(path: Path) -> None:
-    """Make a pipe that nobody writes to."""
+    """Make a pipe without a writer."""
     os.mkfifo(path)
 
 

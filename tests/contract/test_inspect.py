@@ -75,7 +75,7 @@ def test_what_it_has(
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
-    """Nodes, rules, mounts, loader cache and variables are told, and nothing is wrong."""
+    """Nodes, rules, mounts, loader cache and variables are printed, and nothing is wrong."""
     bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
     with running(node8, bundle, engine, cgroup) as container:
         found = facts(node8, container)
@@ -135,7 +135,7 @@ def test_lost_rules(
 def test_another_driver(
     apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
-    """Where the node's driver was changed under a container, both versions are told."""
+    """If the node's driver changed under a container, both versions are printed."""
     bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
     with running(apart, bundle) as container:
         other = bundle.path / "host"

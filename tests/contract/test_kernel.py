@@ -30,7 +30,7 @@ ALL = (
 
 @pytest.fixture
 def process() -> Iterator[int]:
-    """Give the pid of a process with a mount namespace of its own."""
+    """Give the pid of a process in another mount namespace."""
     started = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", "echo; exec sleep 100"], stdout=subprocess.PIPE
     )
@@ -146,7 +146,7 @@ def test_errors_come_back(there: Callable[[Callable[[], None]], None], tmp_path:
 
 
 def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where our half of handing a descriptor over fails, nobody waits and nothing stays open."""
+    """If our half of passing a descriptor fails, no process waits and nothing stays open."""
     namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY)
     before = os.listdir("/proc/self/fd")
     real = os.open

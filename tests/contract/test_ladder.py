@@ -198,7 +198,7 @@ def test_nvidias_runtime_comes_back_into_an_edited_file(
 ) -> None:
     """What ours took the place of is there again, and what was edited meanwhile stays.
 
-    Tools that write a TOML file anew lose its comments, and by them what is ours.
+    Tools that write a TOML file again lose its comments, and with them the marks of gpuhook.
     """
     was = host.runtimes, _default(host)
     before = listing(host.root)

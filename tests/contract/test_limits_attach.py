@@ -130,7 +130,7 @@ def test_a_driver_that_refuses(policy: str, mine: Installation, tmp_path: Path) 
 def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
     mine: Installation, tmp_path: Path
 ) -> None:
-    """Nobody in the container has asked for it: the guard watches it then."""
+    """No request of the container names a limit: the guard watches it then."""
     gpu = uuid(mine, 2)
     stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
     made = grant(mine, sleeping(tmp_path), 2, 4096, 4096)

@@ -60,7 +60,7 @@ def held(live: Live) -> dict[str, tuple[int, int]]:
 
 
 def wiped(live: Live) -> None:
-    """Let the driver know no limit any more, as one that was loaded anew."""
+    """Let the driver forget all limits, as one that was loaded again."""
     shutil.rmtree(Path(live.installation.node.nvml_profile).with_name("nvml-stub.limits"))
 
 
@@ -144,7 +144,7 @@ def test_set_show_clear(engine: str, mine: Installation, tmp_path: Path) -> None
 
 @ENGINES
 def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_path: Path) -> None:
-    """What the container uses is told, and no driver takes a limit below it."""
+    """The used memory is printed, and no driver accepts a limit below it."""
     gpu = uuid(mine, 2)
     with driver_memory.serving(short_path, mine.node) as driver:
         made = sleeping(tmp_path, env=asks("2"))
@@ -227,7 +227,7 @@ def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
 
 
 def outside(live: Live, gpu: str, hard: int) -> None:
-    """Let somebody else set a limit for the container."""
+    """Let another process set a limit for the container."""
     program = (
         "import sys; from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
         "with NvmlDriver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
@@ -270,7 +270,7 @@ def impatient(live: Live, place: Path) -> Live:
 
 
 def test_a_driver_that_hangs(mine: Installation, tmp_path: Path) -> None:
-    """Nobody waits for ever, nothing is noted that was not done, and the next call is not kept."""
+    """No call waits for ever, nothing is recorded that was not done, and the next call works."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
         changed(live, "set", "--limit", "4Gi")
@@ -357,7 +357,7 @@ def test_an_older_driver(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: Path) -> None:
-    """Where no driver has to be told, the ledger forgets it, whatever the driver has of calls."""
+    """If no driver needs a call, the ledger drops the limit, whatever calls the driver has."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
@@ -378,7 +378,7 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: 
 
 
 def test_a_limit_above_the_card_is_clipped_by_repair(node8: Installation, tmp_path: Path) -> None:
-    """It was noted while no driver told what the card has: then it is what a create makes it."""
+    """It was recorded while no driver reported the card's memory: then as a create makes it."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "newer", "t4", node8.bindir)
     newer = tmp_path / "newer.so"

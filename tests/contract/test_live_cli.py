@@ -48,7 +48,7 @@ def test_a_broken_config(node8: Installation, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: Path) -> None:
-    """A state that nobody can read is a failure of `--all`; the others are repaired."""
+    """An unreadable state is a failure of `--all`; the others are repaired."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, mine, "runc", "host", mine.runtime) as live:
@@ -72,7 +72,7 @@ def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: 
 
 
 def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
-    """Containers are repaired also where what is told of it goes nowhere."""
+    """Containers are repaired even if nothing reads the output."""
     mine = node8.apart(tmp_path / "node")
     with (
         started(sleeping(tmp_path / "a", env=asks("2")), mine, "runc", "host", mine.runtime) as one,

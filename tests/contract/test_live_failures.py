@@ -105,7 +105,7 @@ def test_detach_undone(node8: Installation, tmp_path: Path) -> None:
 def test_detach_left_over(
     call: str, error: str, when: int, node8: Installation, tmp_path: Path
 ) -> None:
-    """What the container's own files refuse is told; the device is denied all the same."""
+    """What the container's own files refuse is reported; the device is denied all the same."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2")
         via = failing(call, error, when, tmp_path / "trace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that lie in wait for whoever works on their root reach nothing outside it."""
+"""Containers that attack a program at work on their root reach nothing outside it."""
 
 from __future__ import annotations
 

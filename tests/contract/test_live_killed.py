@@ -127,7 +127,7 @@ def test_repaired(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_what_the_image_had(node8: Installation, tmp_path: Path) -> None:
-    """Empty files and other things of the image that stood in the way are there again."""
+    """Empty files and other things of the image that were in the way exist again."""
     made = sleeping(tmp_path)
     libraries = made.root / LIBRARIES.lstrip("/")
     version = node8.node.node.driver.version
@@ -197,7 +197,7 @@ def killed(live: Live, verb: str, call: str, when: int, place: Path, *, device: 
 
 
 def assert_without(live: Live, before: Seen, rules: list[str], where: str) -> None:
-    """Assert that the container is as it was before it had a GPU, and that nobody holds one."""
+    """Assert that the container is as it was before it had a GPU, and that none holds one."""
     after = live.seen()
     assert after.nodes == before.nodes, where
     assert after.mounts == before.mounts, where

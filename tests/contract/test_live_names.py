@@ -34,7 +34,7 @@ def test_ps_after_a_detach(given: str, taken: str, node8: Installation, tmp_path
 
 
 def test_one_of_two_replicas(node8: Installation, tmp_path: Path) -> None:
-    """The device stays with the replica that stays, and both changes are told."""
+    """The device remains with the other replica, and both changes are printed."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         live.attach(f"{uuid}::1")
@@ -57,7 +57,7 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_p
         if attached:
             live.attach(attached)
         if whole == "by an engine":
-            shutil.rmtree(mine.state / "containers")  # config.json tells of it, and nobody else
+            shutil.rmtree(mine.state / "containers")  # only config.json records it
         live.attach(f"{uuid}::1")
         done = live.detach(f"{uuid}::1")
         assert (done["steps"], done["notes"]) == ([], [f"no longer noted as held: {uuid}::1"])
@@ -141,7 +141,7 @@ def test_none(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_what_no_spec_describes(node8: Installation, tmp_path: Path) -> None:
-    """Where names cannot be told, and where they mean nothing, nodes can be named instead."""
+    """If names are ambiguous or unknown, nodes can be named instead."""
     mine = node8.apart(tmp_path / "node")
     with started(sleeping(tmp_path), mine) as live:
         said = live.refused("GH1759", "detach", "--device", "/dev/null")

@@ -106,7 +106,7 @@ def test_state_by_link(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_return_in_a_mount_point(node8: Installation, tmp_path: Path) -> None:
-    """What follows a carriage return in the name of a mount point is no line of its own."""
+    """Text after a carriage return in the name of a mount point does not become a line."""
     made = sleeping(tmp_path)
     host = volume(tmp_path)
     made.mount(host, "/etc/ld.so.conf.d", "rbind", "rw")
@@ -218,7 +218,7 @@ def test_init_below(engine: str, cgroup: str, node8: Installation, tmp_path: Pat
 
 
 def test_no_cgroup_of_its_own(node8: Installation, tmp_path: Path) -> None:
-    """A container in somebody else's cgroup is told apart from it, and its neighbours go on."""
+    """A container in a foreign cgroup is distinguished from it, and its neighbours go on."""
     place = f"/sys/fs/cgroup/{CGROUP}/{uuid4().hex[:12]}"
     joined = f"mkdir -p {place}; echo $$ >{place}/cgroup.procs"
     runtime = ["sh", "-c", f'{joined}; exec crun --cgroup-manager=disabled "$@"', "sh"]

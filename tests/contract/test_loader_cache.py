@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merged cache, used by the real dynamic loader in a root file system of its own."""
+"""The merged cache, used by the real dynamic loader in a separate root file system."""
 
 import os
 import shutil

@@ -178,7 +178,7 @@ def test_repair_keeps_it_left_out(mine: Installation, granted: Bundle) -> None:
 
 
 def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> None:
-    """Both are the container's own, and both are told, as a process reads that of its very own."""
+    """Both are the container's own, and both are printed, as a process reads its own."""
     config = granted.config()
     config["linux"]["cgroupsPath"] += ".scope/container"
     granted.write(config)

@@ -239,7 +239,7 @@ def test_hints(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
 
 
 def test_without_an_inventory(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
-    """A node that only a device plugin describes: the GPU is told by the name it was asked by."""
+    """A node that only a device plugin describes: the message has the requested name of the GPU."""
     (mine.state / "node.json").unlink()
     made = grant(mine, bundle_of(root_of("debian"), WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
     with started(made, mine, "runc", "v2", mine.runtime) as live:

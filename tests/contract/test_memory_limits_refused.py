@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits that the driver does not hold: which containers start, and what is told."""
+"""Memory limits that the driver does not enforce: which containers start, and the messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_failures(
     root_of: Rooted,
     bundle_of: Bundled,
 ) -> None:
-    """A driver that does not do it: the policy decides, and the reason is told either way."""
+    """A driver that does not do it: the policy decides, and the reason is printed either way."""
     code, spoil = FAILURES[failure]
     spoil(mine, uuid(mine, 2))
     set_policy(mine, policy)
@@ -163,7 +163,7 @@ def test_no_cgroup(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> N
 def test_a_gpu_that_nobody_can_tell(
     mine: Installation, root_of: Rooted, bundle_of: Bundled
 ) -> None:
-    """A GPU whose UUID nobody knows: what was asked for is not left out silently."""
+    """A GPU with an unknown UUID: a requested limit is not left out silently."""
     mine.generate("--device-name-strategy", "index")
     (mine.state / "node.json").unlink()
     made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])

@@ -54,7 +54,7 @@ def secluded(installation: Installation, program: str, dev: Path | None = None) 
 
 
 def with_cgroup_namespace(made: Bundle) -> Bundle:
-    """Give the container a cgroup namespace of its own, as engines do on cgroup v2."""
+    """Give the container its own cgroup namespace, as engines do on cgroup v2."""
     config = made.config()
     config["linux"]["namespaces"].append({"type": "cgroup"})
     made.write(config)
@@ -287,7 +287,7 @@ def test_a_container_without_a_limit(
 def test_rootless(
     engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
 ) -> None:
-    """Nobody but the host's root can limit: a sentence, and the policy."""
+    """Only the host's root can set a limit: a sentence, and the policy."""
     made = bundle_of(
         root_of("debian"),
         ["/bin/echo", "runs"],
@@ -362,9 +362,9 @@ def test_a_library_of_a_volume_is_not_loaded(
 
 
 def test_a_systemd_like_scope(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
-    """crun's cgroup in a scope: the scope is the container's own as well, and told.
+    """crun's cgroup in a scope: the scope belongs to the container as well, and is printed.
 
-    Alone: with a limit of its own, the cgroup in it would have it beside what the scope has.
+    Alone: with a separate limit, the cgroup in it would have it in addition to the scope's.
     """
     made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"])
     config = made.config()

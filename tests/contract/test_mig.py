@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG instances in containers of real runtimes: what one sees of its own, and of its neighbours."""
+"""MIG instances in containers of real runtimes: what one sees of itself and its neighbours."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_every_capability_keeps_them(
 def test_what_is_not_offered(
     name: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
-    """A GPU in MIG mode by any of its own names, and no instance, starts no container."""
+    """A GPU in MIG mode by any of its names, and no instance, starts no container."""
     names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
     made = bundle_of(root_of("debian"), ["/probe"], asks(names.get(name, name)))
     done = run(made, [mig.runtime], env=mig.on("runc"))
@@ -133,7 +133,7 @@ def test_another_instance_in_its_place(
     root_of: Callable[[str], Path],
     bundle_of: Callable[..., Bundle],
 ) -> None:
-    """By a spec from before instances were made anew, nothing is given; by a new one it is."""
+    """By a spec from before instances were recreated, nothing is assigned; by a new one it is."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.refuse_stale()
     made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
@@ -199,7 +199,7 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
 
 @BOTH
 def test_lost_and_repaired(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
-    """An instance that somebody's rules deny is seen, and put back with its GPU's node."""
+    """An instance that foreign rules deny is found, and restored with its GPU's node."""
     made = sleeping(tmp_path, env=asks("0:1"))
     with started(made, mig, engine, cgroup, mig.runtime) as live:
         reset(live)

@@ -43,7 +43,7 @@ def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hook(named_bindir: Path, installation: Installation, name: str, *args: str) -> dict[str, Any]:
-    """Return one hook as NVIDIA's tool writes it, told where this node's parts are."""
+    """Return one hook as NVIDIA's tool writes it, with the paths of this node."""
     own = [f"{key}={value}" for key, value in installation.env.items()]
     return {
         "hookName": "createContainer",
@@ -119,7 +119,7 @@ def test_spec_of_nvidias_tool(
 
 
 def describe_other(made: Installation, named_bindir: Path, name: str) -> None:
-    """Write NVIDIA's spec of another device, with a library and a loader's hook of its own."""
+    """Write NVIDIA's spec of another device, with a library and a loader hook."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{name}.so.1.0"
     shutil.copy(driver, library)  # its SONAME is libcuda.so.1

@@ -202,7 +202,7 @@ def red_hat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rpm_installs_and_removes_all_of_it(red_hat: Path) -> None:
-    """In a directory of its own: the programs there run, and nothing of them stays."""
+    """In a separate directory: the programs there run, and nothing of them remains."""
     found = packages("rpm")
     rpm = ["rpm", "--root", str(red_hat), "--dbpath", "/var/lib/rpm"]
     add = [*rpm, "--install", "--nodeps", "--noscripts", "--ignoreos", "--ignorearch"]

@@ -424,7 +424,7 @@ def test_settings_stay_until_purge(installed: Host) -> None:
 
 
 def test_what_was_not_given_back_is_kept(installed: Host) -> None:
-    """An engine's own files as they were are no state of ours: a purge says where they are."""
+    """Copies of an engine's original files are not state: a purge prints where they are."""
     record = installed.debian.root / "var/lib/gpuhook/configured/crio/record.json"
     record.parent.mkdir(parents=True)
     record.write_text("{}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths inside a root on kernels without openat2, and while somebody swaps what is on the way."""
+"""Paths inside a root on kernels without openat2, while a process swaps parts of the path."""
 
 from __future__ import annotations
 

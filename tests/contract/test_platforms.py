@@ -204,7 +204,7 @@ def test_newer_cuda_for_an_orin(
 def test_a_changed_jetson_is_stale(
     on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
 ) -> None:
-    """A replaced libcuda: the spec is written anew as it was made, or the container refused."""
+    """A replaced libcuda: the spec is written again as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
     mine = installed(node8, tmp_path, node)
     if on_stale == "refuse":

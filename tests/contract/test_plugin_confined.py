@@ -66,7 +66,7 @@ def confined(short_path: Path) -> Iterator[Confined]:
 
 
 def read_only(place: Path) -> list[str]:
-    """Return a command's beginning: in a mount namespace of its own, and without capabilities."""
+    """Return a command's beginning: in a new mount namespace, and without capabilities."""
     around = ["findmnt", "--noheadings", "--output", "TARGET", "--target", str(place)]
     found = subprocess.run(around, capture_output=True, text=True, check=True).stdout.strip()
     steps = [f"mount --bind {place / name} {place / name}" for name in WRITTEN]

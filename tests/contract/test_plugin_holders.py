@@ -35,7 +35,7 @@ def pods(tmp_path: Path) -> Iterator[PodResources]:
 
 @pytest.fixture
 def running(tmp_path: Path, kubelet: Kubelet, pods: PodResources) -> Iterator[PluginProcess]:
-    """Give a plugin that offers four replicas of a T4, and is told who holds them."""
+    """Give a plugin that offers four replicas of a T4, and learns who holds them."""
     env = {"POD_RESOURCES_SOCKET": str(pods.socket)}
     node = make_node(tmp_path / "node", "t4")
     with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env) as made:
@@ -64,7 +64,7 @@ def test_fault_names_the_pods(running: PluginProcess, kubelet: Kubelet, pods: Po
 
 
 def test_fault_without_an_answer_says_so(running: PluginProcess, pods: PodResources) -> None:
-    """A kubelet that tells nobody does not keep a fault from being told."""
+    """A kubelet that reports no holders does not keep a fault from being reported."""
     pods.stop()
     uuid = str(running.node.node.gpus[0].uuid)
     stub_events.say(running.node, uuid, "recovery 1")
@@ -121,7 +121,7 @@ def test_memory_of_pods_that_another_configuration_placed_is_told(
 def test_memory_of_pods_of_this_configuration_is_not_told(
     running: PluginProcess, kubelet: Kubelet, pods: PodResources
 ) -> None:
-    """Neither of a plugin that starts again, nor of pods on a GPU that nobody divides by memory."""
+    """Neither of a plugin that starts again, nor of pods on a GPU not divided by memory."""
     running.configure(UNITS)
     kubelet.wait_for_devices("nvidia.com/gpumem", 14)
     answer = kubelet.allocate("nvidia.com/gpumem", 2)

@@ -53,7 +53,7 @@ def test_hangup_by_name_reloads(running: PluginProcess) -> None:
 
 
 def reloads(running: PluginProcess) -> float:
-    """Return how often the configuration was read anew."""
+    """Return how often the configuration was read again."""
     lines = running.metrics().splitlines()
     told = [line for line in lines if line.startswith("gpuhook_config_reloads_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in told)

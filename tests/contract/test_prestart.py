@@ -233,7 +233,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 def test_rootless(
     known: dict[str, str], engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """Where nobody may make nodes or rules: nodes are bound, and what is left out is said.
+    """If no process may make nodes or rules: nodes are bound, and what is left out is logged.
 
     Whatever variables a hook has: runtimes give it those of its entry, or their own.
     """

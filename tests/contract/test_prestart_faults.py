@@ -108,7 +108,7 @@ def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
     ],
 )
 def test_no_state(state: str, reason: str, node8: Installation) -> None:
-    """What is no state, or of no bundle; a person is told what to feed the hook."""
+    """Input that is no state, or a state without bundle; a person learns what the hook needs."""
     done = told(node8, state)
     assert_refused(done, "GH1642")
     assert done.stderr.splitlines()[0].endswith(reason)
@@ -118,7 +118,7 @@ def test_no_state(state: str, reason: str, node8: Installation) -> None:
 @pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
 @pytest.mark.parametrize("program", ["gpuhook-hook", "gpuhook-prestart"])
 def test_no_input(program: str, redirection: str, node8: Installation) -> None:
-    """A standard input that cannot be read is told as that, by the launcher too."""
+    """An unreadable standard input is reported as that, by the launcher too."""
     done = in_shell(f"{node8.bindir}/{program} prestart {redirection}", node8)
     assert_refused(done, "GH1642")
     reason = "it is not open for reading" if program == "gpuhook-hook" else "it is empty"

@@ -40,7 +40,7 @@ def test_every_door(
 def test_without_egl(
     node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
 ) -> None:
-    """Who asks for no graphics gets no profile, which nobody would read."""
+    """A container that requests no graphics gets no profile, which nothing would read."""
     root = root_of("debian")
     enter.through("runc", root, ASKED, "2", ["NVIDIA_DRIVER_CAPABILITIES=compute,utility"])
     assert PROFILE[1:] not in roots.listing(root)

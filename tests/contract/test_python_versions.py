@@ -80,7 +80,7 @@ def test_a_refusal(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """A refusal is told in the same words."""
+    """A refusal has the same words."""
     enter = Integrations(installed(version), tmp_path, pytest.fail)
     result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
     assert result.rc == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stale specs, by every way to a GPU: written anew at once, or refused with words."""
+"""Stale specs, by every integration: written again at once, or refused with words."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_new_gpu_is_found_by_its_name(
 
 
 def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[..., Bundle]) -> None:
-    """As after a boot that nobody wrote one: with the choices of before, if they are known."""
+    """As after a boot without a spec: with the earlier choices, if they are known."""
     own.spec.unlink()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
     (own.place / "root").mkdir(exist_ok=True)
@@ -258,7 +258,7 @@ def test_two_refreshes_at_once_write_once(own: Installation) -> None:
 
 
 def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path: Path) -> None:
-    """Who looks at the container is told; a healthy one beside it is not spoken of."""
+    """`inspect` of the container reports it; a healthy neighbour is not mentioned."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
@@ -275,7 +275,7 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
 
 
 def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:
-    """Only its own node is told of."""
+    """Only its own node is reported."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with started(made, own, "runc", "host", own.runtime) as live:
         bus = str(own.gpu(2).pci_bus_id)[4:].lower()

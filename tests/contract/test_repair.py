@@ -144,7 +144,7 @@ def unmounted(live: Live, path: str) -> None:
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_program_put_back(engine: str, node8: Installation, tmp_path: Path) -> None:
-    """Where somebody puts back the program that the engine made, without our rules in it."""
+    """If a process restores the program that the engine made, without our rules in it."""
     mine = openable(node8, tmp_path / "node")
     with given("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
         said = Said(live)
@@ -205,5 +205,5 @@ def test_all(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> N
         for live in (one, two):
             assert live.view(asked).tries[apart.number(2)] == "ENXIO"
         again = one.gpuhook("repair", name="--all")
-        for live in (one, two):  # the machine may have containers of its own
+        for live in (one, two):  # the machine may have other containers
             assert f"{live.id}: nothing to do" in again.stdout

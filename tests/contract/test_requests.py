@@ -123,7 +123,7 @@ def test_short_forms(
 def test_capabilities_that_are_allowed(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """What the setting leaves out is in no container, whoever gives it its GPUs."""
+    """What the setting leaves out is in no container, by any integration."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
     integrations = Integrations(node, tmp_path, never)
@@ -167,7 +167,7 @@ def test_capabilities_that_are_not_allowed(
 
 
 def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
-    """`gpuhook attach` gives no more than a container may have, and refuses to be told to."""
+    """`gpuhook attach` gives no more than a container may have, and refuses larger requests."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
     made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
     with started(made, node, "runc", "host") as live:
@@ -185,7 +185,7 @@ def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
 def test_a_refusal_that_fails(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """The container does not start, and is told what of it is refused, and why."""
+    """The container does not start, and the message has what of it is refused, and why."""
     closed = {"acceptEnvWhenUnprivileged": False, "onRefusal": "fail"}
     node = node8.apart(tmp_path / "node", request=closed)
     done = through(integration, node, tmp_path, root_of("debian"), asks("1"))
@@ -251,7 +251,7 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
 def test_a_mount_that_names_nothing(
     node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
 ) -> None:
-    """It is told of, and what other mounts name is given."""
+    """It is reported, and what other mounts name is assigned."""
     node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     bundle = bundle_of(root_of("distroless"), ["/probe"], [])
     with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")

@@ -297,7 +297,7 @@ def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> 
 def test_jobs_that_the_wrapper_leaves_to_the_hook(
     engine: str, two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """The hook does not judge anew what the wrapper has, by other settings than the wrapper's."""
+    """The hook does not judge again what the wrapper judged by other settings than the hook's."""
     waiving = two.apart(tmp_path / "node", request={"disableRequirements": True})
     root = root_of("debian")
     made = bundle_of(root, ["/probe"], [*asks("0"), f"NVIDIA_REQUIRE_X={OLD}"])

@@ -102,7 +102,7 @@ def test_a_failed_start_is_told(
 def test_launcher_adds_variables(
     tmp_path: Path, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
 ) -> None:
-    """A launcher stands for a command with words and variables of its own."""
+    """A launcher stands for a command with its own arguments and variables."""
     told = launcher(tmp_path / "told", ["/bin/sh", "-c", 'echo "$IT $0 $1"'], {"IT": "isn't"})
     result = run(bundle_of(root_of("distroless")), [str(told)])
     assert result.stdout.startswith("isn't --root ")

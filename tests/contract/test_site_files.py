@@ -46,7 +46,7 @@ ASKED = [
 
 @pytest.fixture(scope="module")
 def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook on a node whose site has files of its own, and an MPS daemon."""
+    """Give gpuhook on a node whose site has extra files, and an MPS daemon."""
     place = tmp_path_factory.mktemp("site")
     node = make_node(place / "node", dump_file.load("t4"))
     root = Path(node.driver_root)

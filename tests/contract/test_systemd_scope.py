@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers in a systemd scope: the unit is told, so that a daemon-reload keeps the device.
+"""Containers in a systemd scope: the unit is changed, so that a daemon-reload keeps the device.
 
 No systemd runs here: systemctl is a program that records what it is called with and keeps the
 property as systemd does, and the program that systemd attaches is one made as systemd makes it.

@@ -28,7 +28,7 @@ ASKED = questions(runs=[["/dlprobe", *FOUND], ["/ldconfig", "-p"]])
 
 
 def describe(made: Installation, version: str = "1.0") -> None:
-    """Write the spec of another device, with a library of its own."""
+    """Write the spec of another device, with a library."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{SONAME}.{version}"
     shutil.copy(driver, library)

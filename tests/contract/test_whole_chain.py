@@ -124,7 +124,7 @@ def mig(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("name", WAYS)
 def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
-    """Each sees the one GPU that both share; who looks is told which replica each has."""
+    """Each sees the one GPU that both share; the output says which replica each has."""
     way = WAYS[name]
     packed = Way({**way.env, "SHARED_DEVICES_ALLOCATION_POLICY": "packed"}, way.handler)
     with ExitStack() as stack:
@@ -152,7 +152,7 @@ def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["envvar", "cdi-annotations", "host-files"])
 def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> None:
-    """It has the capability nodes of its own instance, and not those of its neighbour."""
+    """It has the capability nodes of its instance, and not those of its neighbour."""
     way = WAYS[name]
     caps = {
         str(one.uuid): (one.gpu_instance_minor, one.compute_instance_minor)

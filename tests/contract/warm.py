@@ -4,7 +4,7 @@
     python -I warm.py LIBRARY
 
 reads one call per line, a JSON object with `words`, `env`, `out` and `err`, runs each in a child
-of its own, its output in those two files, and answers with the exit status. Starting Python and
+process, its output in those two files, and answers with the exit status. Starting Python and
 importing costs more than such a call does; what a test is about goes through the launcher.
 """
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo`: the first five minutes with gpuhook, told in acts."""
+"""`make demo`: the first five minutes with gpuhook, in acts."""

@@ -26,7 +26,7 @@ INTEGRATIONS = {
     "podman (CDI)": "podman-cdi",
     "prestart hook (runc)": "runc-prestart",
 }
-FOREIGN = "195:77"  # a GPU that nobody gave
+FOREIGN = "195:77"  # a GPU that the container was not assigned
 ROUNDS = 9
 VARIABLE = "NVIDIA_VISIBLE_DEVICES is void, once (*)"
 

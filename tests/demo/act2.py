@@ -168,16 +168,16 @@ def placed(stack: ExitStack, node: Node, name: str, allocated: Allocated) -> Con
 
 
 def uuids(got: dict[str, Allocated]) -> list[str]:
-    """Return what each pod was told to see."""
+    """Return the devices in each pod's environment."""
     return [one.response.envs["NVIDIA_VISIBLE_DEVICES"] for one in got.values()]
 
 
 def failed(page: Page, node: Node, running: PluginProcess) -> bool:
-    """Let the GPU fail, and show who is told what."""
+    """Let the GPU fail, and show what the kubelet and the pods get to know."""
     page.say("The driver reports XID 79. It is one GPU, so no replica of it is any good:\n")
     lists = node.kubelet.endpoint(GPU).stream.lists
     before = len(lists)
-    soon(lambda: running.wait_for_log(event="offered"))  # now somebody waits for XIDs
+    soon(lambda: running.wait_for_log(event="offered"))  # from now on it waits for XIDs
     stub_events.say(node.installation.node, node.uuid, "recovery 2")
     stub_events.inject_xid(node.installation.node, node.uuid, 79)
     all_of_them = soon(lambda: node.kubelet.wait_for_devices(GPU, 0, 4))

@@ -60,7 +60,7 @@ def serves(kubelet: Kubelet, count: int) -> None:
 def hears_of(running: PluginProcess, uuid: str | None) -> None:
     """Check that an XID 79 of a GPU is heard: its four replicas go, and come back when it is well.
 
-    Events that come while NVML is being started anew are lost, as the driver's own are.
+    Events that come while NVML is being restarted are lost, as the driver's own are.
     """
     assert uuid is not None
     stub_events.say(running.node, uuid, "recovery 1")

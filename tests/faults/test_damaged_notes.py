@@ -57,7 +57,7 @@ def test_a_record_is_whole_or_none(here: Here) -> None:
 
 
 def test_refresh_by_damaged_records(here: Here) -> None:
-    """A spec of which the record is of no use is left, as nobody knows what it was limited to."""
+    """A spec with a useless record is left, as its earlier limits are unknown."""
     note, before = note_of(here), here.spec.read_bytes()
     data = note.read_bytes()
     here.reboot()

@@ -183,7 +183,7 @@ def test_names_that_no_spec_can_have(node: SimulatedNode, fmt: str, hooks: str) 
 
 
 def test_tens_of_thousands_of_files(tmp_path: Path) -> None:
-    """All of them are looked at once: those that are the driver's, and those that are nobody's."""
+    """All of them are examined at once: those of the driver, and those that belong to nothing."""
     root = tmp_path / "root"
     (root / "usr/lib64").mkdir(parents=True)
     for name in ("libcuda", "libnvidia-ml"):

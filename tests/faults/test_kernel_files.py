@@ -97,7 +97,7 @@ def test_information(line: str, minor: int | None, uuid: str | None) -> None:
 
 @pytest.mark.parametrize("content", [b"", NOISE, b"Device Minor: " + b"9" * 5000])
 def test_a_gpu_without_a_minor_is_left_out(node: SimulatedNode, content: bytes) -> None:
-    """The only GPU is nobody's then: a fault, or a warning that says why."""
+    """The only GPU belongs to no driver then: a fault, or a warning with the reason."""
     (path,) = Path(node.host_root, GPUS).glob("*/information")
     before = path.read_bytes()
     path.write_bytes(content)
@@ -126,7 +126,7 @@ def test_names_that_are_no_bus_ids(node: SimulatedNode, name: str) -> None:
 
 
 def test_two_gpus_of_one_minor_are_nobodys(two: SimulatedNode) -> None:
-    """Neither is given away: the node is that of one of them, and nobody knows of which."""
+    """Neither is assigned: the node belongs to one of them, and it is unknown to which."""
     first, second = _informations(two)
     given = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
     _say(second, "Device Minor", str(given.minor))

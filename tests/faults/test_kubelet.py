@@ -89,7 +89,7 @@ def test_a_kubelet_that_is_killed(kubelet: Kubelet, plugin: Plugin) -> None:
 
 
 def test_our_sockets_are_removed(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A socket that somebody removes, under a kubelet that runs, is made and registered anew."""
+    """A socket that is removed under a running kubelet is made and registered again."""
     plugin.offer(resource(), resource(1, 1, MIG))
     both_there(kubelet)
     plugin.observed.wait_for("registered", 2)
@@ -165,7 +165,7 @@ def test_configurations_that_flap(kubelet: Kubelet, plugin: Plugin) -> None:
 
 
 def direct(kubelet: Kubelet) -> Endpoint:
-    """Return a connection of its own to the plugin's socket."""
+    """Return a separate connection to the plugin's socket."""
     return Endpoint(kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes())
 
 

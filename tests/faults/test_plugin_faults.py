@@ -262,7 +262,7 @@ def test_configuration_is_deleted_and_comes_back(run: Run, real_kubelet: Kubelet
 
 
 def refusals(running: PluginProcess) -> int:
-    """Return how often it was told that a configuration was refused."""
+    """Return how often a refused configuration was reported."""
     return sum(line.get("reason") == "ConfigRefused" for line in running.log())
 
 

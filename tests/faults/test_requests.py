@@ -97,7 +97,7 @@ def test_any_bytes_to_any_method(
     method: services.Method[Any, Any],
     data: bytes,
 ) -> None:
-    """Bytes are a request and answered, or none and refused; nothing of ours breaks."""
+    """Bytes are a request and answered, or not one and refused; the plugin does not break."""
     status = served.status(method.path, data)
     assert status in {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
     served.still_answers()
@@ -165,7 +165,7 @@ def test_messages_in_messages_without_end(served: Served) -> None:
 
 
 def test_half_a_request(served: Served) -> None:
-    """A caller that begins a call and goes away, or just stays, keeps nobody else waiting."""
+    """A caller that begins a call and goes away, or just waits, keeps no other caller waiting."""
     headers = (
         b"\x83\x86"  # :method POST, :scheme http
         b"\x04\x1e/v1beta1.DevicePlugin/Allocate"

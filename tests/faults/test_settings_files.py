@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings and a site's rules that nobody can mean: a fault with the place, in bounded time."""
+"""Settings and a site's rules that are nonsense: a fault with the place, in bounded time."""
 
 from __future__ import annotations
 

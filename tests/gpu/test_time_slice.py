@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time slice and the compute mode of a real GPU, read by the words of its own nvidia-smi.
+"""The time slice and the compute mode of a real GPU, as its nvidia-smi prints them.
 
 Nothing is set: a machine that lends its GPU may use it for more.
 """

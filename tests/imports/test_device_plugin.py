@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 # By what they bring: OpenSSL, an HTTP client, tracebacks in colours, a validator, a rendering of
-# metrics that nobody has asked for; exact fractions.
+# metrics before the first scrape; exact fractions.
 HEAVY = {"ssl", "_hashlib", "http.client", "email", "rich", "jsonschema", "prometheus_client"}
 HEAVY |= {"decimal"}
 # And what few configurations ask for: labels, CDI specs, MPS, the API server.

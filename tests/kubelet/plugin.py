@@ -61,7 +61,7 @@ class Answers:
 
 
 class Observed:
-    """An observer that keeps what it was told: `events` are (name, resource or what else)."""
+    """An observer that keeps its calls: `events` are (name, resource or what else)."""
 
     def __init__(self) -> None:
         self.changes = Changes()

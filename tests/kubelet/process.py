@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook device-plugin` as a process of its own, on a simulated node, beside a kubelet."""
+"""`gpuhook device-plugin` as a separate process, on a simulated node, beside a kubelet."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ KNOWN = st.lists(st.sampled_from([unit.id for unit in UNITS]), max_size=8)
 
 @given(RESOURCES, st.lists(st.text() | st.sampled_from([u.id for u in UNITS])), CONTEXTS)
 def test_no_request_is_too_strange(resource: Resource, ids: list[str], context: Context) -> None:
-    """A request is answered, or refused with a fault of ours."""
+    """A request is answered, or refused with a fault of gpuhook."""
     unknown = not set(ids) <= {unit.id for unit in UNITS}
     refused = resource.refuses_more_than_one and len(set(ids)) > 1
     if unknown or refused:

@@ -95,7 +95,7 @@ def test_our_block_comes_off(rules: list[Rule], ours: list[Rule]) -> None:
 
 @given(RULES, st.booleans())
 def test_decoded_rules_mean_the_same(rules: list[Rule], default: bool) -> None:
-    """A program of ours is decoded, and the rules decide as it does."""
+    """A program of gpuhook is decoded, and the rules decide as it does."""
     decoded = decode(program(rules, default=default))
     assert decoded is not None
     for request in REQUESTS:

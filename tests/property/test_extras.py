@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever variables and mounts say, what is beside GPUs is told or refused, and nothing else."""
+"""Whatever variables and mounts contain, extra devices are reported or refused, nothing else."""
 
 from __future__ import annotations
 

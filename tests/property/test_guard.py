@@ -58,7 +58,7 @@ class Oracle:
     count: int = 0
 
     def look(self, *, is_new: bool) -> None:
-        """Take note of who is above its limit now; `is_new`: nobody has looked just before."""
+        """Record the processes above their limit now; `is_new`: none was sampled just before."""
         self.seen = [replace(p, memory=dict(p.memory)) for p in self.world.processes.values()]
         self.guarded = set()
         self.dark = set(TARGETS) if self.world.is_broken else set(self.world.silent)
@@ -237,7 +237,7 @@ class Scenario:
         return None if self.chance.random() < 0.05 else self.chance.randint(0, 8 * GIB)
 
     def _happens(self, *, may_reload: bool = True) -> None:
-        """Let something happen to somebody."""
+        """Let something happen to one of them."""
         if may_reload and self.chance.random() < 0.01:
             self.oracle.settings = self._settings()
         if not self.world.processes or self.chance.random() < 0.15:

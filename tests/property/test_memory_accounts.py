@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated driver promises, whoever asks for how much in which order."""
+"""The promises of the simulated driver, for any amounts in any order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ asking = st.lists(st.tuples(st.integers(1, CGROUPS), st.integers(1, CAPACITY)), 
 
 @given(limits_of_three(), asking)
 def test_promises(limits: list[Kept], asked: list[tuple[int, int]]) -> None:
-    """The card and hard limits are never exceeded; within its soft limit, nobody is refused."""
+    """The card and hard limits are never exceeded; no process is refused within its soft limit."""
     held: list[Held] = []
     for pid, (cgroup, size) in enumerate(asked):
         own = next((limit for limit in limits if limit.inode == cgroup), None)

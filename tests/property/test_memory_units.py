@@ -2,7 +2,7 @@
 """Memory units under a kubelet that gives and takes them at random, against a model of cards.
 
 The model counts the free units of each card and nothing else. The kubelet keeps ids, as its
-checkpoint does, over restarts of its own and of the plugin, and gives a container of a pod the
+checkpoint does, over restarts of kubelet and plugin, and gives a container of a pod the
 units that the pod's init containers had.
 """
 

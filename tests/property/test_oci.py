@@ -66,7 +66,7 @@ HELD = st.fixed_dictionaries(
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a config.json with fields that nobody knows, in any order."""
+    """Return a config.json with unknown fields, in any order."""
     parts: dict[str, Any] = draw(UNKNOWN)
     parts["process"] = {**draw(UNKNOWN), "env": draw(ENV), "user": {"uid": draw(st.integers(0, 2))}}
     parts["linux"] = {
@@ -125,7 +125,7 @@ def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
 
 @st.composite
 def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
-    """Return a spec and edits that find none of their own in it, and no variable twice."""
+    """Return a spec and edits that the spec does not have yet, and no variable twice."""
     spec, edits = draw(specs()), draw(EDITS)
     names = [entry.partition("=")[0] for entry in spec["process"]["env"]]
     spec["process"]["env"] = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk that stands in for openat2 answers as the kernel does, on trees of all kinds."""
+"""The walk that replaces openat2 answers as the kernel does, on trees of all kinds."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ good = files.filter(goes)
 
 
 def judged(content: bytes) -> None:
-    """Read a file, and see that it is told why when there is no configuration."""
+    """Read a file, and see that a refused configuration has its reason."""
     reading = read(content, "file")
     errors = [found for found in reading.findings if found.severity == "error"]
     assert (reading.configuration is None) == bool(errors)
@@ -179,7 +179,7 @@ def judged(content: bytes) -> None:
 
 @given(content=st.binary(max_size=200))
 def test_any_bytes(content: bytes) -> None:
-    """Bytes of any kind are read, or told about."""
+    """Bytes of any kind are read, or reported."""
     judged(content)
 
 

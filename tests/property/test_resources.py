@@ -113,7 +113,7 @@ def test_whatever_a_node_is_its_units_are_distinct_and_fit(
 
 @given(NODE, CONFIGURATION)
 def test_limits_promise_no_more_than_there_is(node: Node, configuration: Configuration) -> None:
-    """Unless that is wanted, and but for devices whose memory nobody knows."""
+    """Unless that is wanted, and except for devices of unknown memory."""
     try:
         offer = offered(node, configuration)
     except FileError:

@@ -30,7 +30,7 @@ SETTINGS = st.lists(
 
 
 def written(document: dict[str, object], comments: list[str], *, inline: bool) -> bytes:
-    """Return a document as somebody may have written it."""
+    """Return a document as a person may have written it."""
     if inline:
         lines = [
             f"{toml_values.key(name)} = {toml_values.value(v)}" for name, v in document.items()

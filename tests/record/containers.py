@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process as a container's init: in a mount namespace of its own, with another root."""
+"""A process as a container's init: in a new mount namespace, with another root."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _clear(directory: str) -> None:
 
 
 def _become(case: Case) -> None:
-    """Run the case in a mount namespace of its own, and end."""
+    """Run the case in a new mount namespace, and end."""
     signal.alarm(_SECONDS)
     try:
         failed = ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS)

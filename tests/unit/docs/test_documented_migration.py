@@ -61,7 +61,7 @@ def test_keys_of_config_toml_have_a_row(key: str) -> None:
 
 
 def test_what_import_takes_over_is_what_the_page_says() -> None:
-    """The setting that a key becomes stands in the key's own row."""
+    """The setting that replaces a key is in the key's row."""
     given: dict[str, object] = {
         "disable-require": True,
         "swarm-resource": "DOCKER_RESOURCE_GPU",

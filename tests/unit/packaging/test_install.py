@@ -48,7 +48,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def modules(prefix: Path, how: str, entry: str) -> list[str]:
-    """Return a line for each module of ours that `entry` brings, with its public names."""
+    """Return a line for each module of gpuhook that `entry` brings, with its public names."""
     command = [SYSTEM, "-IS", "-c", MODULES, str(prefix / "lib/gpuhook"), how, entry]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
@@ -141,7 +141,7 @@ def test_launchers_name_their_interpreter(prefix: Path) -> None:
 
 
 def test_what_engines_are_configured_with(prefix: Path) -> None:
-    """The files for engines name the installed hook, with an environment of its own."""
+    """The files for engines name the installed hook, with an explicit environment."""
     share = prefix / "share/gpuhook"
     found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
     units = {name for name in found if name.startswith(("systemd/", "udev/"))}
@@ -299,7 +299,7 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nvidias_name(again: Path) -> None:
-    """The hook takes the name of NVIDIA's only when told to, and again over its own file."""
+    """The hook takes the name of NVIDIA's only with the option, and again over its own file."""
     path = again / "bin/nvidia-container-runtime-hook"
     assert path.read_text() == (again / "bin/gpuhook-prestart").read_text()
 

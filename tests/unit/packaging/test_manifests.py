@@ -64,7 +64,7 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    """Return the environment of the container; what a field gives has a value of its own."""
+    """Return the environment of the container; a value from a field is kept as that."""
     assert len({one["name"] for one in container["env"]}) == len(container["env"])
     return {one["name"]: one.get("value", "from-a-field") for one in container["env"]}
 

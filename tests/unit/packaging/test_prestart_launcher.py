@@ -126,7 +126,7 @@ def test_a_state_that_it_cannot_read(state: str, launcher: Launcher) -> None:
 
 
 def test_prefixes_of_the_settings(launcher: Launcher) -> None:
-    """Where the settings name annotations of their own, the hook reads both."""
+    """If the settings name other annotations, the hook reads both."""
     launcher.settings.write_text("request: {onMissingDriver: refuse}\n")
     spec = {"annotations": {"example.com/x": "nvidia.com/gpu=0"}}
     assert launcher.call(launcher.state(spec)) == (0, "")

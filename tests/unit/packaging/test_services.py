@@ -98,7 +98,7 @@ NODES = {
 @pytest.mark.parametrize("has_driver", [True, False])
 @pytest.mark.parametrize("node", NODES)
 def test_where_modules_are_loaded(node: str, has_driver: bool, tmp_path: Path) -> None:
-    """Only on a node with a GPU of its own and a driver for it; elsewhere it is no failure."""
+    """Only on a node with a GPU and a driver for it; elsewhere it is no failure."""
     sys = tmp_path / "sys"
     (sys / "bus").mkdir(parents=True)
     for number, facts in enumerate(NODES[node]):
@@ -195,7 +195,7 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
     ],
 )
 def test_udev_rules(event: dict[str, str], *, is_refreshed: bool) -> None:
-    """A driver and a GPU that come and go are told to systemd, other devices are not.
+    """A driver and a GPU that come and go are reported to systemd, other devices are not.
 
     A service that was turned off stays so: the way back is `systemctl disable`.
     """
