@@ -37,7 +37,7 @@ ERRORS = {
     r"whoever": "the caller, the process",
     r"somebody(?:'s)?": "a user, a process",
     r"nobody(?:'s)?": "no one, no process",
-    r"of (its|their) own": "its own X",
+    r"of (its|their) own(?! (?!and|as|at|by|for|from|in|is|on|or|that|to|with)[a-z])": "its own X",
     r"of ours": "gpuhook's X, or the thing's name",
     r"held for": "marked",
     r"told": "reported, printed, given",
