@@ -5,7 +5,7 @@
 all of them, more rounds and random examples. What is asserted of a case is the same in both.
 
 A case that is left out has the marker `thorough`. Three ways lead there:
-- `representative()`: of a test's combinations, those whose values occur in others already;
+- `representative()`: of a test's combinations, those whose values occur in the module already;
 - `cases()`: the values of a parameter that are not named as everyday ones;
 - `@pytest.mark.thorough` at a test whose faults others would find as well.
 """
@@ -71,32 +71,40 @@ def every(stride: int, values: Iterable[object]) -> list[object]:
 def representative(items: Iterable[pytest.Item], most: int) -> None:
     """Mark as thorough the cases that the everyday suite does not need.
 
-    It has as few cases of a test as have each value of each parameter at least once. Of more than
-    `most` it has as many, evenly spread, unless the test has the marker `every_case`.
+    In the cases of a module that are left, each value of each parameter occurs at least once: a
+    test has a second case only for values that no test before it has, and at most `most` cases.
+    A test with the marker `every_case` keeps one for each of its values.
     """
-    functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    modules: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
         if hasattr(item, "callspec") and item.get_closest_marker("thorough") is None:
-            functions[item.nodeid.partition("[")[0]].append(item)
-    for group in functions.values():
-        wanted = _each_value_once(group)
-        if len(wanted) > most and group[0].get_closest_marker("every_case") is None:
-            wanted = [wanted[index * len(wanted) // most] for index in range(most)]
-        for item in group:
-            if item not in wanted:
-                item.add_marker(THOROUGH)
+            function = item.nodeid.partition("[")[0]
+            modules[function.partition("::")[0]][function].append(item)
+    for functions in modules.values():
+        covered: set[tuple[str, str]] = set()
+        for group in functions.values():
+            is_whole = group[0].get_closest_marker("every_case") is not None
+            kept = _cover(group, set() if is_whole else covered, len(group) if is_whole else most)
+            covered |= set().union(*(_values(item) for item in kept))
+            for item in group:
+                if item not in kept:
+                    item.add_marker(THOROUGH)
 
 
-def _each_value_once(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return cases in which each value of each parameter occurs, in their order."""
-    left = {item: _values(item) for item in items}
-    missing = set().union(*left.values())
-    chosen = []
-    while missing:
+def _cover(items: list[pytest.Item], covered: set[tuple[str, str]], most: int) -> list[pytest.Item]:
+    """Return one to `most` cases with values that are not covered; of equals, names decide."""
+    left = {item: _values(item) for item in sorted(items, key=_shuffled)}
+    missing = set().union(*left.values()) - covered
+    chosen: list[pytest.Item] = []
+    while not chosen or (missing and len(chosen) < most):
         best = max(left, key=lambda item: len(left[item] & missing))
         missing -= left.pop(best)
         chosen.append(best)
-    return [item for item in items if item in chosen]
+    return chosen
+
+
+def _shuffled(item: pytest.Item) -> int:
+    return zlib.crc32(item.nodeid.encode())
 
 
 def _values(item: pytest.Item) -> set[tuple[str, str]]:

@@ -147,6 +147,7 @@ def test_nothing_but_known_differences_in_the_cdi_modes(
     assert ("node", "/dev/nvidia-modeset") in known
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("engine", "cgroup"), [("runc", "v2"), ("crun", "host"), ("crun", "v2")])
 def test_other_runtimes_and_cgroups(
     engine: str, cgroup: str, nvidia: Installation, tmp_path: Path
@@ -155,6 +156,7 @@ def test_other_runtimes_and_cgroups(
         unchanged(live, "nvidia-cdi")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["nvidia-cdi", "nvidia-legacy"])
 def test_an_instance_of_a_gpu_in_mig_mode(by: str, mig: Installation, tmp_path: Path) -> None:
     """It has its GPU's node and the two of its capabilities, and no other instance's."""

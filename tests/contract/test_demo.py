@@ -39,6 +39,7 @@ def test_what_to_try_next(
     assert "notebook" in said["gpuhook ps"]
 
 
+@pytest.mark.thorough
 def test_every_integration_gives_the_same_view(node8: Installation, short_path: Path) -> None:
     """Four integrations, then two replicas of one GPU; no container holds them afterwards."""
     mine = node8.apart(short_path / "node")

@@ -33,6 +33,9 @@ HOST_RUNS = (
     ' exec /usr/sbin/chroot "$0" "$@"'
 )
 
+# The image takes a minute to build.
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:

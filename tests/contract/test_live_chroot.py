@@ -163,6 +163,7 @@ def test_own_directory(place: str, node8: Installation, tmp_path: Path) -> None:
         assert_refused(live)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
 def test_swapped_root(pair: tuple[str, str], node8: Installation, tmp_path: Path) -> None:
     """A process that changes its root all the time is refused, or has its GPU in its true root."""

@@ -134,6 +134,7 @@ def test_links_in_dev(node8: Installation, canary: Canary, tmp_path: Path) -> No
         assert live.seen() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
 def test_swapped(
     pair: tuple[str, str], node8: Installation, canary: Canary, tmp_path: Path

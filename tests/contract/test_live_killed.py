@@ -26,7 +26,6 @@ STEPS = [
     ("symlinkat", 14),
     ("wait4", 1),
 ]
-pytestmark = pytest.mark.every_case
 MANY = 1000  # more than any of them is called
 
 
@@ -83,6 +82,7 @@ def test_detach(call: str, stride: int, node8: Installation, tmp_path: Path) -> 
         assert when > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
 def test_second_device(call: str, node8: Installation, tmp_path: Path) -> None:
     """What the first attach noted is still known when the second one is killed."""
@@ -94,6 +94,7 @@ def test_second_device(call: str, node8: Installation, tmp_path: Path) -> None:
         assert_without(live, before, rules, call)
 
 
+@pytest.mark.thorough
 def test_given_again(node8: Installation, tmp_path: Path) -> None:
     """A device that was taken away, and is being given again, is known when that is killed."""
     with started(sleeping(tmp_path), node8) as live:

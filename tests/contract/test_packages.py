@@ -79,6 +79,7 @@ def test_two_builds_are_the_same(tmp_path: Path) -> None:
         assert (first / name).read_bytes() == (tmp_path / "made" / name).read_bytes(), name
 
 
+@pytest.mark.thorough
 def test_lintian_has_nothing_to_say() -> None:
     """Not even pedantically, but for what is overridden with a reason."""
     command = ["lintian", "--allow-root", "--pedantic", "--info", "--tag-display-limit", "0"]

@@ -210,6 +210,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: str) -> None:
     """Debian Policy 6.5 has the list; twice, as after an interruption, and all that is undone."""
@@ -330,6 +331,7 @@ def test_from_configure_to_undo(installed: Host) -> None:
     assert (debian.root / "etc/containerd/config.toml").read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
     """While packages change places, each container starts with its GPU, and those that run stay.
 
@@ -423,6 +425,7 @@ def test_settings_stay_until_purge(installed: Host) -> None:
         assert debian.run("test", "-e", gone).rc == 1, gone
 
 
+@pytest.mark.thorough
 def test_what_was_not_given_back_is_kept(installed: Host) -> None:
     """Copies of an engine's original files are not state: a purge prints where they are."""
     record = installed.debian.root / "var/lib/gpuhook/configured/crio/record.json"
@@ -454,6 +457,7 @@ def test_everything_goes_with_a_purge(installed: Host) -> None:
     assert installed.listing() == installed.fresh
 
 
+@pytest.mark.thorough
 def test_rpms_run_their_scriptlets(host: Host) -> None:
     """With a shell and a Python there: byte code is made, and everything goes again."""
     debian = host.debian

@@ -137,6 +137,7 @@ VERBS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
     """Each command on it ends, names it and what is left behind, which holds nothing."""
@@ -203,6 +204,7 @@ def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
             assert_nodes(live.view(), node8, CONTROL, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -> None:
     """Who hides the mount behind a link keeps one child; the others are repaired all the same."""
