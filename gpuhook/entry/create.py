@@ -14,7 +14,7 @@ from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.entry import plan_context, replica_env
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, fastjson, files, state
+from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
@@ -219,7 +219,7 @@ class Create:
             "route": edited.route,
             "runtime": low_level,
             "pid": creator,
-            "started": ledger.start_time(creator),
+            "started": procfs.start_time(creator),
             "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
         }
         if edited.memory:

@@ -35,6 +35,25 @@ def read(path: str) -> bytes:
     return content
 
 
+def parse_json(content: bytes | str, **options: Any) -> Any:
+    """Return the value of a JSON document; ValueError if it is not JSON or nested too deeply.
+
+    `options` are those of json.loads.
+    """
+    try:
+        return json.loads(content, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_json_object(content: bytes | str) -> dict[str, Any]:
+    """Return the object of a JSON document; ValueError if it has another value, or is not JSON."""
+    found = parse_json(content)
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 # as for any other document
+    return found
+
+
 def json_text(value: object) -> str:
     """Return a value as indented JSON, with a line break at the end; Numbers stay as written."""
     text = _json(value, ensure_ascii=False)

@@ -19,7 +19,7 @@ from functools import partial
 from struct import Struct
 
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 from gpuhook.host.warm import descriptors
 
 TYPE_CHECKING = False
@@ -60,7 +60,6 @@ _DIES_WITHIN = 0.5  # seconds, after SIGKILL
 _HANGS_AFTER = 2.0  # seconds in an uninterruptible wait
 _LOOK = 0.02
 _MAX_STDERR = 1 << 20
-_STATE, _SESSION = 0, 3  # fields of /proc/PID/stat after the command, proc(5)
 
 
 class Worker:
@@ -338,10 +337,8 @@ def _kill(pid: int) -> None:
 def _processes(session: int) -> list[tuple[int, bytes]]:
     """Return the pid and state of each living process of a session."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError):
-                fields = files.read(f"/proc/{name}/stat", 65536).rpartition(b")")[2].split()
-                if int(fields[_SESSION]) == session and fields[_STATE] not in (b"Z", b"X"):
-                    found.append((int(name), fields[_STATE]))
+    for pid in procfs.pids():
+        fields = procfs.process_stat(pid)
+        if fields and int(fields[procfs.SESSION]) == session and fields[0] not in procfs.ENDED:
+            found.append((pid, fields[0]))
     return found

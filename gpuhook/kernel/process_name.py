@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import procfs
 
 _ARG_START, _ARG_END = 48, 49  # fields of /proc/<pid>/stat, proc(5)
 
@@ -37,5 +38,5 @@ def rename(name: str) -> None:
 def _arguments() -> tuple[int, int]:
     """Return the addresses where the arguments begin and end, 0 where they are not told."""
     with open("/proc/self/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
+        fields = procfs.stat_fields(file.read())
     return int(fields[_ARG_START - 3]), int(fields[_ARG_END - 3])

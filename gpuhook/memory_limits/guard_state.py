@@ -13,9 +13,9 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files, state
+from gpuhook.host import documents
+from gpuhook.host.hot import files, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +77,10 @@ def read() -> dict[str, Any]:
     try:
         if not state.usable(os.lstat(path())):
             return {}
-        found = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
+        found = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    except (OSError, ValueError, GpuhookError):
         return {}
-    is_known = isinstance(found, dict) and found.get("format") == FORMAT
-    return found if is_known else {}
+    return found if found.get("format") == FORMAT else {}
 
 
 def write(document: Mapping[str, Any] | None) -> None:
@@ -114,7 +113,7 @@ def watched() -> dict[Key, Watched]:
 
 def _is_at_work(found: Mapping[str, Any]) -> bool:
     pid, started = found.get("pid"), found.get("started")
-    return isinstance(pid, int) and started is not None and ledger.start_time(pid) == started
+    return isinstance(pid, int) and started is not None and procfs.start_time(pid) == started
 
 
 def _listed(found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

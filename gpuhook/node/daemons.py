@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 from gpuhook.node import program_output
 
 TYPE_CHECKING = False
@@ -180,7 +180,7 @@ def _target(tree: Tree, path: str) -> str:
 def _started(tree: Tree, pid: int) -> int | None:
     try:
         content = tree.read(f"/proc/{pid}/stat", 65536)
-        return None if content is None else ledger.started(content)
+        return None if content is None else procfs.start_ticks(content)
     except (OSError, ValueError, IndexError):
         return None
 

@@ -45,7 +45,7 @@ import time
 from binascii import crc32
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import fastjson, files, state
+from gpuhook.host.hot import fastjson, files, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def is_alive(entry: dict[str, Any]) -> bool | None:
         else:
             return True
     pid, started = entry.get("pid"), entry.get("started")
-    if isinstance(pid, int) and started is not None and start_time(pid) == started:
+    if isinstance(pid, int) and started is not None and procfs.start_time(pid) == started:
         return True
     root = entry["root"]
     if not root:
@@ -217,31 +217,6 @@ def _is_absent(path: str) -> bool:
     return False
 
 
-def start_time(pid: int) -> int | None:
-    """Return when process `pid` started, in clock ticks since boot; None if there is none."""
-    try:
-        return started(files.read(f"/proc/{int(pid)}/stat", 65536))
-    except OSError:
-        return None
-
-
-def started(content: bytes) -> int | None:
-    """Return the start time in the content of a /proc/PID/stat.
-
-    None for one that has ended and that nobody has waited for. Source: proc(5), fields 3 and 22.
-    """
-    fields = stat_fields(content)
-    return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
-
-
-def stat_fields(content: bytes) -> list[bytes]:
-    """Return the fields of a /proc/PID/stat from the third, the state, on.
-
-    They are counted after the command's closing parenthesis: a command may hold anything.
-    """
-    return content.rpartition(b")")[2].split()
-
-
 def path_of(root: str, identity: str) -> str:
     """Return the file of a container's entry. No id has a `~`: a cut one is like no other."""
     if len(identity) > _MAX_NAME:
@@ -272,7 +247,7 @@ def _is_of_this_life(entry: dict[str, Any]) -> bool:
     init = entry.get("init")
     if not isinstance(init, list) or len(init) != 2 or not isinstance(init[0], int):
         return False
-    return init[1] is not None and start_time(init[0]) == init[1]
+    return init[1] is not None and procfs.start_time(init[0]) == init[1]
 
 
 def remove(path: str) -> None:

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from binascii import crc32
 
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import state_roots
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
+from gpuhook.host.hot.file_lock import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _ENTRIES = "entries"
 _CHANGING = "changing"
 _LOCKS = 256
-_PATIENCE = 30.0  # seconds
+_TIMEOUT = 30.0  # seconds
 
 
 def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
@@ -71,9 +70,7 @@ def update(
     `init` is the pid and start time of its first process. A container without an entry gets one.
     Those who update wait for each other; raises OSError where the directory cannot be written.
     """
-    lock = _opened(_ENTRIES)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(_path(_ENTRIES)):
         entry = find_entry(root, identity, init[0])
         if entry is None:
             entry = {"id": identity, "root": root, "pid": init[0], "started": init[1]}
@@ -83,8 +80,6 @@ def update(
             ledger.remove(ledger.path_of(place, identity))
         else:
             ledger.record(place, identity, changed)
-    finally:
-        os.close(lock)
 
 
 def add_warnings(
@@ -98,9 +93,7 @@ def add_warnings(
     `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if
     that is given. Raises OSError if the directory cannot be written.
     """
-    lock = _opened(_ENTRIES)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(_path(_ENTRIES)):
         for entry in ledger.living(is_swept=True):
             if entry["id"] == identity and bundle in (entry.get("bundle"), "/"):
                 records = ledger_warnings.records(errors, ledger_warnings.read(entry))
@@ -108,8 +101,6 @@ def add_warnings(
                 return
         if made is not None:
             ledger.record("", identity, {**made, "warnings": ledger_warnings.records(errors)})
-    finally:
-        os.close(lock)
 
 
 def _path(name: str) -> str:
@@ -117,38 +108,14 @@ def _path(name: str) -> str:
     return os.path.join(state.directory(), "locks", name)
 
 
-def _opened(name: str) -> int:
-    """Return a descriptor of a lock file, root's own."""
-    path = _path(name)
-    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+class Changing(FileLock):
+    """A context manager: no other process changes this running container meanwhile.
 
-
-class Changing:
-    """Within it, nobody else changes this running container.
-
-    GH1757 where somebody does so for half a minute. The lock is a file of root's own: one that
-    others can open, they can hold.
+    Raises GH1757 if another process does so for half a minute. The lock is a file that only root
+    can open: a process that can open a file can lock it.
     """
 
     def __init__(self, identity: str) -> None:
-        # A few files for all containers: none has to be removed, and few wait for another's.
-        self._name = f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}"
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = _opened(self._name)
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(self._fd)
-                    raise fault("GH1757", path=_path(self._name)) from None
-                time.sleep(0.02)
-            else:
-                return
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._fd)
+        # A few files for all containers: none has to be removed, and few containers share one.
+        path = _path(f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}")
+        super().__init__(path, _TIMEOUT, lambda: fault("GH1757", path=path))

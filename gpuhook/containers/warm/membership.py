@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import runtime_state
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def of_pid(pid: int, known: list[Found]) -> Found:
             if _namespace(found, "mnt") == mounts:
                 return found
         by_pid = {found.pid: found for found in known}
-        for parent in parents(pid):
+        for parent in procfs.parents(pid):
             if parent in by_pid:
                 return by_pid[parent]
         pids = process.namespace("pid")
@@ -72,18 +71,6 @@ def _namespace(found: Found, kind: str) -> tuple[int, int] | None:
         return None  # it ended meanwhile, or is somebody else's
 
 
-def parents(pid: int) -> Iterator[int]:
-    """Yield the parent of a process, that one's parent, and so on."""
-    for _ in range(_MAX_DEPTH):
-        try:
-            pid = int(ledger.stat_fields(files.read(f"/proc/{pid}/stat", 65536))[1])
-        except OSError:
-            return
-        if pid <= 1:
-            return
-        yield pid
-
-
 def members(init: Process) -> Iterator[Process]:
     """Yield the processes of a container, `init` being its first; each is closed after its turn.
 
@@ -93,11 +80,9 @@ def members(init: Process) -> Iterator[Process]:
     user's.
     """
     container = _Container(init)
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
+    for pid in procfs.pids():
         try:
-            process = Process(int(name))
+            process = Process(pid)
         except GpuhookError:
             continue  # it has ended meanwhile
         with process:
@@ -108,11 +93,9 @@ def members(init: Process) -> Iterator[Process]:
 def has_own_cgroup(init: Process) -> bool:
     """Return whether nobody else's processes are in the cgroups of a container's first process."""
     container = _Container(init)
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
+    for pid in procfs.pids():
         try:
-            with Process(int(name)) as process:
+            with Process(pid) as process:
                 if _cgroups(process) == _cgroups(init) and not container.sees(process):
                     return False
         except (GpuhookError, OSError):
@@ -174,9 +157,9 @@ def _is_inside(process: Process, pids: tuple[int, int]) -> bool:
 
 
 def _cgroups(process: Process) -> list[tuple[bytes, bytes]]:
-    """Return (hierarchy, path) of each cgroup of a process, but for roots of hierarchies."""
-    lines = (line.rpartition(b":") for line in process.read("cgroup").split(b"\n"))
-    return [(hierarchy, path) for hierarchy, _, path in lines if path not in (b"", b"/")]
+    """Return (hierarchy number, path) of each cgroup of a process, without roots of hierarchies."""
+    lines = procfs.cgroups(process.read("cgroup"))
+    return [(number, path) for number, _, path in lines if path not in (b"", b"/")]
 
 
 def _is_below(process: Process, cgroups: list[tuple[bytes, bytes]]) -> bool:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.containers.hot import ledger
 from gpuhook.errors import fault
-from gpuhook.host.hot import files, state
+from gpuhook.host.hot import files, procfs, state
 from gpuhook.kernel import mountinfo
 from gpuhook.kernel.namespaces import is_initial_user_namespace
 
@@ -140,7 +139,7 @@ class Process:
                 return None
             raise self._worded(error, "stat") from error
         try:
-            return ledger.started(os.read(fd, 65536))
+            return procfs.start_ticks(os.read(fd, 65536))
         except ProcessLookupError:
             return None
         finally:

@@ -22,7 +22,7 @@ from gpuhook.entry import cold_command, replica_env
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, files, settings
+from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
@@ -237,7 +237,7 @@ def _enter_in_ledger(
         "route": "cdi",
         "runtime": "",
         "pid": pid,
-        "started": ledger.start_time(pid),
+        "started": procfs.start_time(pid),
         "milliseconds": round((time.monotonic() - began) * 1000, 2),
     }
     if memory:

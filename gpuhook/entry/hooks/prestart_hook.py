@@ -23,7 +23,7 @@ from gpuhook.entry import cold_command, plan_context, replica_env
 from gpuhook.entry.hooks import oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.host.hot import bundle, files, settings
+from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -297,7 +297,7 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
             "bundle": state.bundle,
             "route": "",
             "pid": pid,
-            "started": ledger.start_time(pid),
+            "started": procfs.start_time(pid),
         }
     oci_state.keep_warnings(state, log, made)
 

@@ -16,6 +16,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.find import everything, find
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
 
 POD = {
     "io.kubernetes.cri.container-type": "container",
@@ -42,7 +43,7 @@ class Node:
         """Start a process; returns its pid and start time."""
         process = subprocess.Popen(["sleep", "60"])
         self.processes.append(process)
-        started = ledger.start_time(process.pid)
+        started = procfs.start_time(process.pid)
         assert started is not None
         return process.pid, started
 
