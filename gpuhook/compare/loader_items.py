@@ -13,6 +13,7 @@ from functools import cached_property
 from posixpath import dirname, join, normpath
 
 from gpuhook.compare import compare_item, injector, known_differences
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import multilib
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 Identity = tuple[int, int]  # of a file: device and inode
 DEBIAN = "/nvidia/current/"  # where Debian's packages have libcuda, below the usual directory
 NARROW = " (32-bit)"
-_CHAIN = 40  # links that Linux follows: path_resolution(7)
 _NOT_THERE = "nothing that the loader finds"
 
 
@@ -164,7 +164,7 @@ class Side:
 
 
 def _end(path: str, links: dict[str, str]) -> str:
-    for _ in range(_CHAIN):
+    for _ in range(MAX_LINKS):
         if path not in links:
             break
         path = links[path]

@@ -14,13 +14,13 @@ import stat
 from contextlib import contextmanager, suppress
 
 from gpuhook.host.hot import files
+from gpuhook.host.hot.files import MAX_LINKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40  # path_resolution(7)
 
 
 def write(path: str, content: bytes, mode: int) -> None:
@@ -106,7 +106,7 @@ def _opened(directory: str) -> int:
 
 
 def _require_trusted(name: str, found: os.stat_result, links: int) -> None:
-    if links > _MOST_LINKS:
+    if links > MAX_LINKS:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if found.st_uid not in (0, os.geteuid()):
         raise OSError(errno.EXDEV, f"{name} is a link that somebody else has made")

@@ -20,7 +20,7 @@ from struct import Struct
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, procfs
-from gpuhook.host.warm import descriptors
+from gpuhook.host.warm import child_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _child(
             signal.signal(number, signal.SIG_DFL if is_default else signal.SIG_IGN)
         if stderr is not None:
             stderr.take_over(2)
-        descriptors.keep_only(asked, writer, *([] if stderr is None else [2]))
+        child_process.keep_only(asked, writer, *([] if stderr is None else [2]))
         made: list[object] = []
         _answer(writer, lambda: made.append(make()))
         with open(asked, "rb", closefd=False) as requests:

@@ -15,10 +15,10 @@ import errno
 import os
 import stat
 
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.kernel.libc import LIBC
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40  # the kernel's MAXSYMLINKS
 _MAX_DEPTH = 256  # each is a descriptor
 _MAX_PATH = 4096
 _TRIES = 32
@@ -127,7 +127,7 @@ class _Walk:
     def _follow(self, link: int, pending: list[str]) -> None:
         """Put the components of a link's target in front of those that are left."""
         self._links += 1
-        if self._links > _MAX_LINKS or self._is_magic(link):
+        if self._links > MAX_LINKS or self._is_magic(link):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         target = os.readlink("", dir_fd=link)
         if target.startswith("/"):

@@ -119,8 +119,15 @@ class Target:
         """Change the container's entry in the ledger; raises OSError."""
 
         def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
-            if not entry.get("route"):  # it is new, or has warnings alone
-                entry.update(_introduction(self.found, self.spec))
+            if not entry.get("route"):  # it is new, or has warnings only
+                nodes = spec_devices.by_config(self.spec).get("deviceNodes") or ()
+                entry |= ledger.new_entry(
+                    self.spec.get("annotations"),
+                    self.found.bundle,
+                    "attach",
+                    nodes=[node["path"] for node in nodes],
+                    runtime=self.found.runtime,
+                )
             change(entry)
             return entry or None
 
@@ -203,18 +210,3 @@ def _config(found: Found) -> dict[str, Any]:
         return found.config()
     except FileNotFoundError:
         return {}
-
-
-def _introduction(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry says of a container that the ledger did not know."""
-    return {
-        **ledger.pod_of(spec.get("annotations")),
-        "bundle": found.bundle,
-        "devices": [],
-        "nodes": [node["path"] for node in spec_devices.by_config(spec).get("deviceNodes") or ()],
-        "replicas": [],
-        "requested": [],
-        "source": "",
-        "route": "attach",
-        "runtime": found.runtime,
-    }

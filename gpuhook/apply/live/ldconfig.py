@@ -17,16 +17,15 @@ import time
 from gpuhook.apply.rootfs.loader_files import MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
+from gpuhook.host.warm import child_process
 from gpuhook.kernel import mounts, sandbox
 from gpuhook.kernel.namespaces import in_mount_namespace
 from gpuhook.loader import elf
 
 SECONDS = 30
 _MAX_PROGRAM = 16 << 20
-_MAX_WORDS = 2000
+_MAX_OUTPUT = 2000
 _MEMORY = 512 << 20
-_SIGKILL = 9
-_PAUSE = 0.001
 _SCRATCH = ("/proc", "/sys", "/dev", "/run", "/tmp")  # noqa: S108 # covered, not used
 _CONF, _CACHE = "gpuhook.conf", "gpuhook.cache"
 _SEALS = 0xF  # F_SEAL_SEAL, _SHRINK, _GROW and _WRITE, linux/fcntl.h
@@ -145,21 +144,22 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _run(program: int, arguments: list[str]) -> None:
-    """Run the program as the first process of a pid namespace; raises OSError with its words."""
+    """Run the program as the first process of a pid namespace; OSError with its output."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         _become(program, arguments, writer)
     os.close(writer)
     end = time.monotonic() + SECONDS
-    words = _words(reader, end)
-    status = os.waitstatus_to_exitcode(_status(pid, end))
-    if status == -_SIGKILL and time.monotonic() >= end:
-        words = b"it has not ended in %d seconds" % SECONDS
-    if status != 0:
-        why = f"it was ended by signal {-status}" if status < 0 else f"its exit status is {status}"
-        said = " ".join(words.decode("utf-8", "replace").split())
-        raise OSError(errno.EIO, f"{why}: {said}" if said else why, "ldconfig")
+    output, _ = child_process.read_until(reader, end, _MAX_OUTPUT)
+    status = child_process.wait_until(pid, end)
+    if status is None:
+        raise OSError(errno.EIO, f"it did not end within {SECONDS} seconds", "ldconfig")
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        reason = f"signal {-code} ended it" if code < 0 else f"its exit status is {code}"
+        text = " ".join(output.decode("utf-8", "replace").split())
+        raise OSError(errno.EIO, f"{reason}: {text}" if text else reason, "ldconfig")
 
 
 def _become(program: int, arguments: list[str], writer: int) -> None:
@@ -167,7 +167,7 @@ def _become(program: int, arguments: list[str], writer: int) -> None:
         os.dup2(writer, 1)
         os.dup2(writer, 2)
         last = os.dup2(program, 3, inheritable=False)
-        os.dup2(os.open("/", os.O_RDONLY | os.O_DIRECTORY), 0)  # nothing to be read
+        os.dup2(os.open("/", os.O_RDONLY | os.O_DIRECTORY), 0)  # nothing to read
         os.closerange(4, 1 << 16)
         sandbox.keep_capabilities((sandbox.CAP_DAC_READ_SEARCH,))
         sandbox.bound(seconds=SECONDS, memory=_MEMORY, file_size=MAX_CACHE, descriptors=256)
@@ -176,33 +176,3 @@ def _become(program: int, arguments: list[str], writer: int) -> None:
         os.write(2, os.fsencode(error.strerror or str(error)))
     finally:
         os._exit(127)
-
-
-def _words(reader: int, end: float) -> bytes:
-    """Return what the program says until it falls silent for good, or its time is over."""
-    said = b""
-    os.set_blocking(reader, False)
-    while time.monotonic() < end:
-        try:
-            chunk = os.read(reader, 4096)
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-            continue
-        if not chunk:
-            break
-        said = (said + chunk)[-_MAX_WORDS:]
-    return said
-
-
-def _status(pid: int, end: float) -> int:
-    """Return the wait status of a program, which is killed when its time is over.
-
-    It may have closed what it speaks through long before: that it is silent does not end it.
-    """
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(_PAUSE)
-    os.kill(pid, _SIGKILL)
-    return _SIGKILL  # not waited for: a mount whose server does not answer keeps it alive

@@ -12,9 +12,10 @@ import errno
 import os
 import stat
 
+from gpuhook.host.hot.files import MAX_LINKS
+
 DIRECTORY = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40
 _MAX_DEPTH = 128
 
 
@@ -105,7 +106,7 @@ class Walk:
 
     def _follow(self, name: str, pending: list[str]) -> None:
         self._links += 1
-        if self._links > _MAX_LINKS:
+        if self._links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         try:
             target = os.readlink(name, dir_fd=self._stack[-1])

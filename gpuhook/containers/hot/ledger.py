@@ -49,6 +49,7 @@ from gpuhook.host.hot import fastjson, files, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
@@ -99,6 +100,36 @@ def pod_of(annotations: object) -> dict[str, str]:
                 told[name] = annotations[key]
                 break
     return told
+
+
+def new_entry(
+    annotations: object,
+    bundle: str,
+    route: str,
+    *,
+    devices: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    replicas: Sequence[str] = (),
+    requested: Sequence[str] = (),
+    source: str = "",
+    runtime: str = "",
+) -> dict[str, Any]:
+    """Return an entry without its process: of a container that got GPUs by `route`.
+
+    `annotations` are those of its config.json, `devices` qualified CDI names, `nodes` paths in the
+    container, `requested` the names of the request, and `source` where the request was found.
+    """
+    return {
+        **pod_of(annotations),
+        "bundle": bundle,
+        "devices": devices,
+        "nodes": nodes,
+        "replicas": replicas,
+        "requested": requested,
+        "source": source,
+        "route": route,
+        "runtime": runtime,
+    }
 
 
 def record(root: str, identity: str, entry: dict[str, Any]) -> None:

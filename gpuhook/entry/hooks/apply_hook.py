@@ -226,20 +226,17 @@ def _enter_in_ledger(
                 _note(known["root"], state.id, pid, memory, log)
             return  # the wrapper was there before
     nodes = oci_spec.device_paths(state.spec)
-    entry: dict[str, Any] = {
-        **ledger.pod_of(state.spec.get("annotations")),
-        "bundle": state.bundle,
-        "devices": [],
-        "nodes": nodes,
-        "replicas": replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
-        "requested": [],
-        "source": "CDI, applied by the engine",
-        "route": "cdi",
-        "runtime": "",
-        "pid": pid,
-        "started": procfs.start_time(pid),
-        "milliseconds": round((time.monotonic() - began) * 1000, 2),
-    }
+    entry = ledger.new_entry(
+        state.spec.get("annotations"),
+        state.bundle,
+        "cdi",
+        nodes=nodes,
+        replicas=replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
+        source="CDI, applied by the engine",
+    )
+    entry["pid"] = pid
+    entry["started"] = procfs.start_time(pid)
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     if memory:
         entry["memory"] = memory
     trouble = ledger.enter("", state.id, entry)

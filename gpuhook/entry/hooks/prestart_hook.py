@@ -273,19 +273,19 @@ def _entry(
     state: HookState, process: Process, source: Source | None = None, grant: Grant | None = None
 ) -> dict[str, Any]:
     given = grant.edits.get("deviceNodes") or () if grant else ()
-    return {
-        **ledger.pod_of(state.spec.get("annotations")),
-        "bundle": state.bundle,
-        "devices": grant.devices if grant else [],
-        "nodes": [*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
-        "requested": source.names if source else [],
-        "source": source.where if source else "",
-        "route": "prestart",
-        "runtime": "",
-        "pid": state.pid,
-        "started": process.started,
-        "init": [state.pid, process.started],
-    }
+    entry = ledger.new_entry(
+        state.spec.get("annotations"),
+        state.bundle,
+        "prestart",
+        devices=grant.devices if grant else (),
+        nodes=[*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
+        requested=source.names if source else (),
+        source=source.where if source else "",
+    )
+    entry["pid"] = state.pid
+    entry["started"] = process.started
+    entry["init"] = [state.pid, process.started]
+    return entry
 
 
 def _keep_warnings(state: HookState, log: EngineLog) -> None:

@@ -13,6 +13,7 @@ import stat
 
 from gpuhook.errors import fault
 
+MAX_LINKS = 40  # that the kernel follows: path_resolution(7)
 _TEMPORARY = ".gpuhook-"
 
 
@@ -47,6 +48,11 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
     raise fault("GH1310", path=name, limit=limit)
+
+
+def version(found: os.stat_result) -> str:
+    """Return what changes when a file is written or replaced: `<size>-<mtime_ns>-<inode>`."""
+    return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
 
 
 def require_file(mode: int, path: str) -> None:

@@ -202,5 +202,5 @@ def store(source: str, found: os.stat_result, document: dict[str, object]) -> No
 
 
 def _key(source: str, found: os.stat_result) -> bytes:
-    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
-    return b"gpuhook-settings 1 " + version.encode() + b" " + os.fsencode(os.path.abspath(source))
+    version = files.version(found).encode()
+    return b"gpuhook-settings 1 " + version + b" " + os.fsencode(os.path.abspath(source))

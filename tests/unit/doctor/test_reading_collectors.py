@@ -131,7 +131,7 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
-    monkeypatch.setattr(driver_worker, "PATIENCE", 0.2)
+    monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
     late = reading_collectors.live(tree, place).of(node_readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1901")
