@@ -7,19 +7,23 @@ warning and no fault.
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import sys
+import threading
+from contextlib import contextmanager, suppress
 
 import click
 
-from gpuhook.errors import printable
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host import documents
 from gpuhook.host.text_table import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 JSON, YAML, TABLE, WIDE, NAME, TEXT = "json", "yaml", "table", "wide", "name", "text"
@@ -89,3 +93,99 @@ def has_colour() -> bool:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout.isatty()
+
+
+AFTER = 1.0  # seconds
+_CLEAR = "\r\x1b[K"
+_told: list[str] = []  # what is being told now
+
+
+@contextmanager
+def telling(what: str, after: float = AFTER) -> Iterator[None]:
+    """Say `what` is being done if it is not done `after` seconds; take the line away at the end."""
+    if _told or is_quiet() or not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    told = threading.Thread(target=_tell, args=(what, after, ended), daemon=True)
+    _told.append(what)
+    told.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        told.join()
+        _told.remove(what)
+
+
+def _tell(what: str, after: float, ended: threading.Event) -> None:
+    seconds = after
+    if ended.wait(after):
+        return
+    while True:
+        _write(f"{_CLEAR}{what} ... {seconds:.0f} s")
+        if ended.wait(1):
+            _write(_CLEAR)
+            return
+        seconds += 1
+
+
+def _write(text: str) -> None:
+    """Write past the stream's lock: processes that the work forks meanwhile would inherit it."""
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), text.encode(errors="replace"))
+
+
+_NUMBER = 1
+_NAME = "standard output"
+
+
+class _Named(io.FileIO):
+    """Standard output whose errors say that they are of it."""
+
+    def write(self, data: Any, /) -> int:
+        """Write as a file does."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _NAME
+            raise
+
+
+def name() -> None:
+    """Make the errors of this process's standard output known to trouble().
+
+    Where it is closed (`>&-`), a write fails from now on, and no file that is opened later gets
+    its number.
+    """
+    old = sys.stdout
+    if old is not sys.__stdout__:
+        return
+    if old is None:
+        _point(os.O_RDONLY)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Named(_NUMBER, "wb", closefd=False)),
+        encoding=old.encoding if old else "utf-8",
+        errors=old.errors if old else "backslashreplace",
+        line_buffering=isinstance(old, io.TextIOWrapper) and old.line_buffering,
+    )
+
+
+def trouble(error: OSError) -> GpuhookError | None:
+    """Return GH1591 if `error` is one of standard output, None for another.
+
+    What could not be written goes nowhere from now on, so that nothing fails a second time.
+    """
+    if error.filename != _NAME:
+        return None
+    _point(os.O_WRONLY)
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+    return fault("GH1591", reason=reason)
+
+
+def _point(flags: int) -> None:
+    """Let standard output be /dev/null, opened with `flags`."""
+    fd = os.open(os.devnull, flags)
+    if fd != _NUMBER:
+        os.dup2(fd, _NUMBER)
+        os.close(fd)

@@ -9,17 +9,20 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 from gpuhook.kernel import mountinfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.kernel.mountinfo import Mount
+
 MOUNT_POINT = "/sys/fs/cgroup"
 V1, V2 = "v1", "v2"
 _MOUNTINFO = "/proc/self/mountinfo"
 _LIMIT = 16 << 20
+_FROZEN = (b"FROZEN", b"FREEZING")
 # crun puts the container into a cgroup of this name in its scope, and writes that one down; the
 # scope is the container's as well, and there systemd attaches its program.
 _SUBGROUP = ".scope/container"
@@ -182,14 +185,9 @@ def _mounted(content: bytes) -> tuple[str, str, str] | None:
 
 
 def _name(cgroup_file: bytes, version: str) -> str | None:
-    for line in cgroup_file.split(b"\n"):
-        number, _, rest = line.partition(b":")
-        controllers, _, name = rest.partition(b":")
-        if version == V2:
-            wanted = number == b"0" and not controllers
-        else:
-            wanted = b"devices" in controllers.split(b",")
-        if wanted:
+    for number, controllers, name in procfs.cgroups(cgroup_file):
+        is_v2 = number == b"0" and not controllers
+        if is_v2 if version == V2 else b"devices" in controllers:
             return os.fsdecode(name)
     return None
 
@@ -206,3 +204,41 @@ def below(name: str, root: str) -> str | None:
     if name == root or name.startswith(root + "/"):
         return name[len(root) :]
     return None
+
+
+def is_frozen(cgroup: bytes) -> bool:
+    """Return whether a process is frozen; `cgroup` is the content of its /proc/PID/cgroup.
+
+    False where its hierarchy is not mounted for us, or its cgroup is outside of what we see.
+    """
+    mounted = mountinfo.parse(files.read("/proc/self/mountinfo"))
+    for _, controllers, path in procfs.cgroups(cgroup):
+        for mount in mounted:
+            if not _has_freezer(mount, controllers):
+                continue
+            inside = below(os.fsdecode(path), mount.root)
+            if inside is not None and _says_frozen(mount.target + inside):
+                return True
+    return False
+
+
+def _has_freezer(mount: Mount, controllers: list[bytes]) -> bool:
+    """Return whether a mount is the hierarchy of a line of /proc/PID/cgroup, and has a freezer."""
+    if not controllers:
+        return mount.fstype == "cgroup2"
+    return mount.fstype == "cgroup" and b"freezer" in controllers and "freezer" in mount.features
+
+
+def _says_frozen(directory: str) -> bool:
+    events = _words(os.path.join(directory, "cgroup.events"))
+    if events:
+        return dict(zip(events[::2], events[1::2])).get(b"frozen") == b"1"
+    return any(word in _FROZEN for word in _words(os.path.join(directory, "freezer.state")))
+
+
+def _words(path: str) -> list[bytes]:
+    """Return the words of a file, [] if it is not there: the root of a hierarchy has neither."""
+    try:
+        return files.read(path, 4096).split()
+    except OSError:
+        return []

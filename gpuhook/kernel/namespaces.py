@@ -20,7 +20,7 @@ from _signal import (  # type: ignore[import-not-found] # the C part: `signal` c
 import gpuhook.errors.messages  # noqa: F401 # nothing can be imported in a container's namespace
 from gpuhook.errors import GpuhookError, rebuild
 from gpuhook.kernel.libc import LIBC, os_error
-from gpuhook.kernel.parent_death import die_with
+from gpuhook.kernel.process import die_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -42,3 +42,12 @@ def is_system(path: str) -> bool:
 def other_spelling(path: bytes) -> bytes:
     """Return the path of the same file where an image merges /lib with /usr/lib."""
     return path[4:] if path.startswith(b"/usr/") else b"/usr" + path
+
+
+DIRECTORY = "/usr/lib32"
+MACHINE = "i386"  # as loader.cache.flags_for knows it
+
+
+def is_narrow(path: str) -> bool:
+    """Return whether a library at `path` is a 32-bit one."""
+    return "/i386-linux-gnu/" in path or "/lib32/" in path

@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-
 
 # Of a container that ends before it is looked at: who looks at all of them goes on.
 GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
@@ -210,3 +210,31 @@ def _config(found: Found) -> dict[str, Any]:
         return found.config()
     except FileNotFoundError:
         return {}
+
+
+class Report:
+    """`steps` are what was done, or would be where it `is_dry`; `skipped` what cannot be had.
+
+    `left` is what a container held on to of what was to be taken away.
+    """
+
+    def __init__(self, target: Target, plan: HotplugPlan, *, is_dry: bool) -> None:
+        self.id = target.found.id
+        self.pid = target.held.process.pid
+        self.is_dry = is_dry
+        self.steps = plan.describe()
+        self.skipped = list(plan.skipped)
+        self.notes: list[str] = []
+        self.left: list[str] = []
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "container": self.id,
+            "pid": self.pid,
+            "dryRun": self.is_dry,
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "left": self.left,
+            "notes": self.notes,
+        }

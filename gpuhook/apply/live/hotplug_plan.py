@@ -13,9 +13,8 @@ import stat
 
 from gpuhook.apply.live.bind_mounts import ATTRIBUTES, Bind, BindMounts
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
-from gpuhook.apply.live.dry_run_root import DryRunRoot
 from gpuhook.apply.live.hotplug_steps import AccessStep, Live, NodeStep
-from gpuhook.apply.live.live_files import LiveFiles
+from gpuhook.apply.live.live_files import DryRunRoot, LiveFiles
 from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.rootfs.safe_walk import CrossingError

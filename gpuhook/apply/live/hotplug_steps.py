@@ -12,7 +12,7 @@ import stat
 
 from gpuhook.apply.live.live_injection import noted
 from gpuhook.apply.live.live_root import LiveRoot
-from gpuhook.apply.rootfs.filesystem_ids import Identity
+from gpuhook.apply.rootfs.root_directory import Identity
 from gpuhook.errors import fault
 from gpuhook.kernel.mknod import mknod
 

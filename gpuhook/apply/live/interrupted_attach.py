@@ -11,8 +11,7 @@ import os
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.live.bind_mounts import BindMounts
-from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.live_files import LiveFiles
+from gpuhook.apply.live.live_files import LiveFiles, current
 from gpuhook.apply.live.live_injection import InjectedItems, noted
 
 TYPE_CHECKING = False

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-from gpuhook.apply.live.dry_run_root import previous, put_back
+import errno
+import os
+import stat
+from binascii import a2b_base64, b2a_base64, crc32
+
 from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.live.live_root import LiveRoot
     from gpuhook.apply.rootfs.rootfs_files import Provision
 
 
@@ -72,3 +77,156 @@ class LiveFiles:
                 put_back(live.root, before)
         for directory in reversed(self._directories):
             live.root.remove_empty(directory)
+
+
+MOST_KEPT = 65536  # bytes of a file that was written anew: the loader's cache and what it reads
+MOST_UNDER_LINK = 4096  # of a file that a link takes the place of: there may be many
+
+
+class FileChange:
+    """A path and what is there, or is to be: a link to `target`, a file that holds `data`.
+
+    Where both are None, nothing is there, or a file that `is_large`, which is not read.
+    """
+
+    __slots__ = ("data", "is_large", "path", "target")
+
+    def __init__(
+        self,
+        path: str,
+        target: str | None = None,
+        data: bytes | None = None,
+        *,
+        is_large: bool = False,
+    ) -> None:
+        self.path = path
+        self.target = target
+        self.data = data
+        self.is_large = is_large
+
+    @property
+    def is_something(self) -> bool:
+        """Return whether anything is there."""
+        return self.target is not None or self.data is not None or self.is_large
+
+    def describe(self) -> str:
+        """Return it in words."""
+        if self.target is not None:
+            return f"link {self.path} -> {self.target}"
+        return f"file {self.path} ({len(self.data or b'')} bytes)"
+
+    def summary(self) -> list[Any]:
+        """Return the note by which it is known again."""
+        if self.target is not None:
+            return ["link", self.target]
+        if self.data is not None:
+            return ["file", crc32(self.data)]
+        return ["large"] if self.is_large else []
+
+    def _whole(self) -> list[Any]:
+        """Return the note from which it can be made again."""
+        if self.data is None:
+            return self.summary()
+        if len(self.data) > MOST_KEPT:
+            return ["large"]
+        return ["file", b2a_base64(self.data, newline=False).decode()]
+
+    def noted(self, before: FileChange) -> list[Any]:
+        """Return [path, what is made, what was there before] for the ledger."""
+        return [self.path, self.summary(), before._whole()]
+
+
+def of_note(path: str, note: list[Any]) -> FileChange | None:
+    """Return what was there before, by its note; None if it was not kept."""
+    kind = note[0] if note else ""
+    if kind == "link":
+        return FileChange(path, target=str(note[1]))
+    if kind == "file":
+        return FileChange(path, data=a2b_base64(note[1]))
+    return None if note else FileChange(path)
+
+
+_MAX_FILE = 16 << 20
+
+
+class DryRunRoot:
+    """Stands where a root file system is provided, and notes what would be written."""
+
+    def __init__(self, root: LiveRoot) -> None:
+        self._root = root
+        self.changes: list[FileChange] = []
+
+    def link(self, target: str, path: str) -> bool:
+        """Note a link that is not there yet; raises OSError where it cannot be made."""
+        self._root.require_kept(path)
+        if previous(self._root, path).target == target:
+            return False
+        self._root.writer(path)
+        self.changes.append(FileChange(path, target=target))
+        return True
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Note a file that holds something else; raises OSError where it cannot be made."""
+        if previous(self._root, path).data == data:
+            return False
+        self._root.writer(path)
+        self.changes.append(FileChange(path, data=data))
+        return True
+
+    def is_link(self, path: str) -> bool:
+        """Return whether `path` itself is a symbolic link."""
+        return self._root.is_link(path)
+
+    def open_file(self, path: str) -> int | None:
+        """Return a readable descriptor (the caller's) of a regular file, None if there is none."""
+        return self._root.open_file(path)
+
+    def real(self, path: str) -> str:
+        """Return `path` with every link resolved inside the root."""
+        return self._root.real(path)
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """Return what the file holds, None if there is none."""
+        return self._root.read(path, limit)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory."""
+        return self._root.names(path)
+
+
+def previous(root: LiveRoot, path: str) -> FileChange:
+    """Return what is at `path` itself now; raises IsADirectoryError, and GH1310 for a device."""
+    fd = root.lookup(path, follow=False)
+    if fd is None:
+        return FileChange(path)
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISLNK(found.st_mode):
+            return FileChange(path, target=os.readlink("", dir_fd=fd))
+    finally:
+        os.close(fd)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "the image has a directory there", path)
+    if stat.S_ISREG(found.st_mode) and found.st_size > _MAX_FILE:
+        return FileChange(path, is_large=True)
+    return FileChange(path, data=root.read(path, _MAX_FILE))
+
+
+def current(root: LiveRoot, path: str) -> FileChange:
+    """Return what is at `path` now as far as it can be a link or file of ours; else nothing."""
+    try:
+        return previous(root, path)
+    except (OSError, GpuhookError):
+        return FileChange(path)
+
+
+def put_back(root: LiveRoot, change: FileChange) -> None:
+    """Make `path` again what it was; a large file was not kept, and stays what it is by now."""
+    if change.is_large:
+        return
+    if change.target is not None:
+        root.link(change.target, change.path)
+    elif change.data is not None:
+        root.write(change.path, change.data)
+    else:
+        root.remove(change.path)

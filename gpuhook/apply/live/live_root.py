@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.live.file_change import MOST_UNDER_LINK
+from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import CrossingError, mount_id
 from gpuhook.containers.warm import process_handle as processes

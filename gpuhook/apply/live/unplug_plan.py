@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live import file_change
+from gpuhook.apply.live import live_files
 from gpuhook.apply.live.bind_mounts import Bind
-from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.file_change import FileChange
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
+from gpuhook.apply.live.live_files import FileChange, current
 from gpuhook.apply.live.unplug_steps import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.apply.rootfs.loader_files import CACHE
 from gpuhook.errors import GpuhookError
@@ -126,7 +125,7 @@ def _changes(
     """
     changes: list[FileChange] = []
     for path, summary, note in made.changes:
-        now, before = current(live.root, path), file_change.of_note(path, note)
+        now, before = current(live.root, path), live_files.of_note(path, note)
         if not now.is_something:
             continue
         is_ours = now.summary() == summary

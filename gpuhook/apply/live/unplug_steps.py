@@ -11,8 +11,8 @@ import errno
 import os
 
 from gpuhook.apply.live.bind_mounts import Bind, BindMounts
-from gpuhook.apply.live.dry_run_root import current, put_back
 from gpuhook.apply.live.hotplug_steps import make_again
+from gpuhook.apply.live.live_files import current, put_back
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import mounts
 from gpuhook.kernel.bpf.device_filter import Rule
@@ -21,8 +21,8 @@ from gpuhook.kernel.namespaces import in_mount_namespace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.cgroup.device_cgroup import Snapshot
-    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.live.live_files import FileChange
 
 
 class RemoveNode:

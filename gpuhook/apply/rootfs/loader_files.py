@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_cache, ld_so_conf, library_directory, multilib
+from gpuhook.loader import ld_cache, ld_so_conf, library_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class _Glibc:
             return held.merged(front, stale, behind)
         narrows = [entry for entry in front if self._is_narrow(entry[1])]
         merged = held.merged([pair for pair in front if pair not in narrows], stale, behind)
-        return ld_cache.merged(merged, narrows, flags=ld_cache.flags_for(multilib.MACHINE))
+        return ld_cache.merged(merged, narrows, flags=ld_cache.flags_for(library_directory.MACHINE))
 
 
 def _directories(entries: Iterable[Pair]) -> list[bytes]:
@@ -239,4 +239,4 @@ def _directories(entries: Iterable[Pair]) -> list[bytes]:
 
 
 def _is_narrow(where: bytes) -> bool:
-    return multilib.is_narrow(os.fsdecode(where) + "/")
+    return library_directory.is_narrow(os.fsdecode(where) + "/")

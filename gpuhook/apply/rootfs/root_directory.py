@@ -238,3 +238,27 @@ def _rename(temporary: str, name: str, fd: int) -> None:
     except OSError:
         os.unlink(temporary, dir_fd=fd)
         raise
+
+
+class Identity:
+    """Within it, files are opened and made as this user and group of the host.
+
+    (0, 0) changes nothing. Root's other groups are left behind too.
+    """
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self._ids = (uid, gid) if (uid or gid) and os.geteuid() == 0 else None
+        self._groups: list[int] = []
+
+    def __enter__(self) -> None:
+        if self._ids:
+            self._groups = os.getgroups()
+            os.setgroups([])
+            os.setegid(self._ids[1])
+            os.seteuid(self._ids[0])
+
+    def __exit__(self, *exc: object) -> None:
+        if self._ids:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(self._groups)

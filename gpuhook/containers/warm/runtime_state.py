@@ -16,7 +16,7 @@ from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import fastjson, files, state
-from gpuhook.kernel import freezer
+from gpuhook.kernel import cgroup
 from gpuhook.kernel.cgroup import MOUNT_POINT
 
 TYPE_CHECKING = False
@@ -299,7 +299,7 @@ def _observed(found: Found, directory: int) -> Found:
 
 def status(process: Process) -> str:
     """Return RUNNING or PAUSED."""
-    return PAUSED if freezer.is_frozen(process.read("cgroup")) else RUNNING
+    return PAUSED if cgroup.is_frozen(process.read("cgroup")) else RUNNING
 
 
 def _has(directory: int, name: str) -> bool:

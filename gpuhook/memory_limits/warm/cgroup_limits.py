@@ -13,7 +13,7 @@ import time
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
-from gpuhook.memory_limits.warm import guarantees, memory_backend
+from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import is_limited
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MemoryLimit
@@ -167,7 +167,7 @@ def _set(
     try:
         limit = with_hard(limit, driver.within(limit.device, limit.hard))
         backend = driver.backend(limit.device, directories[-1])
-        kept, reason = guarantees.supported_limit(limit, guarantee, backend)
+        kept, reason = memory_backend.supported_limit(limit, guarantee, backend)
         chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
         for directory in chosen:
             driver.set(kept.device, directory, kept.hard, kept.soft)

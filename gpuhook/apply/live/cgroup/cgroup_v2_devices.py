@@ -18,7 +18,7 @@ from gpuhook.kernel.bpf.instructions import UnknownCodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.cgroup.rule_block import Change
+    from gpuhook.apply.live.cgroup.device_program import Change
     from gpuhook.kernel.cgroup import DeviceCgroup
 
 NAME = "gpuhook"

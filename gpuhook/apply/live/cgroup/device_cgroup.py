@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpuhook.apply.live.cgroup.cgroup_v1_devices import DeviceFiles
 from gpuhook.apply.live.cgroup.cgroup_v2_devices import DevicePrograms
-from gpuhook.apply.live.cgroup.rule_block import with_rules, without_rules
+from gpuhook.apply.live.cgroup.device_program import with_rules, without_rules
 from gpuhook.apply.live.cgroup.systemd_scope import Scope
 from gpuhook.containers.warm.process_handle import is_hosts_root
 from gpuhook.errors import fault

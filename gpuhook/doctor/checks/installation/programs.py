@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posixpath import dirname
 
 from gpuhook.engines.read import compat_programs
-from gpuhook.node import node_tree, program_output
+from gpuhook.node import node_tree, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FRONTS = (
 )
 OF_THE_CLI = (CLI, CTK)
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
-_DIRECTORIES = (*program_output.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
+_DIRECTORIES = (*programs.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
 # Where engines name the runtime that they call.
 _ENGINES = (
     "/etc/containerd/config.toml",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from posixpath import basename, dirname, join, normpath
 
 from gpuhook.host.hot.files import MAX_LINKS
-from gpuhook.loader.multilib import is_narrow
+from gpuhook.loader.library_directory import is_narrow
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN
 
 TYPE_CHECKING = False

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of this process: the first argument in /proc/<pid>/cmdline, and the name of its thread.
-
-Signals by name look at the first argument (pkill -f, the config-manager of NVIDIA's plugin) or at
-the thread's name (pkill, killall). The arguments are memory of the process itself, whose place
-proc(5) tells, so they are written there: an exec under another name would lose Python the
-directory it was started from, and with it a virtual environment.
-"""
+"""This process: its name, and its end when its parent ends. Sources: proc(5), prctl(2)."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 
 from gpuhook.errors import fault
 from gpuhook.host.hot import procfs
+from gpuhook.kernel.libc import LIBC, os_error
+
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent, the process `parent`, ends; raises OSError."""
+    if LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
+        raise os_error("PR_SET_PDEATHSIG")
+    if os.getppid() != parent:  # it has ended before the call
+        os.kill(os.getpid(), _SIGKILL)
+
 
 _ARG_START, _ARG_END = 48, 49  # fields of /proc/<pid>/stat, proc(5)
 
