@@ -169,7 +169,7 @@ def doctor(
         console.say("not run as root: much of this node is hidden, and what is hidden is not told")
 
     def look() -> Examination:
-        with console.telling("looking at the node"):
+        with console.progress("looking at the node"):
             return examine(node.look(), checks(), chosen)
 
     mended: list[Mended] | None = None

@@ -170,7 +170,7 @@ def explain(
         else one
         for one in asked
     ]
-    with console.telling("working it out"):
+    with console.progress("working it out"):
         told, lines = _explained(asked, base, is_diff=form == DIFF)
     if form == DIFF:
         for line in lines:

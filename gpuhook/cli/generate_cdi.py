@@ -259,7 +259,7 @@ def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choi
     if inventory is not None:
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
-        with console.telling("asking the driver"):
+        with console.progress("asking the driver"):
             found = mode_table.described(mode, place, choices)
         if found.node is not None:
             node_options.tell(found.node, place.roots.driver, warn_of_losses=False)

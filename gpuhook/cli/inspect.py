@@ -68,7 +68,7 @@ def inspect(
         wrong = [*_missing(found), *inspection.findings(facts, found.spec)]
         return facts, wrong + (memory.findings() if memory else [])
 
-    with console.telling("looking at the container"):
+    with console.progress("looking at the container"):
         facts, wrong = container_worker.work_on(container, state_roots, look)
     if output != "table":
         console.document(inspection.with_findings(facts, wrong), output)

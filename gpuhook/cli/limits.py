@@ -198,7 +198,7 @@ def show(
         with limit_report.asking(library) as own:
             return limit_report.of_target(one, own), own.library, own.trouble
 
-    with console.telling("asking the driver"), limit_report.asking(library) as asked:
+    with console.progress("asking the driver"), limit_report.asking(library) as asked:
         if container is None:
             visibility.missing()  # a state directory that can be none is a fault
             shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]

@@ -92,7 +92,7 @@ def map_(
         if watch:
             screen.run(lambda: _block(_picture(look()), is_ascii, width), interval)
             return
-        with console.telling("looking at the GPUs"):
+        with console.progress("looking at the GPUs"):
             usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)

@@ -95,7 +95,7 @@ def ps(
         if watch:
             screen.run(lambda: _block(look(), output, isolation, no_headers), interval)
             return
-        with console.telling("looking at the GPUs"):
+        with console.progress("looking at the GPUs"):
             usage = look()
     _print(usage, output, isolation=isolation, no_headers=no_headers)
     hidden = usage_options.tell(usage)

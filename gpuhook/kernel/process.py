@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This process: its name, and its end when its parent ends. Sources: proc(5), prctl(2)."""
+"""This process: its name, and its end when its parent ends. Sources: proc(5), prctl(2).
+
+Signals by name match the first argument in /proc/PID/cmdline (pkill -f, the config-manager of
+NVIDIA's plugin) or the thread's name (pkill, killall). The arguments are memory of the process, at
+an address that /proc/PID/stat shows, so the name is written there: with an exec under another name,
+Python would lose the directory it was started from, and with it a virtual environment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ _SIGKILL = 9
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent, the process `parent`, ends; raises OSError."""
+    """Let the kernel kill this process when its parent, process `parent`, ends; raises OSError."""
     if LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
         raise os_error("PR_SET_PDEATHSIG")
     if os.getppid() != parent:  # it has ended before the call
@@ -26,25 +32,23 @@ _ARG_START, _ARG_END = 48, 49  # fields of /proc/<pid>/stat, proc(5)
 
 
 def rename(name: str) -> None:
-    """Call this process `name`; the arguments after the first are no longer shown.
+    """Set the name of this process to `name`; the arguments after the first are no longer visible.
 
-    Raises GH1806 when there is no room for the name, or where the kernel does not tell the place.
+    Raises GH1806 if the name is too long, or if the kernel does not show the address.
     """
     start, end = _arguments()
     encoded = name.encode()
-    room = max(end - start - 1, 0)  # the last byte stays a NUL, or the kernel reads on
-    if start == 0 or not encoded or len(encoded) > room or b"\0" in encoded:
-        reason = (
-            "its arguments are not there" if start == 0 else f"a name has 1 to {room} bytes here"
-        )
-        raise fault("GH1806", name=name, reason=reason, most=room)
+    most = max(end - start - 1, 0)  # the last byte remains a NUL, or the kernel reads on
+    if start == 0 or not encoded or len(encoded) > most or b"\0" in encoded:
+        reason = "its arguments are hidden" if start == 0 else f"a name has 1 to {most} bytes here"
+        raise fault("GH1806", name=name, reason=reason, most=most)
     ctypes.memmove(start, encoded.ljust(end - start, b"\0"), end - start)
     with open("/proc/self/comm", "wb") as file:
         file.write(encoded[:15])
 
 
 def _arguments() -> tuple[int, int]:
-    """Return the addresses where the arguments begin and end, 0 where they are not told."""
+    """Return the addresses where the arguments begin and end, 0 if they are hidden."""
     with open("/proc/self/stat", "rb") as file:
         fields = procfs.stat_fields(file.read())
     return int(fields[_ARG_START - 3]), int(fields[_ARG_END - 3])

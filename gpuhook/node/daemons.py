@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from gpuhook.host.hot import procfs
-from gpuhook.node import programs
+from gpuhook.node import node_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def units(root: str = "/") -> dict[str, dict[str, str]]:
     asked.
     """
     words = ["systemctl", "show", "--no-pager", f"--property=Id,{','.join(_KEYS)}", *UNITS]
-    return parsed(programs.answer(words, root))
+    return parsed(node_programs.answer(words, root))
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:

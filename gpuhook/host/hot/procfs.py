@@ -50,7 +50,7 @@ def start_time(pid: int, proc: str = "/proc") -> int | None:
 
 
 def parent(pid: int, proc: str = "/proc") -> int:
-    """Return the pid of the parent of a process, 0 if there is none that this process sees."""
+    """Return the pid of the parent of a process, 0 if this process sees no parent."""
     fields = process_stat(pid, proc)
     return int(fields[_PARENT]) if fields else 0
 
