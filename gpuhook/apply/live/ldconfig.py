@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader cache of a root file system, made by the host's ldconfig: for sites that insist on it.
+"""The loader cache of a root file system, made by the host's ldconfig: for sites that require it.
 
-ldconfig reads an image that an attacker may have made. It runs in namespaces of its own with the
-image as its read-only root, without /proc, without capabilities but that of reading, for a bounded
-time; it writes into a tmpfs that nobody else sees. Nothing of the image is executed: the program is
-the host's, statically linked, and is run from a sealed copy in memory.
+ldconfig reads an image that an attacker may have made. It runs in its own namespaces with the image
+as its read-only root, without /proc, with no capability but that of reading, for a bounded time; it
+writes into a private tmpfs. Nothing of the image is executed: the program is the host's, statically
+linked, and is run from a sealed copy in memory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SEALS = 0xF  # F_SEAL_SEAL, _SHRINK, _GROW and _WRITE, linux/fcntl.h
 _ADD_SEALS = 1033
 _LOCKS = mounts.MOUNT_ATTR_RDONLY | mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NODEV
 _UNSPEAKABLE = b"#=\0\n\t\v\f\r "
-# What a host's ldconfig that has other directories built in would not look at. Debian's have names
-# of the machine's; a directory that is not there is passed over.
+# Directories that a host's ldconfig with other built-in ones would not search. Debian's have names
+# of the machine; a missing directory is skipped.
 _SYSTEM = (
     "/lib/{machine}-linux-gnu",
     "/usr/lib/{machine}-linux-gnu",
@@ -49,9 +49,9 @@ def cache_of(
 ) -> bytes:
     """Return the cache that the host's `program` makes of the root behind the descriptor `root`.
 
-    `namespace` is a descriptor of the mount namespace that the root is mounted in, `first` are the
+    `namespace` is a descriptor of the mount namespace in which the root is mounted, `first` are the
     directories to search before those that the image names, `last` those after them. Raises GH1517
-    for a program that cannot be used, GH1518 if it fails.
+    for an unusable program, GH1518 if it fails.
     """
     runnable = _sealed(program)
     made = os.memfd_create("ld.so.cache", os.MFD_CLOEXEC)
@@ -74,12 +74,12 @@ def real_program(path: str) -> str:
 
 
 def require_usable(path: str) -> None:
-    """Raise GH1517 if ldconfig at `path` cannot be run in a root file system of anybody's."""
+    """Raise GH1517 if ldconfig at `path` cannot be run safely in an untrusted root file system."""
     os.close(_sealed(path))
 
 
 def _sealed(path: str) -> int:
-    """Return a descriptor of a copy of the program that nobody can change; GH1517."""
+    """Return a descriptor of a copy of the program that no process can change; GH1517."""
     path = real_program(path)
     try:
         data = files.read(path, _MAX_PROGRAM)
@@ -87,7 +87,7 @@ def _sealed(path: str) -> int:
     except OSError as error:
         raise fault("GH1517", path=path, reason=error.strerror or str(error)) from error
     except GpuhookError as error:
-        raise fault("GH1517", path=path, reason="it is no regular file, or too large") from error
+        raise fault("GH1517", path=path, reason="it is not a regular file, or too large") from error
     if not is_executable:
         raise fault("GH1517", path=path, reason="it is not executable")
     copy = os.memfd_create("ldconfig", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -96,7 +96,7 @@ def _sealed(path: str) -> int:
     if not elf.is_static(f"/proc/self/fd/{copy}"):
         # The kernel would load the image's own dynamic loader, and run it.
         os.close(copy)
-        raise fault("GH1517", path=path, reason="it is no statically linked program")
+        raise fault("GH1517", path=path, reason="it is not a statically linked program")
     return copy
 
 
@@ -110,14 +110,14 @@ def _configuration(first: list[bytes], last: list[bytes]) -> bytes:
 
 
 def _make(root: int, program: int, text: bytes, made: int) -> None:
-    """Run ldconfig and put the cache into `made`; in a process whose namespaces may change."""
+    """Run ldconfig, and put the cache into `made`; in a process whose namespaces may change."""
     flags = mounts.OPEN_TREE_CLONE | mounts.OPEN_TREE_CLOEXEC
     flags |= mounts.AT_EMPTY_PATH | mounts.AT_RECURSIVE
     tree = mounts.open_tree(root, "", flags)
     try:
         mounts.mount_setattr(tree, _LOCKS, 0, mounts.MS_PRIVATE, recursive=True)
     except OSError as error:
-        if error.errno != errno.ENOSYS:  # before Linux 5.12 the lack of capabilities must do
+        if error.errno != errno.ENOSYS:  # before Linux 5.12 the dropped capabilities suffice
             raise
     sandbox.enter_namespaces()
     sandbox.change_root(tree)
@@ -129,7 +129,7 @@ def _make(root: int, program: int, text: bytes, made: int) -> None:
 
 
 def _scratch() -> str:
-    """Cover a directory that no library is in with a tmpfs, /proc if there is one; return it."""
+    """Mount a tmpfs over a directory without libraries, /proc if it exists; return it."""
     covered = [path for path in _SCRATCH if os.path.isdir(path) and not os.path.islink(path)]
     if not covered:
         raise OSError(errno.ENOENT, "the root file system has neither /proc nor /dev", "/proc")

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and the loader's files made in a running container."""
+"""Links and the loader's files in a running container: planned, made, and restored.
+
+The ledger's note of a file is JSON: [] for nothing, ["link", target], ["file", X]: X is the
+checksum of a new file and the base 64 content of an old one; ["large"] for a file that was not
+kept. Entries of the ledger must remain small, whatever an image contains.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LiveFiles:
-    """Makes links and the loader's files; `failures` are those that are known not to work."""
+    """Makes links and the loader's files; `failures` are those that are known to fail."""
 
     def __init__(
         self, provision: Provision, changes: list[FileChange], failures: list[OSError]
@@ -38,7 +43,7 @@ class LiveFiles:
         return [change.describe() for change in self.changes]
 
     def execute(self, live: Live) -> None:
-        """Make them; all are put back when one fails that should not."""
+        """Make them; all are restored if one fails unexpectedly."""
         missing = [path for change in self.changes for path in live.root.missing(change.path)]
         self._directories = list(dict.fromkeys(missing))
         self._before = self._now(live)
@@ -60,7 +65,7 @@ class LiveFiles:
                 raise failure
 
     def promised(self, live: Live) -> list[list[Any]]:
-        """Return the links and files that are going to be made, as Made notes them."""
+        """Return the links and files that execute() makes, as InjectedItems records them."""
         return self._noted(self._now(live))
 
     def _now(self, live: Live) -> list[FileChange]:
@@ -71,7 +76,7 @@ class LiveFiles:
         return [change.noted(before) for change, before in zip(self.changes, befores)]
 
     def undo(self, live: Live) -> None:
-        """Put back what was there before."""
+        """Restore the earlier content."""
         with live.as_root():
             for before in reversed(self._before):
                 put_back(live.root, before)
@@ -79,14 +84,14 @@ class LiveFiles:
             live.root.remove_empty(directory)
 
 
-MOST_KEPT = 65536  # bytes of a file that was written anew: the loader's cache and what it reads
-MOST_UNDER_LINK = 4096  # of a file that a link takes the place of: there may be many
+MOST_KEPT = 65536  # bytes of an overwritten file: the loader's cache and its configuration
+MOST_UNDER_LINK = 4096  # of a file that a link replaces: there may be many
 
 
 class FileChange:
-    """A path and what is there, or is to be: a link to `target`, a file that holds `data`.
+    """A path and its current or future content: a link to `target`, a file with `data`.
 
-    Where both are None, nothing is there, or a file that `is_large`, which is not read.
+    If both are None, nothing exists, or a file that `is_large`, which is not read.
     """
 
     __slots__ = ("data", "is_large", "path", "target")
@@ -106,7 +111,7 @@ class FileChange:
 
     @property
     def is_something(self) -> bool:
-        """Return whether anything is there."""
+        """Return whether anything exists."""
         return self.target is not None or self.data is not None or self.is_large
 
     def describe(self) -> str:
@@ -116,7 +121,7 @@ class FileChange:
         return f"file {self.path} ({len(self.data or b'')} bytes)"
 
     def summary(self) -> list[Any]:
-        """Return the note by which it is known again."""
+        """Return the note that identifies it."""
         if self.target is not None:
             return ["link", self.target]
         if self.data is not None:
@@ -124,7 +129,7 @@ class FileChange:
         return ["large"] if self.is_large else []
 
     def _whole(self) -> list[Any]:
-        """Return the note from which it can be made again."""
+        """Return the note from which it can be restored."""
         if self.data is None:
             return self.summary()
         if len(self.data) > MOST_KEPT:
@@ -132,12 +137,12 @@ class FileChange:
         return ["file", b2a_base64(self.data, newline=False).decode()]
 
     def noted(self, before: FileChange) -> list[Any]:
-        """Return [path, what is made, what was there before] for the ledger."""
+        """Return [path, new content, old content] for the ledger."""
         return [self.path, self.summary(), before._whole()]
 
 
 def of_note(path: str, note: list[Any]) -> FileChange | None:
-    """Return what was there before, by its note; None if it was not kept."""
+    """Return the old content of a note; None if it was not kept."""
     kind = note[0] if note else ""
     if kind == "link":
         return FileChange(path, target=str(note[1]))
@@ -150,14 +155,14 @@ _MAX_FILE = 16 << 20
 
 
 class DryRunRoot:
-    """Stands where a root file system is provided, and notes what would be written."""
+    """Takes the place of a root file system, and records what would be written."""
 
     def __init__(self, root: LiveRoot) -> None:
         self._root = root
         self.changes: list[FileChange] = []
 
     def link(self, target: str, path: str) -> bool:
-        """Note a link that is not there yet; raises OSError where it cannot be made."""
+        """Record a link that does not exist yet; raises OSError if it cannot be made."""
         self._root.require_kept(path)
         if previous(self._root, path).target == target:
             return False
@@ -166,7 +171,7 @@ class DryRunRoot:
         return True
 
     def write(self, path: str, data: bytes) -> bool:
-        """Note a file that holds something else; raises OSError where it cannot be made."""
+        """Record a file of another content; raises OSError if it cannot be made."""
         if previous(self._root, path).data == data:
             return False
         self._root.writer(path)
@@ -186,7 +191,7 @@ class DryRunRoot:
         return self._root.real(path)
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """Return what the file holds, None if there is none."""
+        """Return the content of a file, None without one."""
         return self._root.read(path, limit)
 
     def names(self, path: str) -> list[str]:
@@ -213,7 +218,7 @@ def previous(root: LiveRoot, path: str) -> FileChange:
 
 
 def current(root: LiveRoot, path: str) -> FileChange:
-    """Return what is at `path` now as far as it can be a link or file of ours; else nothing."""
+    """Return what is at `path` now if it can be gpuhook's link or file; else nothing."""
     try:
         return previous(root, path)
     except (OSError, GpuhookError):
@@ -221,7 +226,7 @@ def current(root: LiveRoot, path: str) -> FileChange:
 
 
 def put_back(root: LiveRoot, change: FileChange) -> None:
-    """Make `path` again what it was; a large file was not kept, and stays what it is by now."""
+    """Restore the content of `path`; a large file was not kept, and is left as it is."""
     if change.is_large:
         return
     if change.target is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger's entry of a running container: looked up, and changed, one at a time."""
+"""The ledger's entry of a running container: lookup, and changes by one process at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIMEOUT = 30.0  # seconds
 def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
     """Return the entry of a container that exists, None if it has none.
 
-    The hook of a CDI spec knows no state root: its entry counts where it names process `pid`, the
+    The hook of a CDI spec knows no state root: its entry applies if it names process `pid`, the
     container's first.
     """
     entry = _entry(root, identity) or _of_another_name(root, identity)
@@ -40,7 +40,7 @@ def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
 
 
 def _entry(root: str, identity: str) -> dict[str, Any] | None:
-    """Return a container's own entry: another one's may have the same checksums in its name."""
+    """Return a container's own entry: another container's file name may have the same checksums."""
     entry = ledger.entry_at(ledger.path_of(root, identity))
     if entry is None or (entry["id"], entry["root"]) != (identity, root):
         return None
@@ -50,7 +50,7 @@ def _entry(root: str, identity: str) -> dict[str, Any] | None:
 def _of_another_name(root: str, identity: str) -> dict[str, Any] | None:
     """Return the entry whose state root is the directory `root` under another name.
 
-    The wrapper enters what it is given: resolving links would cost every create.
+    The wrapper records the root as the engine names it: resolving links would cost every create.
     """
     real = state_roots.real(root)
     for entry in ledger.living() if real else ():
@@ -65,10 +65,10 @@ def update(
     init: tuple[int, int],
     change: Callable[[dict[str, Any]], dict[str, Any] | None],
 ) -> None:
-    """Replace the entry of a running container by what `change` makes of it; None removes it.
+    """Replace the entry of a running container by the result of `change`; None removes it.
 
     `init` is the pid and start time of its first process. A container without an entry gets one.
-    Those who update wait for each other; raises OSError where the directory cannot be written.
+    Concurrent updates wait for each other; raises OSError if the directory cannot be written.
     """
     with FileLock(_path(_ENTRIES)):
         entry = find_entry(root, identity, init[0])
@@ -90,8 +90,8 @@ def add_warnings(
 ) -> None:
     """Add warnings to the entry of a container that starts.
 
-    `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if
-    that is given. Raises OSError if the directory cannot be written.
+    `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if it
+    is not None. Raises OSError if the directory cannot be written.
     """
     with FileLock(_path(_ENTRIES)):
         for entry in ledger.living(is_swept=True):

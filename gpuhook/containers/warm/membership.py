@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container a process belongs to, and which processes a container has.
+"""The container of a process, and the processes of a container.
 
-A runtime writes down its container's init only; that another process is in the same container shows
-in what they share. Source: namespaces(7), pid_namespaces(7), ioctl_ns(2).
+A runtime records only its container's init; another process is in the same container if they share
+namespaces or cgroups. Source: namespaces(7), pid_namespaces(7), ioctl_ns(2).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def of_pid(pid: int, known: list[Found]) -> Found:
 
 
 def host_namespaces(kind: str) -> set[tuple[int, int]]:
-    """Return the namespaces that are the host's: ours, and those of its first process."""
+    """Return the host's namespaces: ours, and those of its first process."""
     host = set()
     for pid in (os.getpid(), 1):
         try:
             with Process(pid) as process:
                 host.add(process.namespace(kind))
         except GpuhookError:
-            continue  # a user may not look at process 1, nor at the containers of others
+            continue  # process 1 and containers of other users are hidden from a user
     return host
 
 
@@ -68,16 +68,15 @@ def _namespace(found: Found, kind: str) -> tuple[int, int] | None:
         with found.process() as process:
             return process.namespace(kind)
     except GpuhookError:
-        return None  # it ended meanwhile, or is somebody else's
+        return None  # it ended meanwhile, or belongs to another user
 
 
 def members(init: Process) -> Iterator[Process]:
     """Yield the processes of a container, `init` being its first; each is closed after its turn.
 
-    Those that see its mounts, that are in its pid namespace or one below it, and that are in its
-    cgroup or one below it: a process may leave any of these, and hardly all of them. What sees
-    the host's mounts is no member, though: without cgroups of its own a container is in its
-    user's.
+    These processes see its mounts, are in its pid namespace or one below it, or are in its cgroup
+    or one below it: a process may leave any of these, but hardly all of them. A process that sees
+    the host's mounts is not a member: a container without its own cgroup is in its user's.
     """
     container = _Container(init)
     for pid in procfs.pids():
@@ -91,7 +90,7 @@ def members(init: Process) -> Iterator[Process]:
 
 
 def has_own_cgroup(init: Process) -> bool:
-    """Return whether nobody else's processes are in the cgroups of a container's first process."""
+    """Return whether only the container's processes are in the cgroups of its first process."""
     container = _Container(init)
     for pid in procfs.pids():
         try:
@@ -99,7 +98,7 @@ def has_own_cgroup(init: Process) -> bool:
                 if _cgroups(process) == _cgroups(init) and not container.sees(process):
                     return False
         except (GpuhookError, OSError):
-            continue  # it has ended meanwhile, or is of a kind that nobody may look at
+            continue  # it has ended meanwhile, or is hidden from every user
     return True
 
 
@@ -123,7 +122,7 @@ class _Container:
         return not self._shares_pids and _is_inside(process, self._pids)
 
     def has(self, process: Process) -> bool:
-        """Return whether a process is in the container; those we may not look at by cgroup."""
+        """Return whether a process is in the container; by cgroup if its namespaces are hidden."""
         try:
             if self.sees(process):
                 return True

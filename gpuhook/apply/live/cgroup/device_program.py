@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One device program that is attached to a cgroup: what is known of it."""
+"""One device program of a cgroup, and changes of gpuhook's block in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    # Takes our rules in a program and the program without them, returns the rules it shall have.
+    # From gpuhook's rules in a program and the program without them to the rules it shall have.
     Change = Callable[[list[Rule], bytes], list[Rule]]
 
 _KINDS = {
@@ -24,10 +24,10 @@ _KINDS = {
 
 
 class Program:
-    """An attached program: where and how, its instructions, and what they say.
+    """An attached program: its cgroup, its instructions, and their rules.
 
-    `code` is None where the kernel does not show them or they cannot be loaded again; `ours` are
-    the rules of our block in it; `rules` the others as far as they can be decoded, else None.
+    `code` is None if the kernel does not show them or they cannot be loaded again; `ours` are the
+    rules of gpuhook's block in it; `rules` the others as far as they can be decoded, else None.
     """
 
     __slots__ = ("cgroup", "code", "flags", "id", "name", "ours", "own", "rest", "seen")
@@ -44,7 +44,7 @@ class Program:
 
     @property
     def rules(self) -> list[Rule] | None:
-        """Return the rules of the program without our block, None where it cannot be decoded."""
+        """Return the rules of the program without gpuhook's block, None if it cannot be decoded."""
         return None if self.code is None else decode(self.rest)
 
     def allows(self, kind: str, access: str, major: int, minor: int) -> bool:
@@ -59,7 +59,7 @@ class Program:
 
 
 def _loadable(info: bpf_syscall.Info) -> bytes | None:
-    """Return a program's instructions as they can be loaded again, None where they cannot."""
+    """Return a program's instructions in a form that can be loaded again, None if there is none."""
     if info.instructions is None or info.maps:
         return None
     try:
@@ -70,9 +70,9 @@ def _loadable(info: bpf_syscall.Info) -> bytes | None:
 
 
 def with_rules(allow: Iterable[Rule], deny: Iterable[Rule]) -> Change:
-    """Return the change that makes `allow` and `deny` hold, with as few rules of ours as it takes.
+    """Return the change that applies `allow` and `deny` with as few rules of gpuhook as possible.
 
-    A rule of ours that says the contrary is taken back, and that may be enough.
+    An opposite rule of gpuhook is removed, which may be enough.
     """
 
     def wanted(ours: list[Rule], rest: bytes) -> list[Rule]:
@@ -92,7 +92,7 @@ def with_rules(allow: Iterable[Rule], deny: Iterable[Rule]) -> Change:
 
 
 def without_rules(rules: Iterable[Rule]) -> Change:
-    """Return the change that takes back rules of ours."""
+    """Return the change that removes rules of gpuhook."""
 
     def wanted(ours: list[Rule], _: bytes) -> list[Rule]:
         held = by_device(ours)
@@ -109,7 +109,7 @@ def without_rules(rules: Iterable[Rule]) -> Change:
 
 
 def _says(rest: bytes, rule: Rule) -> bool:
-    """Return whether a program by itself says what the rule does, for all it asks and for parts."""
+    """Return whether a program decides as the rule does, for its whole access and for each part."""
     kind, major, minor = rule.device
     asked = (*rule.access, rule.access)
     try:
