@@ -113,7 +113,7 @@ def parse_yaml(data: bytes, path: str) -> Any:
         bounded_yaml.require_bounded(data)
         node = loader.get_single_node()
         return _Reader(loader, path).value(node) if node is not None else None
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         line, column, reason = bounded_yaml.place_and_reason(error)
         place = f"line {line}, column {column}" if line else "YAML"
         raise fault("GH1109", path=path, place=place, reason=reason) from error

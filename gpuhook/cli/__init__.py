@@ -15,7 +15,7 @@ import click
 
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
-from gpuhook.host import standard_output
+from gpuhook.host import console
 from gpuhook.host.error_text import unforeseen, worded
 
 TYPE_CHECKING = False
@@ -128,11 +128,11 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and end with its status."""
-        standard_output.name()
+        console.name_standard_output()
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # of what click prints by itself: --help, --version
-            failure = Failure(standard_output.trouble(error) or worded(error))
+            failure = Failure(console.standard_output_fault(error) or worded(error))
             failure.show()
             sys.exit(failure.exit_code)
 
@@ -143,7 +143,7 @@ class LazyGroup(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:  # `gpuhook inventory | head`: click ends it quietly
                 raise
-            raise _failure(ctx, standard_output.trouble(error) or error) from error
+            raise _failure(ctx, console.standard_output_fault(error) or error) from error
         except GpuhookError as error:
             raise _failure(ctx, error) from error
         except (click.exceptions.Exit, click.Abort, click.ClickException):

@@ -13,8 +13,7 @@ from gpuhook.request import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.target.report import Report
-    from gpuhook.target.running_container import Target
+    from gpuhook.target.running_container import Report, Target
 
 
 @click.command()

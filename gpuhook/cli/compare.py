@@ -13,7 +13,7 @@ from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, parameters
 from gpuhook.compare import compare_item, compare_text, comparison
 from gpuhook.containers.warm import find
-from gpuhook.host import console, progress
+from gpuhook.host import console
 from gpuhook.target import running_container
 
 _MACHINE = (console.JSON, console.YAML)
@@ -62,14 +62,14 @@ def compare(
     named = find.find(container, state_roots) if container else None
     comparing = Comparing(node)
     if named is not None:
-        with progress.telling(f"comparing {named.id}"):
+        with console.progress(f"comparing {named.id}"):
             result = comparing.named(named)
         results = [result] if result else []
         none = f"{named.id} has no GPU and asks for none"
     else:
         living, broken = find.everything(state_roots)
         chosen = [found for found in living if comparing.is_ready(found)]
-        with progress.telling(f"comparing {len(chosen)} containers"):
+        with console.progress(f"comparing {len(chosen)} containers"):
             compared = comparing.all_of(chosen)
         results = [one for one in compared if one.get("code") not in running_container.GONE]
         results += [comparing.failure(os.path.basename(w), e) for w, e in broken.items()]

@@ -210,9 +210,9 @@ def _run(ctx: click.Context, chosen: Launch) -> None:
     """Serve until the plugin is told to end, and exit with its status."""
     plugin = _plugin()
     if chosen.process_name:
-        from gpuhook.kernel import process_name
+        from gpuhook.kernel import process
 
-        process_name.rename(chosen.process_name)
+        process.rename(chosen.process_name)
     from gpuhook.host import logs
 
     main = ctx.find_root().params

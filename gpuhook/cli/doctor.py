@@ -16,7 +16,7 @@ from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
-from gpuhook.host import console, progress
+from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def doctor(
         console.say("not run as root: much of this node is hidden, and what is hidden is not told")
 
     def look() -> Examination:
-        with progress.telling("looking at the node"):
+        with console.progress("looking at the node"):
             return examine(node.look(), checks(), chosen)
 
     mended: list[Mended] | None = None

@@ -22,7 +22,7 @@ from gpuhook.explain import (
     spec_diff,
 )
 from gpuhook.explain.text import explain_text
-from gpuhook.host import console, documents, progress
+from gpuhook.host import console, documents
 from gpuhook.host.hot import settings
 from gpuhook.live import container_worker
 from gpuhook.node import settings_file
@@ -170,7 +170,7 @@ def explain(
         else one
         for one in asked
     ]
-    with progress.telling("working it out"):
+    with console.progress("working it out"):
         told, lines = _explained(asked, base, is_diff=form == DIFF)
     if form == DIFF:
         for line in lines:

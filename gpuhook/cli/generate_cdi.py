@@ -23,7 +23,7 @@ from gpuhook.cli.generate import (
 from gpuhook.cli.options import node_options, parameters
 from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
-from gpuhook.host import console, progress
+from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.driver import site_rules
@@ -259,7 +259,7 @@ def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choi
     if inventory is not None:
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
-        with progress.telling("asking the driver"):
+        with console.progress("asking the driver"):
             found = mode_table.described(mode, place, choices)
         if found.node is not None:
             node_options.tell(found.node, place.roots.driver, warn_of_losses=False)

@@ -12,7 +12,7 @@ from gpuhook.cli import limit_tables
 from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, parameters
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.host import console, progress
+from gpuhook.host import console
 from gpuhook.host.text_table import table
 from gpuhook.inspect import device_differences, inspection
 from gpuhook.live import container_worker, repair
@@ -68,7 +68,7 @@ def inspect(
         wrong = [*_missing(found), *inspection.findings(facts, found.spec)]
         return facts, wrong + (memory.findings() if memory else [])
 
-    with progress.telling("looking at the container"):
+    with console.progress("looking at the container"):
         facts, wrong = container_worker.work_on(container, state_roots, look)
     if output != "table":
         console.document(inspection.with_findings(facts, wrong), output)

@@ -8,7 +8,7 @@ import click
 from gpuhook.errors import printable
 from gpuhook.host import console
 from gpuhook.host.text_table import shortened
-from gpuhook.memory_limits import guard_status, limit_report
+from gpuhook.memory_limits import guard_state, limit_report
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.request.memory_text import amount
@@ -100,7 +100,7 @@ def _above(shown: Sequence[View]) -> list[str]:
     told = (
         (
             f"{view.container}: {limit.gpu}",
-            guard_status.sentence(guard_status.document(limit.watched)),
+            guard_state.sentence(guard_state.document(limit.watched)),
         )
         for view in shown
         for limit in view.limits
@@ -110,7 +110,7 @@ def _above(shown: Sequence[View]) -> list[str]:
 
 def by(told: Mapping[str, Any]) -> str:
     """Return who bounds a limit's memory, of the limit's document, and if it is above that."""
-    return f"{told['by']} (over)" if guard_status.over(told["guard"]) else str(told["by"])
+    return f"{told['by']} (over)" if guard_state.over(told["guard"]) else str(told["by"])
 
 
 def _left_out(shown: Sequence[View]) -> list[str]:

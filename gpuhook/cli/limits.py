@@ -14,7 +14,7 @@ from gpuhook.cli.options import command_sections, limit_options, node_options, p
 from gpuhook.cli.options import container_options as options
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import console, progress
+from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
 from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
@@ -26,8 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.target.report import Report
-    from gpuhook.target.running_container import Target
+    from gpuhook.target.running_container import Report, Target
 
 
 def _examples(*commands: str) -> str:
@@ -199,7 +198,7 @@ def show(
         with limit_report.asking(library) as own:
             return limit_report.of_target(one, own), own.library, own.trouble
 
-    with progress.telling("asking the driver"), limit_report.asking(library) as asked:
+    with console.progress("asking the driver"), limit_report.asking(library) as asked:
         if container is None:
             visibility.missing()  # a state directory that can be none is a fault
             shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]

@@ -15,7 +15,7 @@ from gpuhook.cli import screen
 from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, usage_options
 from gpuhook.errors import printable
-from gpuhook.host import console, output_file, progress
+from gpuhook.host import console, output_file
 from gpuhook.map import map_drawing, map_terminal
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def map_(
         if watch:
             screen.run(lambda: _block(_picture(look()), is_ascii, width), interval)
             return
-        with progress.telling("looking at the GPUs"):
+        with console.progress("looking at the GPUs"):
             usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.tell(usage)

@@ -12,7 +12,7 @@ from gpuhook.cli import screen
 from gpuhook.cli.options import container_options as options
 from gpuhook.cli.options import node_options, parameters, usage_options
 from gpuhook.errors import printable
-from gpuhook.host import console, documents, progress
+from gpuhook.host import console, documents
 from gpuhook.host.text_table import table
 from gpuhook.usage import ps_text, visibility
 
@@ -95,7 +95,7 @@ def ps(
         if watch:
             screen.run(lambda: _block(look(), output, isolation, no_headers), interval)
             return
-        with progress.telling("looking at the GPUs"):
+        with console.progress("looking at the GPUs"):
             usage = look()
     _print(usage, output, isolation=isolation, no_headers=no_headers)
     hidden = usage_options.tell(usage)

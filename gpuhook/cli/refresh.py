@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
@@ -18,6 +17,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
+from gpuhook.host.hot.file_lock import FileLock
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.spec import spec_records
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/refresh/v1"
 WRITTEN = "written"
 _PATIENCE = 60.0  # seconds
-_LOOK = 0.05
 _EXAMPLES = """
 \b
 Examples:
@@ -108,26 +107,10 @@ def _compile_settings(path: str) -> None:
 @contextmanager
 def _locked() -> Iterator[None]:
     """Hold the lock of those who write specs; GH1526 if another one holds it for too long."""
-    os.makedirs(state.directory(), 0o755, exist_ok=True)
     path = os.path.join(state.directory(), "refresh.lock")
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        end = time.monotonic() + _PATIENCE
-        while not _taken(lock):
-            if time.monotonic() > end:
-                raise fault("GH1526", path=path, seconds=f"{_PATIENCE:g}")
-            time.sleep(_LOOK)
+    late = partial(fault, "GH1526", path=path, seconds=f"{_PATIENCE:g}")
+    with FileLock(path, _PATIENCE, late):
         yield
-    finally:
-        os.close(lock)
-
-
-def _taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _untouched(case: Case) -> RefreshOutcome:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.entry.plan_context import PlanContext
-    from gpuhook.target.report import Report
-    from gpuhook.target.running_container import Target
+    from gpuhook.target.running_container import Report, Target
 
     Library = Callable[[], str]
 

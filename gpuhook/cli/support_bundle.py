@@ -16,7 +16,7 @@ from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
-from gpuhook.host import console, output_file, progress
+from gpuhook.host import console, output_file
 from gpuhook.node import node_readings
 from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
 
@@ -102,7 +102,7 @@ def support_bundle(
         output_file.require_place(path)  # not after a minute's work
     where = ReadingPlace(host_root=host_root, **place)
     node = doctor_target.of_options(root, where, state_roots)
-    with progress.telling("looking at the node"):
+    with console.progress("looking at the node"):
         looked = node.look()
         seen = bundle_contents.recorded(looked)
         found = examine(seen, checks())
@@ -116,11 +116,11 @@ def support_bundle(
         options = [f"--state-root={root}" for root in state_roots]
         if where.nvml_library:
             options.append(f"--nvml-library={where.nvml_library}")
-        with progress.telling("asking ps and inspect"):
+        with console.progress("asking ps and inspect"):
             _add_commands(looked, options, documents, left_out)
     texts: dict[str, str] = {}
     if not no_logs:
-        with progress.telling("reading the logs"):
+        with console.progress("reading the logs"):
             texts, silent = log_lines.log_lines(looked, is_live=node.is_live and root is None)
         left_out += silent
     bundle = bundle_contents.gathered(seen, documents, texts, left_out)

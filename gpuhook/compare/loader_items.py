@@ -13,8 +13,9 @@ from functools import cached_property
 from posixpath import dirname, join, normpath
 
 from gpuhook.compare import compare_item, injector, known_differences
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
-from gpuhook.loader import multilib
+from gpuhook.loader import library_directory
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
 
 TYPE_CHECKING = False
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 Identity = tuple[int, int]  # of a file: device and inode
 DEBIAN = "/nvidia/current/"  # where Debian's packages have libcuda, below the usual directory
 NARROW = " (32-bit)"
-_CHAIN = 40  # links that Linux follows: path_resolution(7)
 _NOT_THERE = "nothing that the loader finds"
 
 
@@ -52,15 +52,15 @@ def items(
                 continue  # a link for the linker, which is compared as a link
             end = _end(path, links)
             # The 32-bit library of a name is another one.
-            known = name, multilib.is_narrow(path)
-            is_unheard_of = multilib.is_narrow(path) and side.is_musl
+            known = name, library_directory.is_narrow(path)
+            is_unheard_of = library_directory.is_narrow(path) and side.is_musl
             if known not in seen and end not in bad and not is_unheard_of:
                 yield side.library(name, path, end)
             seen.add(known)
         for path, target in links.items():
             end = _end(path, links)
             if end not in bad and end not in moved and side.identity(end) is not None:
-                known = path.rpartition("/")[2], multilib.is_narrow(path)
+                known = path.rpartition("/")[2], library_directory.is_narrow(path)
                 is_versioned = known in seen
                 yield side.link(path, target, end, is_versioned=is_versioned)
 
@@ -82,7 +82,7 @@ def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> JobNames:
         found.links |= {path: _end(path, links) for path in links}
         for raw_name, raw_path in provided.entries():
             path = os.fsdecode(raw_path)
-            key = os.fsdecode(raw_name), multilib.is_narrow(path)
+            key = os.fsdecode(raw_name), library_directory.is_narrow(path)
             found.names.setdefault(key, _end(path, links))
     return found
 
@@ -112,7 +112,7 @@ class Side:
 
     def library(self, name: str, path: str, end: str) -> Item:
         """Return the item of a name that the loader knows: gpuhook's is `path`, that of `end`."""
-        is_32_bit = multilib.is_narrow(path)
+        is_32_bit = library_directory.is_narrow(path)
         there = self.view.place(name, is_32_bit=is_32_bit)
         name += NARROW if is_32_bit else ""
         if there and self.found(there) == self.identity(end):
@@ -164,7 +164,7 @@ class Side:
 
 
 def _end(path: str, links: dict[str, str]) -> str:
-    for _ in range(_CHAIN):
+    for _ in range(MAX_LINKS):
         if path not in links:
             break
         path = links[path]

@@ -17,7 +17,7 @@ import gpuhook
 from gpuhook.engines.read import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
-from gpuhook.node import daemons, driver_worker, kubernetes_state, node_readings, program_versions
+from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs, node_readings
 from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
@@ -55,8 +55,8 @@ def live(
         node_readings.INVENTORY: partial(inventory, place),
         node_readings.UNITS: partial(_units, tree),
         node_readings.PROCESSES: partial(daemons.processes, tree),
-        node_readings.PROGRAMS: partial(program_versions.programs, tree),
-        node_readings.CONTAINERD: lambda: program_versions.containerd(
+        node_readings.PROGRAMS: partial(node_programs.programs, tree),
+        node_readings.CONTAINERD: lambda: node_programs.containerd(
             tree, taken.document(node_readings.PROCESSES)
         ),
         node_readings.CONTAINERS: partial(_containers, tree, state_roots),

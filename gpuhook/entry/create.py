@@ -14,7 +14,7 @@ from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.entry import plan_context, replica_env
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, fastjson, files, state
+from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
@@ -203,25 +203,25 @@ class Create:
         source, grant = edited.source, edited.grant or resolve.Grant()
         # Without a route there are warnings alone: what it has of nodes is not by our grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
-        told: list[str] = []
+        replicas: list[str] = []
         if edited.route:
             node = self.context.node
-            told = replica_env.replicas_of(spec, grant.devices, lambda: node.covered(nodes))
+            replicas = replica_env.replicas_of(spec, grant.devices, lambda: node.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
-        entry: dict[str, Any] = {
-            **ledger.pod_of(spec.get("annotations")),
-            "bundle": os.path.abspath(command.bundle),
-            "devices": grant.devices,
-            "nodes": nodes,
-            "replicas": grant.replicas or told,
-            "requested": source.names if source else [],
-            "source": source.where if source else "",
-            "route": edited.route,
-            "runtime": low_level,
-            "pid": creator,
-            "started": ledger.start_time(creator),
-            "milliseconds": round((time.monotonic() - self._began) * 1000, 2),
-        }
+        entry = ledger.new_entry(
+            spec.get("annotations"),
+            os.path.abspath(command.bundle),
+            edited.route,
+            devices=grant.devices,
+            nodes=nodes,
+            replicas=grant.replicas or replicas,
+            requested=source.names if source else (),
+            source=source.where if source else "",
+            runtime=low_level,
+        )
+        entry["pid"] = creator
+        entry["started"] = procfs.start_time(creator)
+        entry["milliseconds"] = round((time.monotonic() - self._began) * 1000, 2)
         if edited.memory:
             entry["memory"] = edited.memory
         if self.log.warnings:

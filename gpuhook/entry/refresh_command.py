@@ -11,7 +11,7 @@ import os
 import time
 
 from gpuhook.entry import command_process
-from gpuhook.host.hot import state
+from gpuhook.host.hot import file_lock, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,14 +32,9 @@ def run(command: list[str], environment: dict[str, str], is_needed: Callable[[],
     nothing can be kept below the state directory.
     """
     end = time.monotonic() + _PATIENCE
-    os.makedirs(state.directory(), 0o755, exist_ok=True)
-    lock = os.open(
-        os.path.join(state.directory(), "refresh-wanted.lock"),
-        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-        0o600,
-    )
+    lock = file_lock.open_lock(os.path.join(state.directory(), "refresh-wanted.lock"))
     try:
-        if not _has(lock, end):
+        if not file_lock.is_locked(lock, _PATIENCE):
             return f"another one has been at it for {_PATIENCE:g} seconds"
         if not is_needed():
             return ""
@@ -52,20 +47,6 @@ def run(command: list[str], environment: dict[str, str], is_needed: Callable[[],
         return failure
     finally:
         os.close(lock)
-
-
-def _has(lock: int, end: float) -> bool:
-    import fcntl
-
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(_LOOK)
-        else:
-            return True
 
 
 def _just_failed(lock: int) -> str:

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.live.file_change import FileChange
+from gpuhook.apply.live.live_files import FileChange
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state

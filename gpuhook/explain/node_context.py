@@ -8,14 +8,12 @@ neither is asked now, and described in memory as generate-cdi would describe it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from gpuhook.entry.plan_context import PlanContext
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import worker
-from gpuhook.host.error_text import worded
+from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson, files
+from gpuhook.node import driver_worker
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
@@ -128,12 +126,7 @@ def node_in_child(ask: Callable[[], Node]) -> Node:
     Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
     the child ends without one.
     """
-    try:
-        return worker.call_in_child(partial(_worded, ask), PATIENCE, relay_stderr=True)
-    except worker.NoAnswerError as error:
-        if error.how == worker.LATE:
-            raise fault("GH1913", seconds=f"{PATIENCE:g}") from error
-        raise fault("GH1941", reason=error.reason) from error
+    return driver_worker.call_driver(ask, PATIENCE, "GH1913", relay_stderr=True)
 
 
 def noted() -> Node | None:
@@ -143,13 +136,6 @@ def noted() -> Node | None:
         return dump.from_dict(document)
     except (OSError, ValueError, KeyError, TypeError, GpuhookError):
         return None
-
-
-def _worded(ask: Callable[[], Node]) -> Node:
-    try:
-        return ask()
-    except OSError as error:
-        raise worded(error) from error
 
 
 def _kinds(node: NvidiaNode) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.apply.live.file_change import FileChange
+    from gpuhook.apply.live.live_files import FileChange
     from gpuhook.explain.node_context import Ground
     from gpuhook.explain.question import Question
     from gpuhook.request.policy import Verdict

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML of files that people write, read so that no file costs much: bounded, and never a crash.
+"""YAML files that people write, read within bounds: no file costs much time or memory.
 
-Aliases make a small file a huge one for whoever walks through it, and PyYAML's own constructors
-raise what they like for odd scalars. Here both are a yaml.MarkedYAMLError with its place.
+Aliases can make a small file stand for a huge document, and PyYAML's constructors raise many types
+of exceptions for malformed scalars. Here both raise yaml.MarkedYAMLError with the position.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LARGEST = 256 << 10
-_MAX_RETOLD = 64 << 10
-_MAX_VALUES = 200_000  # aliases counted as often as they stand for something
+LARGEST = 256 << 10  # bytes
+_MAX_PARSED_TWICE = 64 << 10
+_MAX_VALUES = 200_000  # each alias adds the values that it stands for
 _MAX_DEPTH = 50
 _MAX_NESTING = 200
 _MAX_NODES = 1_000_000  # keys and values; 100,000 CDI devices have 800,000
@@ -26,17 +26,18 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(content: bytes) -> tuple[Any, yaml.Node | None]:
-    """Return (the document in `content`, its nodes), (None, None) where there is none.
+    """Return the document in `content` and its nodes, (None, None) without a document.
 
-    Raises yaml.YAMLError for what is no YAML, larger than 256 KiB, or too much in another way.
+    Raises yaml.YAMLError for a syntax error, and for content larger than 256 KiB or past another
+    bound of this module.
     """
     found = document(content)
-    # What is merged into a mapping is put into its node when that becomes a value: a new tree.
+    # A constructor puts merged keys into the nodes that it gets: this is another tree.
     return found, yaml.compose(content, Loader=_Loader)
 
 
 def document(content: bytes, largest: int = LARGEST) -> Any:
-    """Return the document in `content`, None where there is none; raises as read() does."""
+    """Return the document in `content`, None without one; raises as read() does."""
     if len(content) > largest:
         raise yaml.YAMLError(f"it is larger than {largest >> 10} KiB")
     require_bounded(content, _MAX_VALUES)
@@ -51,12 +52,35 @@ def document(content: bytes, largest: int = LARGEST) -> Any:
         loader.dispose()
 
 
-def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
-    """Raise yaml.MarkedYAMLError for text that PyYAML's composer must not be given.
+def all_documents(content: bytes, largest: int = LARGEST) -> list[Any]:
+    """Return the documents in `content`, which `---` separates; raises as read() does."""
+    if len(content) > largest:
+        raise yaml.YAMLError(f"it is larger than {largest >> 10} KiB")
+    require_bounded(content, _MAX_VALUES)
+    loader = _Loader(content)
+    found = []
+    try:
+        while loader.check_node():
+            node: Any = loader.get_node()
+            _measure(node, {}, 0)
+            found.append(value_of(loader.construct_document, node))
+    finally:
+        loader.dispose()
+    return found
 
-    That is what is nested so deeply that libyaml crashes, what has more than `most` keys and
-    values, each of which takes 400 bytes of memory, and what is not text. Another syntax error is
-    left to the caller's parser.
+
+def compose(content: bytes) -> yaml.Node | None:
+    """Return the nodes of a document, None without one; raises yaml.YAMLError."""
+    require_bounded(content)
+    root: yaml.Node | None = yaml.compose(content, Loader=_Loader)
+    return root
+
+
+def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
+    """Raise yaml.MarkedYAMLError for content that is not safe to give to PyYAML's composer.
+
+    It is not text, is nested so deeply that libyaml crashes, or has more than `most` keys and
+    values, each of which takes 400 bytes of memory. The caller's parser reports other errors.
     """
     depth = nodes = 0
     try:
@@ -72,7 +96,7 @@ def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.reader.ReaderError as error:
-        raise _no_text(content, error) from error
+        raise _not_text(content, error) from error
     except yaml.constructor.ConstructorError:
         raise
     except yaml.YAMLError:
@@ -80,15 +104,14 @@ def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
 
 
 def place_and_reason(error: Exception) -> tuple[int, int, str]:
-    """Return line, column and reason of what a function of this module raised; line 0: unknown."""
+    """Return line, column and reason of an exception of this module; line 0 if it is unknown."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
-    reason = _TOO_DEEP if isinstance(error, RecursionError) else str(error)
-    return line, column, getattr(error, "problem", None) or reason
+    return line, column, getattr(error, "problem", None) or str(error)
 
 
 def value_of(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
-    """Return `construct(node)`; yaml.MarkedYAMLError for a value that it cannot take."""
+    """Return `construct(node)`; yaml.MarkedYAMLError for a malformed value."""
     try:
         return construct(node)
     except (AttributeError, OverflowError, TypeError, ValueError, KeyError) as error:
@@ -97,8 +120,8 @@ def value_of(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
         raise _too_much(node, "a number has too many digits" if is_long else reason) from error
 
 
-def _no_text(content: bytes, error: yaml.reader.ReaderError) -> Exception:
-    """Return the error with its line and column, and without what PyYAML calls the text."""
+def _not_text(content: bytes, error: yaml.reader.ReaderError) -> Exception:
+    """Return the error with its line and column, and without PyYAML's name of the text."""
     before = content[: error.position]
     line, column = before.count(b"\n"), len(before) - (before.rfind(b"\n") + 1)
     mark = yaml.Mark("", error.position, line, column, None, 0)
@@ -111,8 +134,8 @@ def _tree(loader: Any, content: bytes) -> yaml.Node | None:
     try:
         found: yaml.Node | None = loader.get_single_node()
     except yaml.YAMLError:
-        if len(content) <= _MAX_RETOLD:
-            yaml.compose(content, Loader=yaml.SafeLoader)  # slow, and says the place better
+        if len(content) <= _MAX_PARSED_TWICE:
+            yaml.compose(content, Loader=yaml.SafeLoader)  # slow, with a better position
         raise
     return found
 

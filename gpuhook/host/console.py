@@ -1,30 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command prints alike: documents, tables, talk.
+"""What commands print: documents, tables, messages, and the progress of long work.
 
-Data goes to standard output, talk to standard error; `gpuhook --quiet` leaves out talk that is no
-warning and no fault.
+Documents go to standard output, messages to standard error. `gpuhook --quiet` leaves out messages
+that are neither warnings nor faults.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import sys
+import threading
+from contextlib import contextmanager, suppress
 
 import click
 
-from gpuhook.errors import printable
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host import documents
 from gpuhook.host.text_table import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 JSON, YAML, TABLE, WIDE, NAME, TEXT = "json", "yaml", "table", "wide", "name", "text"
 _MAX_LINE = 4096
 _YAML_WIDTH = 100
+AFTER = 1.0  # seconds until work is shown
+_CLEAR = "\r\x1b[K"
+_shown: list[str] = []  # the work that is shown now
+_NUMBER = 1  # the descriptor of standard output
+_NAME = "standard output"
 
 
 def document(value: dict[str, Any], output: str) -> None:
@@ -33,7 +42,7 @@ def document(value: dict[str, Any], output: str) -> None:
 
 
 def text(value: dict[str, Any], output: str) -> str:
-    """Return a document as the text of JSON or YAML, with its line break at the end."""
+    """Return a document as JSON or YAML text, with a line break at the end."""
     if output == YAML:
         return _yaml(value)
     return json.dumps(value, indent=2) + "\n"
@@ -43,7 +52,7 @@ def _yaml(value: dict[str, Any]) -> str:
     import yaml
 
     class Plain(yaml.SafeDumper):
-        """Writes what stands in two places in both."""
+        """Writes a value that occurs twice in both places, without an alias."""
 
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 # PyYAML's signature
             return True
@@ -59,33 +68,123 @@ def rows(
 
 
 def names(found: Iterable[str]) -> None:
-    """Print a name a line, for -o name: what other commands take as their argument."""
+    """Print one name per line, for `-o name`: other commands take these names as arguments."""
     for name in found:
         click.echo(printable(name, _MAX_LINE))
 
 
 def say(text: str) -> None:
-    """Tell something on standard error, which --quiet leaves out."""
+    """Print a message on standard error, but not with --quiet."""
     if not is_quiet():
         click.echo(printable(text, _MAX_LINE), err=True)
 
 
 def warn(text: str) -> None:
-    """Tell on standard error what is wrong beside the way."""
+    """Print a warning on standard error."""
     click.echo(f"warning: {printable(text, _MAX_LINE)}", err=True)
 
 
 def is_quiet() -> bool:
-    """Return whether the caller asked for no talk."""
+    """Return whether the user passed --quiet."""
     context = click.get_current_context(silent=True)
     return bool(context and context.find_root().params.get("quiet"))
 
 
 def has_colour() -> bool:
-    """Return whether standard output takes colour: a terminal, and nobody said NO_COLOR.
+    """Return whether standard output takes colour: it is a terminal, and NO_COLOR is not set.
 
-    Source: https://no-color.org: the variable counts if it is there and not empty.
+    Source: https://no-color.org: an empty variable does not apply.
     """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout.isatty()
+
+
+@contextmanager
+def progress(work: str, after: float = AFTER) -> Iterator[None]:
+    """Show `work` and the seconds so far on a terminal if it takes longer than `after` seconds.
+
+    The line is removed at the end. Nothing is shown with --quiet, and for work within other work.
+    """
+    if _shown or is_quiet() or not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_show, args=(work, after, ended), daemon=True)
+    _shown.append(work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _shown.remove(work)
+
+
+def _show(work: str, after: float, ended: threading.Event) -> None:
+    seconds = after
+    if ended.wait(after):
+        return
+    while True:
+        _write(f"{_CLEAR}{work} ... {seconds:.0f} s")
+        if ended.wait(1):
+            _write(_CLEAR)
+            return
+        seconds += 1
+
+
+def _write(text: str) -> None:
+    """Write past the stream's lock: processes that the work forks meanwhile would inherit it."""
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), text.encode(errors="replace"))
+
+
+class _Named(io.FileIO):
+    """Standard output that names itself in its errors."""
+
+    def write(self, data: Any, /) -> int:
+        """Write as io.FileIO does."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _NAME
+            raise
+
+
+def name_standard_output() -> None:
+    """Give standard output's name to its errors, so that standard_output_fault() knows them.
+
+    If standard output is closed (`>&-`), writes fail from now on, and no file that is opened later
+    gets its number.
+    """
+    old = sys.stdout
+    if old is not sys.__stdout__:
+        return
+    if old is None:
+        _point(os.O_RDONLY)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Named(_NUMBER, "wb", closefd=False)),
+        encoding=old.encoding if old else "utf-8",
+        errors=old.errors if old else "backslashreplace",
+        line_buffering=isinstance(old, io.TextIOWrapper) and old.line_buffering,
+    )
+
+
+def standard_output_fault(error: OSError) -> GpuhookError | None:
+    """Return GH1591 if `error` is an error of standard output, else None.
+
+    Later output is discarded, so that nothing fails a second time.
+    """
+    if error.filename != _NAME:
+        return None
+    _point(os.O_WRONLY)
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+    return fault("GH1591", reason=reason)
+
+
+def _point(flags: int) -> None:
+    """Let standard output be /dev/null, opened with `flags`."""
+    fd = os.open(os.devnull, flags)
+    if fd != _NUMBER:
+        os.dup2(fd, _NUMBER)
+        os.close(fd)

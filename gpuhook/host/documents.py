@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents that commands read and print: JSON and YAML.
 
-What is read is bounded in size. What is printed has no character that a terminal or an editor
-obeys instead of showing it, such as U+202E, which reverses the text behind it.
+Reading is bounded in size. Printed text has no character that a terminal or an editor interprets
+instead of showing it, such as U+202E, which reverses the text after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memor
 
 
 def read(path: str) -> bytes:
-    """Return what a file or a pipe holds, "-" for standard input; OSError, GH1316 if too large."""
+    """Return the content of a file or a pipe ("-": standard input); GH1316 past LARGEST, OSError."""
     if path == "-":
         content = sys.stdin.buffer.read(LARGEST + 1)
     else:
@@ -35,8 +35,27 @@ def read(path: str) -> bytes:
     return content
 
 
+def parse_json(content: bytes | str, **options: Any) -> Any:
+    """Return the value of a JSON document; ValueError if it is not JSON or nested too deeply.
+
+    `options` are those of json.loads.
+    """
+    try:
+        return json.loads(content, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_json_object(content: bytes | str) -> dict[str, Any]:
+    """Return the object of a JSON document; ValueError if it has another value, or is not JSON."""
+    found = parse_json(content)
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 # as for any other document
+    return found
+
+
 def json_text(value: object) -> str:
-    """Return a value as indented JSON, with a line break at the end; Numbers stay as written."""
+    """Return a value as indented JSON and a line break; ExactNumbers keep their text."""
     text = _json(value, ensure_ascii=False)
     return (text if _is_plain(text) else _json(value, ensure_ascii=True)) + "\n"
 
@@ -57,15 +76,14 @@ def _json(value: object, *, ensure_ascii: bool) -> str:
 
 
 def yaml_text(value: object, dumper: type[Any], **options: Any) -> str:
-    """Return a value as YAML, its keys in their own order; `options` are those of yaml.dump."""
+    """Return a value as YAML, its keys in their order; `options` are those of yaml.dump."""
     import yaml
 
     options |= {"Dumper": dumper, "sort_keys": False}
     text: str = yaml.dump(value, allow_unicode=True, **options)
-    # A dumper cannot be told which characters to escape: only ASCII, or what YAML allows.
+    # A dumper escapes all that is not ASCII, or nothing that YAML allows.
     return text if _is_plain(text) else yaml.dump(value, allow_unicode=False, **options)
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text has no control and format characters besides line breaks."""
     return text.replace("\n", "").isprintable()

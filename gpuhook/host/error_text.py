@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went wrong, in words: a fault as it is, an error of the system as one."""
+"""Exceptions as faults: an OSError, and an exception that no code handles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuhook.host.hot import state
 
 
 def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1593 for an exception that nobody foresaw, with the line that raised it."""
+    """Return GH1593 for an unexpected exception, with the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -19,7 +19,7 @@ def unforeseen(error: Exception) -> GpuhookError:
 
 
 def worded(error: GpuhookError | OSError) -> GpuhookError:
-    """Return the fault that an error is: GH1592 of the state directory, GH1590 of other paths."""
+    """Return an error as a fault: GH1592 for the state directory, GH1590 for other paths."""
     if isinstance(error, GpuhookError):
         return error
     reason = error.strerror or error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is interrupted is undone: also where the terminal goes away in the middle."""
+"""Signals that interrupt a command: SIGHUP, SIGINT and SIGTERM raise, so that work is undone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 class Interruptible:
     """Within it, SIGHUP, SIGINT and SIGTERM raise KeyboardInterrupt.
 
-    At once, but where they are held: then at the next check(), so that what is done wholly or not
-    at all is. A signal that was ignored before (nohup) stays ignored.
+    They raise at once, or, after hold(), at the next check(), so that a step is done completely or
+    not at all. A signal that was ignored before (nohup) is still ignored.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interruptible:
             signal.signal(number, handler)
 
     def hold(self) -> None:
-        """Raise nothing from now on but in check()."""
+        """From now on, raise only in check()."""
         self._is_held = True
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log of the cold programs: structlog lines on standard error, for people or for machines.
 
-The hot path writes its own single line; importing this costs 50 ms, so a program does it only when
-it is going to log.
+The hot path writes its own single line. Importing this module costs 50 ms, so a program imports it
+only when it is about to log.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ def configure(form: str = "text", *, debug: bool = False, stream: TextIO | None 
 
 
 class _Sink:
-    """Where the lines go: `stream`, or what standard error is at the time.
+    """A stream for log lines: `stream`, or standard error as it is at the time.
 
-    A line that cannot be written, as its reader has gone or its disk is full, is lost; whoever
-    wrote it goes on.
+    A line that cannot be written, as its reader has ended or the disk is full, is lost; the program
+    continues.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write `text` if that can be done; returns its length."""
+        """Write `text` if possible; returns its length."""
         with suppress(OSError, ValueError):
             (self._stream or sys.stderr).write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what was written if that can be done."""
+        """Flush the stream if possible."""
         with suppress(OSError, ValueError):
             (self._stream or sys.stderr).flush()
 

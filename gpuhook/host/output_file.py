@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that people have written where they like, in directories that others may write to, too.
+"""Files that users write with `-o`, also in directories that other users may write to.
 
-A file or link that is there already is replaced itself, wherever it leads to; a device, or a link
-to one such as /dev/stdout, never is. No directory is gone to through a link that neither root nor
-whoever writes has made.
+An existing file or link is replaced, wherever the link leads. A device, or a link to one such as
+/dev/stdout, never is. Directories are reached only through links that root or this user owns.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ import stat
 from contextlib import contextmanager, suppress
 
 from gpuhook.host.hot import files
+from gpuhook.host.hot.files import MAX_LINKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40  # path_resolution(7)
 
 
 def write(path: str, content: bytes, mode: int) -> None:
-    """Put a new file of ours at `path`, whole or not at all; raises OSError with that name."""
+    """Put a new file at `path`, completely or not at all; raises OSError with that path."""
     with _place(path) as (place, name):
         _write(place, name, content, mode)
 
 
 def require_place(path: str) -> None:
-    """Raise the OSError that `write` would, as far as that can be told before there is content."""
+    """Raise the OSError that `write` would raise, as far as it is known before there is content."""
     with _place(path) as (place, name):
         if not name:
             raise OSError(errno.EINVAL, f"{path!r} names no file")
@@ -40,7 +39,7 @@ def require_place(path: str) -> None:
 
 @contextmanager
 def _place(path: str) -> Iterator[tuple[int, str]]:
-    """Give the directory of `path`, opened, and the name in it, at which nothing but a file is."""
+    """Yield the opened directory of `path` and the name in it, where nothing but a file may be."""
     directory, name = os.path.split(path)
     try:
         place = _opened(directory)
@@ -51,15 +50,15 @@ def _place(path: str) -> Iterator[tuple[int, str]]:
         finally:
             os.close(place)
     except OSError as error:
-        error.filename, error.filename2 = path, None  # the name that was given, and not ours
+        error.filename, error.filename2 = path, None  # not the temporary name
         raise
 
 
 def _require_file(place: int, name: str, path: str) -> None:
-    """Raise OSError where a device or a pipe is, or a link to one or into /proc: /dev/stdout."""
+    """Raise OSError for a device or a pipe, or a link to one or into /proc: /dev/stdout."""
     found = os.stat(name, dir_fd=place, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=place).startswith("/proc/"):
-        raise OSError(errno.EEXIST, "it leads to an open file, and is not replaced", path)
+        raise OSError(errno.EEXIST, "it leads to an open file and is not replaced", path)
     files.require_file(os.stat(name, dir_fd=place).st_mode, path)
 
 
@@ -82,7 +81,7 @@ def _write(place: int, name: str, content: bytes, mode: int) -> None:
 
 
 def _opened(directory: str) -> int:
-    """Return a descriptor of a directory, gone to step by step; EXDEV for somebody else's link."""
+    """Return a descriptor of a directory, reached step by step; EXDEV for another user's link."""
     left = [part for part in directory.split("/") if part not in ("", ".")][::-1]
     place = os.open("/" if directory.startswith("/") else ".", _DIRECTORY)
     links = 0
@@ -106,7 +105,7 @@ def _opened(directory: str) -> int:
 
 
 def _require_trusted(name: str, found: os.stat_result, links: int) -> None:
-    if links > _MOST_LINKS:
+    if links > MAX_LINKS:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if found.st_uid not in (0, os.geteuid()):
-        raise OSError(errno.EXDEV, f"{name} is a link that somebody else has made")
+        raise OSError(errno.EXDEV, f"{name} is a link that another user owns")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known word that is most like one that nobody knows."""
+"""The known word that is most similar to an unknown one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the most similar of `known`, None if none is similar."""
-    import difflib  # only those who mistype pay for it
+    import difflib  # only for a mistyped word
 
     lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(printable(word, 60).lower(), lower, n=1, cutoff=0.7)

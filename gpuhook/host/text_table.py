@@ -14,7 +14,7 @@ _MAX_CELL = 1 << 16
 
 def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
     """Return the rows as lines of text, each column as wide as its widest cell."""
-    # Cells come from annotations and variables of containers: nothing of them commands a terminal.
+    # Containers choose the text of cells (annotations, variables): no terminal interprets it.
     shown = [[printable(cell, _MAX_CELL) for cell in row] for row in rows]
     lines = ([headers] if headers else []) + shown
     if not lines:
@@ -28,7 +28,7 @@ def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
 
 
 def shortened(name: str) -> str:
-    """Return a device or replica with the first group of its UUID only: GPU-3d2b7a51::0."""
+    """Return a device or replica with only the first group of its UUID: GPU-3d2b7a51::0."""
     device, separator, number = name.partition("::")
     if device.startswith(("GPU-", "MIG-")) and device.count("-") == 5:
         device = "-".join(device.split("-")[:2])

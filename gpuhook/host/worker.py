@@ -2,8 +2,8 @@
 """Work in a child process, with a deadline: a driver or a file system may never answer.
 
 A process in such a call can be uninterruptible (proc(5), state D): SIGKILL does not end it. So the
-child has its own session and holds nothing of its parent's: no lock, no pipe, no terminal. It
-is killed after the deadline and not waited for; an error names what is left of it.
+child has its own session and no lock, pipe or terminal of its parent. After the deadline it is
+killed and not waited for; the error names the processes that are left.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from functools import partial
 from struct import Struct
 
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
-from gpuhook.host.warm import descriptors
+from gpuhook.host.hot import files, procfs
+from gpuhook.host.warm import child_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class NoAnswerError(Exception):
         super().__init__(self.reason)
 
     def left_behind(self) -> str:
-        """Return a phrase for the end of a message that names the processes, "" for none."""
+        """Return a phrase for the end of a message that names these processes, "" without any."""
         if not self.left:
             return ""
         pids = ", ".join(map(str, self.left))
@@ -60,18 +60,16 @@ _DIES_WITHIN = 0.5  # seconds, after SIGKILL
 _HANGS_AFTER = 2.0  # seconds in an uninterruptible wait
 _LOOK = 0.02
 _MAX_STDERR = 1 << 20
-_STATE, _SESSION = 0, 3  # fields of /proc/PID/stat after the command, proc(5)
 
 
 class Worker:
-    """An object in a child process, which `make` makes there; its methods are called from here.
+    """An object in a child process, which `make` creates there; its methods are called from here.
 
-    What they take and return is sent as pickles of our own child. Raises the faults of `make` and
-    of the methods, and NoAnswerError: if no answer comes within `seconds`, and from then on at
-    once; if the child ends, or a method raises another exception; if no child can be started.
-
-    With `relay_stderr`, what the child writes to standard error appears on ours after each answer.
-    With `undo`, the child gets interrupt()'s SIGTERM, and can undo its work.
+    Arguments and results are pickled. Raises the faults of `make` and of the methods, and
+    NoAnswerError: if no answer comes within `seconds`, and at each call from then on; if the child
+    ends, or a method raises another exception; if no child can be started. With `relay_stderr`, the
+    child's standard error appears on ours after each answer. With `undo`, the child gets
+    interrupt()'s SIGTERM and can undo its work.
     """
 
     def __init__(
@@ -113,14 +111,14 @@ class Worker:
         return self.answer()
 
     def ask(self, name: str, *arguments: object) -> None:
-        """Have the object's method called; answer() returns what it returns."""
+        """Call the object's method in the child; answer() returns its result."""
         if self._lost is not None:
             raise self._lost
-        with suppress(BrokenPipeError):  # it has ended: answer() says so, after its last answer
+        with suppress(BrokenPipeError):  # it has ended: answer() raises, after its last answer
             files.write_whole(self._writer, _packed((name, arguments)))
 
     def answer(self, seconds: float | None = None) -> Any:
-        """Return what the method returns that was asked for first, of those without an answer."""
+        """Return the result of the first call without an answer so far."""
         if self._lost is not None:
             raise self._lost
         patience = self._seconds if seconds is None else seconds
@@ -143,7 +141,8 @@ class Worker:
     def interrupt(self) -> tuple[int, ...]:
         """Interrupt the child, and wait until it has undone its work.
 
-        If it hangs meanwhile, it is killed. Returns the pids of what SIGKILL has not ended.
+        A child that hangs meanwhile is killed. Returns the pids of processes that SIGKILL has not
+        ended.
         """
         os.kill(self._pid, signal.SIGTERM)
         end, hangs_since = time.monotonic() + self._seconds, None
@@ -161,7 +160,7 @@ class Worker:
         return left
 
     def close(self) -> None:
-        """Let the child end. One that does not is killed, and not waited for."""
+        """Let the child end. A child that does not end is killed and not waited for."""
         if self._reader < 0:
             return
         os.close(self._writer)
@@ -180,7 +179,7 @@ class Worker:
             self._stderr.close()
 
     def kill(self) -> tuple[int, ...]:
-        """Kill the child, whatever it does; return the pids of what does not end."""
+        """Kill the child; return the pids of processes that do not end."""
         left = self._kill()
         self._lost = self._lost or NoAnswerError(ENDED, "it was killed", left)
         return left
@@ -230,7 +229,7 @@ class Worker:
         return found is not None
 
     def _kill(self) -> tuple[int, ...]:
-        """Kill all processes of the child's session; return the pids of those that do not die."""
+        """Kill all processes of the child's session; return the pids of those that do not end."""
         end = time.monotonic() + _DIES_WITHIN
         while True:
             living = [pid for pid, _ in _processes(self._pid)]
@@ -251,18 +250,18 @@ def call_in_child(work: Callable[[], T], seconds: float, *, relay_stderr: bool =
 
 
 class _Stderr:
-    """What a child writes to standard error, in a file of memory: a pipe would hold its reader."""
+    """The standard error of a child, in a memory file: a pipe would block its reader."""
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("stderr", os.MFD_CLOEXEC)
         self._relayed = 0
 
     def take_over(self, descriptor: int) -> None:
-        """Be what is written to through `descriptor`, in the child."""
+        """Replace `descriptor` by the file, in the child."""
         os.dup2(self._fd, descriptor)
 
     def relay(self) -> None:
-        """Write what is new to our own standard error."""
+        """Write new output to our own standard error."""
         text = os.pread(self._fd, _MAX_STDERR, self._relayed)
         self._relayed += len(text)
         if text:
@@ -271,7 +270,7 @@ class _Stderr:
                 files.write_whole(2, text)
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the file."""
         os.close(self._fd)
 
 
@@ -291,7 +290,7 @@ def _packed(what: object) -> bytes:
 def _child(
     make: Callable[[], object], asked: int, writer: int, stderr: _Stderr | None, *, undo: bool
 ) -> None:
-    """Make the object, answer what is asked of it until nothing more is, and end."""
+    """Create the object, answer each call, and end when there are no more."""
     try:
         os.setsid()
         for number in _SIGNALS:
@@ -299,7 +298,7 @@ def _child(
             signal.signal(number, signal.SIG_DFL if is_default else signal.SIG_IGN)
         if stderr is not None:
             stderr.take_over(2)
-        descriptors.keep_only(asked, writer, *([] if stderr is None else [2]))
+        child_process.keep_only(asked, writer, *([] if stderr is None else [2]))
         made: list[object] = []
         _answer(writer, lambda: made.append(make()))
         with open(asked, "rb", closefd=False) as requests:
@@ -338,10 +337,8 @@ def _kill(pid: int) -> None:
 def _processes(session: int) -> list[tuple[int, bytes]]:
     """Return the pid and state of each living process of a session."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError):
-                fields = files.read(f"/proc/{name}/stat", 65536).rpartition(b")")[2].split()
-                if int(fields[_SESSION]) == session and fields[_STATE] not in (b"Z", b"X"):
-                    found.append((int(name), fields[_STATE]))
+    for pid in procfs.pids():
+        fields = procfs.process_stat(pid)
+        if fields and int(fields[procfs.SESSION]) == session and fields[0] not in procfs.ENDED:
+            found.append((pid, fields[0]))
     return found

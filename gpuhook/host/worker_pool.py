@@ -22,9 +22,9 @@ def each(
 ) -> Iterator[tuple[T, Any]]:
     """Yield each item, in order, with what `work(item)` returns in one of `at_once` processes.
 
-    If a process does not answer for an item within `seconds`, or ends, a NoAnswerError is the
-    answer, and another process goes on with the next item. Processes begin with items before they
-    are asked for. `work` changes nothing: a process that is no longer needed is killed.
+    If a process does not answer for an item within `seconds`, or ends, the result is a
+    NoAnswerError, and another process continues with the next item. Processes start on items before
+    their results are needed. `work` changes nothing: a process that is no longer needed is killed.
     """
     number_of = min(at_once, len(items))
     shares = [_Share(work, items[n::number_of], seconds) for n in range(number_of)]
@@ -39,7 +39,7 @@ def each(
 
 
 class _Share:
-    """Items that one child after another works on."""
+    """The items of one child and its successors."""
 
     def __init__(self, work: Callable[[T], Any], items: Sequence[T], seconds: float) -> None:
         self._work = lambda number: work(items[number])
@@ -49,7 +49,7 @@ class _Share:
         self._worker: Worker | None = None
 
     def ask(self) -> None:
-        """Have the next items worked on; an error is the next answer."""
+        """Send the next items to the child; an error is the next answer."""
         with suppress(NoAnswerError):
             if self._worker is None:
                 self._worker = Worker(lambda: self._work, self._seconds, relay_stderr=True)

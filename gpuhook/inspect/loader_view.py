@@ -7,7 +7,7 @@ import os
 
 from gpuhook.apply.rootfs.loader_files import CACHE, MAX_CACHE
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_cache, ld_cache_entries, library_directory, multilib, musl_path
+from gpuhook.loader import ld_cache, ld_cache_entries, library_directory, musl_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LoaderView:
             return  # a cache, which NVIDIA's hook writes there too, is nothing to musl
         try:
             content = self._root.read(CACHE, MAX_CACHE)
-            machines = {False: os.uname().machine, True: multilib.MACHINE}
+            machines = {False: os.uname().machine, True: library_directory.MACHINE}
             self._flags = {is_32: ld_cache.flags_for(name) for is_32, name in machines.items()}
             for entry in ld_cache_entries.parse(content) if content else ():
                 if not entry.hwcap:

@@ -19,6 +19,7 @@ from gpuhook.engines.read import host_processes, state_directories, toml_documen
 from gpuhook.engines.read.config_files import joined
 from gpuhook.engines.read.state_directories import EngineState, StateDirectory
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.install.mounted_host import inside
 
@@ -164,8 +165,8 @@ class _Search:
             return
         for name in names:
             try:
-                entry = json.loads(self._host.read(f"{_LEDGER}/{name}") or b"{}")
-            except (OSError, GpuhookError, ValueError, RecursionError):
+                entry = documents.parse_json(self._host.read(f"{_LEDGER}/{name}") or b"{}")
+            except (OSError, GpuhookError, ValueError):
                 continue
             root = toml_document.text(entry.get("root")) if isinstance(entry, dict) else ""
             if root.startswith("/") and files.is_path(root):
@@ -177,8 +178,8 @@ class _Search:
             content = self._host.read(path)
             if content is None:
                 return {}
-            engines, self.undone, directories = _listed(json.loads(content))
-        except (OSError, GpuhookError, ValueError, RecursionError) as error:
+            engines, self.undone, directories = _listed(documents.parse_json(content))
+        except (OSError, GpuhookError, ValueError) as error:
             self.unknown.append(f"{path} cannot be read: {_reason(error)}")
             return {}
         self.directories += directories

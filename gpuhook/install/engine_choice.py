@@ -7,7 +7,6 @@ calls, an engine that has a socket.
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 
@@ -17,7 +16,7 @@ from gpuhook.engines.configure.engine_table import ENGINES
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.read import host_processes, state_directories, toml_document
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import bounded_yaml
+from gpuhook.host import bounded_yaml, documents
 from gpuhook.install.mounted_host import inside
 
 TYPE_CHECKING = False
@@ -88,8 +87,8 @@ def _of_file(host: Host, path: str) -> str:
 
 def _is_object(content: bytes) -> bool:
     try:
-        return isinstance(json.loads(content), dict)
-    except (ValueError, RecursionError):
+        return isinstance(documents.parse_json(content), dict)
+    except ValueError:
         return False
 
 

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 
 from gpuhook.errors import fault
-
-_MOST_LINKS = 40  # as many as the kernel follows
+from gpuhook.host.hot import rooted_path
 
 
 def require(root: str) -> None:
@@ -25,25 +23,4 @@ def inside(root: str, path: str) -> str:
     Links are the host's: an absolute one begins at `root`, and none leads out of it. Raises OSError
     for too many of them.
     """
-    waiting = [part for part in path.split("/") if part][::-1]
-    done: list[str] = []
-    links = 0
-    while waiting:
-        part = waiting.pop()
-        if part == ".":
-            continue
-        if part == "..":
-            del done[-1:]
-            continue
-        here = os.path.join(root, *done, part)
-        if not os.path.islink(here):
-            done.append(part)
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        target = os.readlink(here)
-        if target.startswith("/"):
-            done.clear()
-        waiting.extend(part for part in reversed(target.split("/")) if part)
-    return os.path.join(root, *done)
+    return (root.rstrip("/") + rooted_path.resolve(root, path)).rstrip("/") or "/"

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
 
 import gpuhook
 from gpuhook.errors import fault
+from gpuhook.host import documents
 
 SCHEMA = "gpuhook/tree/v1"
 DESCRIPTION = "tree.json"
@@ -33,13 +33,12 @@ class RuntimeTree:
 def at(path: str) -> RuntimeTree:
     """Return the tree at `path`. Raises GH2101 where there is none."""
     try:
-        with open(os.path.join(path, DESCRIPTION), encoding="utf-8") as file:
-            found = json.load(file)
+        with open(os.path.join(path, DESCRIPTION), "rb") as file:
+            known = documents.parse_json_object(file.read())
     except FileNotFoundError as error:
         raise fault("GH2101", path=path, reason=f"it has no {DESCRIPTION}") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise fault("GH2101", path=path, reason=str(error)) from error
-    known = found if isinstance(found, dict) else {}
     version, digest = str(known.get("version", "")), str(known.get("digest", ""))
     if known.get("schema") != SCHEMA or not _NAME.fullmatch(version) or len(digest) != 64:
         raise fault("GH2101", path=path, reason=f"its {DESCRIPTION} is not of {SCHEMA}")

@@ -11,13 +11,13 @@ that runs names the hook of the version that it began with.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 from contextlib import contextmanager, suppress
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import file_lock
 from gpuhook.install import directory_copy, launchers
 from gpuhook.install.runtime_tree import DESCRIPTION
 
@@ -59,8 +59,7 @@ def _lock(place: str) -> int:
         with suppress(FileNotFoundError):  # an uninstallation has removed all of it meanwhile
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if os.path.samestat(os.fstat(lock), os.lstat(path)):
+                if file_lock.is_locked(lock) and os.path.samestat(os.fstat(lock), os.lstat(path)):
                     return lock
             except BaseException:
                 os.close(lock)

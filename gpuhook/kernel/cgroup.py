@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cgroup a process is in as far as devices go, and the device files of cgroup v1.
+"""The cgroup of a process: the device files of v1, and the freezers of both versions.
 
-Sources: cgroups(7), proc(5), the kernel's cgroup-v1/devices.rst.
+Sources: cgroups(7), proc(5), the kernel's cgroup-v1/devices.rst and freezer-subsystem.rst,
+cgroup-v2.rst (cgroup.events). A freezer's state is the effective one: a frozen parent included.
 """
 
 from __future__ import annotations
@@ -9,32 +10,35 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 from gpuhook.kernel import mountinfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.kernel.mountinfo import Mount
+
 MOUNT_POINT = "/sys/fs/cgroup"
 V1, V2 = "v1", "v2"
 _MOUNTINFO = "/proc/self/mountinfo"
 _LIMIT = 16 << 20
-# crun puts the container into a cgroup of this name in its scope, and writes that one down; the
-# scope is the container's as well, and there systemd attaches its program.
+_FROZEN = (b"FROZEN", b"FREEZING")
+# crun puts the container into a cgroup of this name in its scope, and records that one; the
+# scope is the container's as well, and systemd attaches its program to it.
 _SUBGROUP = ".scope/container"
 _V1_REASONS = {
-    errno.EPERM: "not permitted: the cgroup above does not allow it, or we are not the host's root",
+    errno.EPERM: "not permitted: the cgroup above denies it, or this is not the host's root",
     errno.EINVAL: "the kernel does not take this rule",
 }
 
 
 class DeviceCgroup:
-    """A cgroup that decides on devices: `version` is V1 or V2.
+    """A cgroup that controls devices: `version` is V1 or V2.
 
-    `name` is its path as /proc/PID/cgroup has it, `path` its directory, `top` the directory of the
-    highest cgroup that can be reached from here. `own` are the directories of the container's
-    cgroups, from this one upwards, and `unit` is the name of the highest of them.
+    `name` is its path in /proc/PID/cgroup, `path` its directory, `top` the directory of the highest
+    cgroup that is visible here. `own` are the directories of the container's cgroups, from this one
+    upwards, and `unit` is the name of the highest of them.
     """
 
     __slots__ = ("name", "own", "path", "top", "unit", "version")
@@ -54,14 +58,13 @@ class DeviceCgroup:
     def of(
         cls, cgroup_file: bytes, recorded: str | None = None, mounts: bytes | None = None
     ) -> DeviceCgroup | None:
-        """Return the cgroup that a /proc/PID/cgroup names, by what is mounted in our namespace.
+        """Return the cgroup that a /proc/PID/cgroup names, by the mounts of our namespace.
 
-        v2 where that is what is mounted at /sys/fs/cgroup, else the v1 devices hierarchy; None
-        where there is neither, or the cgroup lies outside of what is mounted. `recorded` is the
-        name that the container's runtime wrote down, "" for none: the process may have gone below
-        it. Without it the process is taken for where its runtime has put it. None where the
-        cgroup is not the container's own. `mounts` is our mountinfo, read where it is not given.
-        Raises OSError.
+        v2 if it is mounted at /sys/fs/cgroup, else the v1 devices hierarchy; None without either,
+        for a cgroup outside of the mount, and for a cgroup that is not the container's own.
+        `recorded` is the name that the container's runtime recorded, "" for none: the process may
+        have moved to a cgroup below it. With None, the process is assumed to be where its runtime
+        has put it. `mounts` is our mountinfo, which is read if it is None. Raises OSError.
         """
         mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
         if mounted is None:
@@ -81,9 +84,9 @@ class DeviceCgroup:
     def _recorded(
         cls, version: str, name: str, recorded: str, root: str, point: str
     ) -> DeviceCgroup | None:
-        """Return the cgroup that a runtime wrote down, with those below it up to the process's.
+        """Return the cgroup that a runtime recorded, with those below it up to the process's.
 
-        Where the process has left it, it is that of the container's other processes still.
+        If the process has left it, it is still the cgroup of the container's other processes.
         """
         if recorded.endswith(_SUBGROUP):
             recorded = recorded[: -len(_SUBGROUP) + len(".scope")]
@@ -110,15 +113,15 @@ def _upwards(path: str, top: str) -> list[str]:
 
 
 def _is_ours(name: str, version: str) -> bool:
-    """Return whether a cgroup is the root, or the one that we are in: no container's own."""
+    """Return whether a cgroup is the root, or our own: it is not a container's."""
     return name in ("/", _name(files.read("/proc/self/cgroup", _LIMIT), version))
 
 
 def own_cgroups(upwards: list[str]) -> list[str]:
-    """Return the cgroups of a container out of a process's and those above it.
+    """Return the cgroups of a container from those of a process and those above it.
 
-    It is where the runtime has put the process, and the scope around it where that is crun's. A
-    scope further up is somebody else's, another container's or a login session's.
+    These are the cgroup in which the runtime has put the process, and crun's scope around it. A
+    scope further up belongs to another container or a login session.
     """
     return upwards[: 2 if upwards[0].endswith(_SUBGROUP) else 1]
 
@@ -131,7 +134,7 @@ def devices_list(path: str) -> list[str]:
 def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
     """Write rules such as "c 195:0 rw" to a v1 cgroup's devices.allow or devices.deny.
 
-    Raises OSError, the file and the rule in it.
+    Raises OSError with the file and the rule.
     """
     name = f"{path}/devices.{'allow' if allow else 'deny'}"
     fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
@@ -147,18 +150,18 @@ def devices_write(path: str, lines: Iterable[str], *, allow: bool) -> None:
 
 
 def hierarchy(mounts: bytes | None = None) -> str | None:
-    """Return V2 where that is what is mounted at /sys/fs/cgroup, else V1; None for neither."""
+    """Return V2 if it is mounted at /sys/fs/cgroup, else V1; None without either."""
     mounted = _mounted(files.read(_MOUNTINFO, _LIMIT) if mounts is None else mounts)
     return None if mounted is None else mounted[0]
 
 
 def name_of(cgroup_file: bytes) -> str | None:
-    """Return the name of the v2 cgroup in a /proc/PID/cgroup, None where there is none."""
+    """Return the name of the v2 cgroup in a /proc/PID/cgroup, None without one."""
     return _name(cgroup_file, "v2")
 
 
 def processes(path: str) -> list[int]:
-    """Return the pids in a v2 cgroup, without those below it; 0 is one that we cannot see.
+    """Return the pids in a v2 cgroup, without those below it; 0 is a process of another namespace.
 
     Raises OSError.
     """
@@ -171,7 +174,7 @@ def is_populated(path: str) -> bool:
 
 
 def _mounted(content: bytes) -> tuple[str, str, str] | None:
-    """Return version, root and mount point of the hierarchy that decides on devices."""
+    """Return version, root and mount point of the hierarchy that controls devices."""
     v1 = v2 = None
     for mount in mountinfo.parse(content):
         if mount.fstype == "cgroup2" and mount.target == MOUNT_POINT:
@@ -182,14 +185,9 @@ def _mounted(content: bytes) -> tuple[str, str, str] | None:
 
 
 def _name(cgroup_file: bytes, version: str) -> str | None:
-    for line in cgroup_file.split(b"\n"):
-        number, _, rest = line.partition(b":")
-        controllers, _, name = rest.partition(b":")
-        if version == V2:
-            wanted = number == b"0" and not controllers
-        else:
-            wanted = b"devices" in controllers.split(b",")
-        if wanted:
+    for number, controllers, name in procfs.cgroups(cgroup_file):
+        is_v2 = number == b"0" and not controllers
+        if is_v2 if version == V2 else b"devices" in controllers:
             return os.fsdecode(name)
     return None
 
@@ -197,7 +195,8 @@ def _name(cgroup_file: bytes, version: str) -> str | None:
 def below(name: str, root: str) -> str | None:
     """Return the path of a cgroup below a mount whose root is the cgroup `root`, "" for itself.
 
-    None if it is outside, also of our cgroup namespace: there its name goes up (cgroup_namespaces).
+    None if it is outside, also outside of our cgroup namespace, where its name contains ".."
+    (cgroup_namespaces(7)).
     """
     if ".." in name.split("/"):
         return None
@@ -206,3 +205,41 @@ def below(name: str, root: str) -> str | None:
     if name == root or name.startswith(root + "/"):
         return name[len(root) :]
     return None
+
+
+def is_frozen(cgroup: bytes) -> bool:
+    """Return whether a process is frozen; `cgroup` is the content of its /proc/PID/cgroup.
+
+    False if its hierarchy is not mounted here, or its cgroup is outside of the mount.
+    """
+    mounted = mountinfo.parse(files.read("/proc/self/mountinfo"))
+    for _, controllers, path in procfs.cgroups(cgroup):
+        for mount in mounted:
+            if not _has_freezer(mount, controllers):
+                continue
+            inside = below(os.fsdecode(path), mount.root)
+            if inside is not None and _says_frozen(mount.target + inside):
+                return True
+    return False
+
+
+def _has_freezer(mount: Mount, controllers: list[bytes]) -> bool:
+    """Return whether a mount is the hierarchy of a line of /proc/PID/cgroup, and has a freezer."""
+    if not controllers:
+        return mount.fstype == "cgroup2"
+    return mount.fstype == "cgroup" and b"freezer" in controllers and "freezer" in mount.features
+
+
+def _says_frozen(directory: str) -> bool:
+    events = _words(os.path.join(directory, "cgroup.events"))
+    if events:
+        return dict(zip(events[::2], events[1::2])).get(b"frozen") == b"1"
+    return any(word in _FROZEN for word in _words(os.path.join(directory, "freezer.state")))
+
+
+def _words(path: str) -> list[bytes]:
+    """Return the words of a file, [] if it does not exist, as in the root of a hierarchy."""
+    try:
+        return files.read(path, 4096).split()
+    except OSError:
+        return []

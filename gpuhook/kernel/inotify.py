@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inotify(7): what happens to the entries of directories, told by the kernel as it happens.
+"""inotify(7): events of the entries of directories.
 
 The descriptor does not block, so that an event loop can wait for it. Sources: inotify(7),
 include/uapi/linux/inotify.h.
@@ -21,12 +21,12 @@ MOVED_TO = 0x00000080
 CLOSE_WRITE = 0x00000008
 DELETE_SELF = 0x00000400
 MOVE_SELF = 0x00000800
-# What the kernel adds by itself.
+# Bits that the kernel adds.
 UNMOUNT = 0x00002000
 OVERFLOW = 0x00004000
 IGNORED = 0x00008000
 IS_DIRECTORY = 0x40000000
-# How a watch is made.
+# A flag of a watch.
 ONLY_DIRECTORIES = 0x01000000
 
 _HEADER = struct.Struct("iIII")  # struct inotify_event: wd, mask, cookie, len
@@ -44,7 +44,7 @@ LIBC.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
 
 
 class Event:
-    """One event: of which watch, its bits, and the name in the directory ("" for itself)."""
+    """One event: its watch, its bits, and a name in the directory ("": the directory itself)."""
 
     __slots__ = ("mask", "name", "watch")
 
@@ -54,7 +54,6 @@ class Event:
         self.name = name
 
     def __repr__(self) -> str:
-        """Return the event as it is made."""
         return f"Event({self.watch}, {self.mask:#x}, {self.name!r})"
 
     @property
@@ -64,7 +63,7 @@ class Event:
 
     @property
     def ignored(self) -> bool:
-        """Whether this watch has ended: it was taken away, or what it watched is gone."""
+        """Whether this watch has ended: it was removed, or its inode is gone."""
         return bool(self.mask & IGNORED)
 
 
@@ -72,7 +71,7 @@ class Inotify:
     """An inotify instance. `fd` is readable when there are events."""
 
     def __init__(self) -> None:
-        """Raise OSError: EMFILE where the user has too many of them."""
+        """Raise OSError: EMFILE if the user has too many instances."""
         self.fd = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.fd < 0:
             raise os_error("inotify", _START_REASONS)
@@ -86,8 +85,8 @@ class Inotify:
     def watch(self, path: str, mask: int) -> int:
         """Watch `path` for the events of `mask`, and return the number of the watch.
 
-        Watching one inode a second time returns the number it has, and replaces its mask. Raises
-        OSError with the path.
+        Watching an inode again returns the same number and replaces the mask. Raises OSError with
+        the path.
         """
         number = LIBC.inotify_add_watch(self.fd, os.fsencode(path), mask)
         if number < 0:
@@ -95,25 +94,25 @@ class Inotify:
         return int(number)
 
     def unwatch(self, number: int) -> None:
-        """End a watch; one that has ended already is left alone."""
+        """End a watch; one that has already ended is ignored."""
         LIBC.inotify_rm_watch(self.fd, number)
 
     def read(self) -> list[Event]:
-        """Return the events that are there, [] for none; never waits."""
+        """Return the pending events, [] without any; never waits."""
         try:
             return decode(os.read(self.fd, _BUFFER))
         except BlockingIOError:
             return []
 
     def close(self) -> None:
-        """End all watches. Closing twice is nothing."""
+        """End all watches. Closing twice has no effect."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def decode(data: bytes) -> list[Event]:
-    """Return the events in what was read from an inotify descriptor."""
+    """Return the events in data from an inotify descriptor."""
     events = []
     at = 0
     while at + _HEADER.size <= len(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C library, for system calls that Python has no function for.
+"""The C library, for system calls that have no Python function.
 
 ctypes costs over a millisecond, so hooks may import this and the wrapper may not.
 """
@@ -27,9 +27,9 @@ _REASONS = {
 
 
 def os_error(path: str, reasons: Mapping[int, str] | None = None) -> OSError:
-    """Return the OSError of the last failed call, with `path` and a reason people understand.
+    """Return the OSError of the last failed call, with `path` and a readable reason.
 
-    `reasons` say more for some error numbers than the general ones do.
+    `reasons` override the general ones for some error numbers.
     """
     number = ctypes.get_errno()
     reason = (reasons or {}).get(number) or _REASONS.get(number) or os.strerror(number)
@@ -41,7 +41,7 @@ def syscall(
 ) -> int:
     """Return what system call `number` returns, for calls that the C library may not have.
 
-    Numbers become machine words, text becomes a file name, and pointers are passed as they are.
+    Numbers become machine words, text becomes a file name, and pointers are passed unchanged.
     Raises OSError with `path`.
     """
     words = [_word(argument) for argument in arguments]

@@ -28,8 +28,8 @@ def mknod(  # noqa: PLR0917  # the order of mknod(1), and the owner
 ) -> None:
     """Make the device node `name` in the directory behind `dir_fd`: "c" or "b", and its owner.
 
-    The mode is exact, whatever the umask. Raises OSError with the name: EEXIST where something
-    has it, EPERM in a user namespace; then there is no node.
+    The mode is exact, whatever the umask. Raises OSError with the name: EEXIST if the name exists,
+    EPERM in a user namespace; then there is no node.
     """
     old = os.umask(0)
     try:
@@ -47,12 +47,12 @@ def mknod(  # noqa: PLR0917  # the order of mknod(1), and the owner
 
 
 def _own(dir_fd: int, name: str, device: int, uid: int, gid: int) -> None:
-    """Give the node its owner through a descriptor: the name may lead elsewhere by now."""
+    """Set the node's owner through a descriptor: the name may be another file by now."""
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         found = os.fstat(fd)
         if found.st_rdev != device:
-            raise OSError(errno.ESTALE, "replaced by somebody while it was made", name)
+            raise OSError(errno.ESTALE, "another process replaced it meanwhile", name)
         if (found.st_uid, found.st_gid) == (uid, gid):
             return
         if LIBC.fchownat(fd, b"", uid, gid, AT_EMPTY_PATH) != 0:

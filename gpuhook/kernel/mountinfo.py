@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/proc/PID/mountinfo: what is mounted where in a mount namespace.
-
-Source: proc(5).
-"""
+"""/proc/PID/mountinfo: the mounts of a mount namespace. Source: proc(5)."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ MAX_BYTES = 16 << 20
 _ESCAPED = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))
 _DELETED = "//deleted"
 _REMOTE = ("fuse", "fuseblk", "nfs", "nfs4")
-_KEPT = 4  # the host's from two sides, and those of a container or two
+_KEPT = 4  # two views of the host, and those of one or two containers
 
 
 class Mount:
-    """A mount: `root` is the directory or file of its file system that is seen at `target`.
+    """A mount: `root` is the directory or file of its file system that is visible at `target`.
 
-    `device` is "major:minor" of the file system, `options` are the mount's own, `features` the
-    file system's (a cgroup v1's controllers); `is_deleted` says that what it shows has been
-    removed where it came from. What is mounted below a mount appears at all mounts of its peer
-    group `shared` and at those that follow it, whose group it is as `master` (mount_namespaces(7)).
+    `device` is "major:minor" of the file system, `options` are the mount's own, `features` the file
+    system's (a cgroup v1's controllers); `is_deleted` means that the source was removed. What is
+    mounted below a mount appears at all mounts of its peer group `shared` and at their followers,
+    which have the group as `master` (mount_namespaces(7)).
     """
 
     __slots__ = (
@@ -59,7 +56,7 @@ class Mount:
 
     @property
     def is_remote(self) -> bool:
-        """Return whether a server (FUSE, NFS) answers what is asked of it, and may never do so."""
+        """Return whether a server (FUSE, NFS) answers for the file system, and may never do so."""
         return self.fstype in _REMOTE or self.fstype.startswith("fuse.")
 
     def is_over(self, path: str) -> bool:
@@ -68,10 +65,10 @@ class Mount:
 
 
 class _Recent:
-    """The files that were parsed last, newest first, and their mounts, which nobody changes.
+    """The files that were parsed last, newest first, and their mounts, which no caller changes.
 
-    Who looks at one container after another reads the host's, a thousand lines perhaps, for each
-    of them, and the container's own several times.
+    A command that examines one container after another reads the host's table for each of them,
+    perhaps a thousand lines, and the container's own several times.
     """
 
     parsed: tuple[tuple[bytes, list[Mount]], ...] = ()
@@ -82,7 +79,7 @@ def parse(content: bytes) -> list[Mount]:
     known = _Recent.parsed
     found = next((mounts for text, mounts in known if text == content), None)
     if found is None:
-        # At newlines only: a hostile path may hold what else splitlines() splits at.
+        # At newlines only: a hostile path may have other characters that splitlines() splits at.
         found = [Mount(line) for line in content.split(b"\n") if line]
     others = [one for one in known if one[1] is not found]
     _Recent.parsed = ((content, found), *others[: _KEPT - 1])
@@ -90,9 +87,9 @@ def parse(content: bytes) -> list[Mount]:
 
 
 def find(content: bytes, number: int) -> Mount | None:
-    """Return the mount of this id in a mountinfo file, None if there is none.
+    """Return the mount with this id in a mountinfo file, None without one.
 
-    Its line alone is read: a hook works within the container's CPU limit.
+    Only its line is parsed: a hook runs within the container's CPU limit.
     """
     _, start, rest = (b"\n" + content).partition(b"\n%d " % number)
     if not start:

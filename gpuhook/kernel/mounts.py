@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mount(2), the newer calls that work on descriptors, and what is made of them.
+"""mount(2), and the newer mount calls that work on descriptors.
 
 Constants from linux/mount.h and linux/fcntl.h; the numbers of system calls that came after Linux
 4.20 are the same on every architecture (asm-generic/unistd.h).
@@ -34,7 +34,7 @@ OPEN_TREE_CLONE = 1
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
 _SYS_MOUNT_SETATTR = 442
-# The attributes have the values of their MS_ and ST_ namesakes: one mask for all three.
+# The attributes have the values of the MS_ and ST_ constants: one mask for all three.
 _LOCKS = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
 
 _OLD_KERNEL = {errno.ENOSYS: "Linux 5.2 or newer is needed to hand a mount to a namespace"}
@@ -65,7 +65,7 @@ def mount(source: str, target: str, fstype: str, flags: int) -> None:
 
 
 def umount2(path: str, flags: int) -> None:
-    """Take away what is mounted at `path`; raises OSError with it."""
+    """Unmount `path`; raises OSError with it."""
     if LIBC.umount2(os.fsencode(path), flags) != 0:
         raise os_error(path, _UMOUNT)
 
@@ -97,11 +97,10 @@ def mount_setattr(
     user_namespace: int = 0,
     recursive: bool = False,
 ) -> None:
-    """Change the attributes of the mount behind `fd`, and how mounts spread to it.
+    """Change the attributes of the mount behind `fd`, and its propagation.
 
-    `user_namespace` is a descriptor of the one by which MOUNT_ATTR_IDMAP maps owners. With
-    `recursive` those of what is mounted below it change as well. Raises OSError; ENOSYS before
-    Linux 5.12.
+    `user_namespace` is a descriptor of the namespace by which MOUNT_ATTR_IDMAP maps owners. With
+    `recursive`, the mounts below it change as well. Raises OSError; ENOSYS before Linux 5.12.
     """
     # struct mount_attr
     change = struct.pack("=4Q", attr_set, attr_clr, propagation, user_namespace)
@@ -113,9 +112,9 @@ def mount_setattr(
 def clone(source: str, attr: int) -> int:
     """Return a descriptor of a detached bind mount of the file or directory `source`.
 
-    What is mounted below the source does not come along. The mount has the attributes `attr` and
-    gets no mounts from its peers; before Linux 5.12 attach() sees to that. Raises OSError with the
-    source; ENOSYS before Linux 5.2.
+    Mounts below the source are not included. The mount has the attributes `attr` and gets no mounts
+    from its peers; before Linux 5.12, attach() sets both. Raises OSError with the source; ENOSYS
+    before Linux 5.2.
     """
     fd = open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
     try:
@@ -129,9 +128,9 @@ def clone(source: str, attr: int) -> int:
 
 
 def map_owners(tree_fd: int, user_namespace: int) -> None:
-    """Let the files of a clone have their owners in a user namespace, given by its descriptor.
+    """Map the owners of a clone's files into a user namespace, given by its descriptor.
 
-    Raises OSError: EINVAL where the file system cannot, ENOSYS before Linux 5.12.
+    Raises OSError: EINVAL if the file system cannot do that, ENOSYS before Linux 5.12.
     """
     mount_setattr(tree_fd, MOUNT_ATTR_IDMAP, 0, 0, user_namespace=user_namespace)
 
@@ -141,9 +140,9 @@ def attach(
 ) -> None:
     """Mount a clone on the file or directory behind `target_fd`, with the attributes `attr`.
 
-    Where the kernel could not change the detached clone, the mount is changed once it is there,
-    through `descriptors`: the directory in which this process's descriptors are, "." in what
-    in_mount_namespace() runs. Raises OSError with `path`; then nothing stays mounted.
+    If the kernel could not change the detached clone, the mount is changed after it is attached,
+    through `descriptors`: the directory with this process's descriptors, "." in the child of
+    in_mount_namespace(). Raises OSError with `path`; then nothing is mounted.
     """
     move_mount(tree_fd, target_fd, path)
     held = os.fstatvfs(tree_fd).f_flag & _LOCKS
@@ -159,10 +158,10 @@ def attach(
 
 
 def writable_clone(dir_fd: int) -> int:
-    """Return a detached bind mount of the directory behind `dir_fd` that can be written to.
+    """Return a detached, writable bind mount of the directory behind `dir_fd`.
 
-    For a root that is mounted read-only; a file system that is read-only itself stays so. Raises
-    OSError: EPERM where a user namespace locks the flag, ENOSYS before Linux 5.12.
+    For a root that is mounted read-only; a read-only file system remains so. Raises OSError: EPERM
+    if a user namespace locks the flag, ENOSYS before Linux 5.12.
     """
     fd = open_tree(dir_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
     try:
@@ -176,8 +175,8 @@ def writable_clone(dir_fd: int) -> int:
 def bind(source: str, target: str, attr: int) -> None:
     """Bind the file or directory `source` over `target`, with the attributes `attr`.
 
-    A bind takes no other flags at first: they need a second call (mount(2), "Creating a bind
-    mount"). Raises OSError with the target; then nothing stays mounted.
+    A new bind mount takes no other flags: they need a second call (mount(2), "Creating a bind
+    mount"). Raises OSError with the target; then nothing is mounted.
     """
     mount(source, target, "", MS_BIND)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces: entering one, and doing work in a container's mount namespace.
+"""Namespaces: entering one, and working in a container's mount namespace.
 
 Constants from linux/sched.h and linux/proc_ns.h.
 """
@@ -17,10 +17,10 @@ from _signal import (  # type: ignore[import-not-found] # the C part: `signal` c
     valid_signals,
 )
 
-import gpuhook.errors.messages  # noqa: F401 # nothing can be imported in a container's namespace
+import gpuhook.errors.messages  # noqa: F401 # no import works in a container's namespace
 from gpuhook.errors import GpuhookError, rebuild
 from gpuhook.kernel.libc import LIBC, os_error
-from gpuhook.kernel.parent_death import die_with
+from gpuhook.kernel.process import die_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ LIBC.setns.argtypes = (ctypes.c_int, ctypes.c_int)
 
 
 def is_initial_user_namespace(inode: int) -> bool:
-    """Return whether this is the inode number of the host's own: it is fixed there."""
+    """Return whether this is the inode number of the host's own namespace, which is fixed."""
     return inode == _PROC_USER_INIT_INO
 
 
 def enter_cgroup_namespace(ns_fd: int) -> None:
-    """Enter the cgroup namespace behind `ns_fd`, for good; raises OSError."""
+    """Enter the cgroup namespace behind `ns_fd` for good; raises OSError."""
     if LIBC.setns(ns_fd, _CLONE_NEWCGROUP) != 0:
         raise os_error("cgroup namespace", _REASONS)
 
@@ -53,18 +53,18 @@ def enter_cgroup_namespace(ns_fd: int) -> None:
 def in_mount_namespace(ns_fd: int, work: Callable[[], None]) -> None:
     """Run `work` in a child process that has entered the mount namespace behind `ns_fd`.
 
-    The child's working directory is the host's directory of its own descriptors: a relative path
-    "7" is descriptor 7, for system calls that take paths only; an absolute path leads into the
-    container. Nothing can be imported there. What `work` raises is raised here: OSError and the
-    package's own faults as they are, everything else as an OSError that says what it was.
+    The child's working directory is the host's directory of its descriptors: the relative path "7"
+    is descriptor 7, for system calls that only take paths; an absolute path leads into the
+    container. Nothing can be imported there. OSError and gpuhook's faults are raised here
+    unchanged, other exceptions as an OSError with their text.
     """
     _in_child(lambda: _enter(ns_fd), work, lambda _: None)
 
 
 def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
-    """Return a descriptor (the caller's) of what `opener` opened as in_mount_namespace() says.
+    """Return a descriptor (the caller's) that `opener` opened in a child of in_mount_namespace().
 
-    For what only a process of that namespace may open, such as a copy of one of its mounts.
+    For objects that only a process of that namespace may open, such as a copy of one of its mounts.
     """
     flags = os.O_PATH | os.O_CLOEXEC
     (found,) = _opened_of_child(
@@ -76,10 +76,10 @@ def opened_in_mount_namespace(ns_fd: int, opener: Callable[[], int]) -> int:
 def mount_namespace_view(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
     """Return descriptors (the caller's) of the namespace's mountinfo and of its root directory.
 
-    They are those of a process of ours that enters the namespace: a process of the container that
+    They are those of a gpuhook process that enters the namespace: a process of the container that
     called chroot(2) shows another root directory, and no mount outside of it. `user_ns_fd` is the
-    user namespace that owns the mount namespace, which users without rights over the host enter
-    first. Raises OSError.
+    user namespace that owns the mount namespace; users without rights over the host enter it first.
+    Raises OSError.
     """
     try:
         return _view_from_inside(ns_fd)
@@ -88,7 +88,7 @@ def mount_namespace_view(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
 
 
 def _view_from_inside(ns_fd: int) -> tuple[int, int]:
-    """Return what mount_namespace_view() returns: this process enters the namespace and comes back.
+    """Return what mount_namespace_view() returns: this process enters the namespace and returns.
 
     No signal handler runs meanwhile, and the only paths that are looked up are "/" and a file of
     our own directory in the host's /proc.
@@ -132,7 +132,7 @@ def _come_back(ns_fd: int, root: int, directory: int) -> None:
 
 
 def _view_of_child(ns_fd: int, user_ns_fd: int) -> tuple[int, int]:
-    """Return what mount_namespace_view() returns, by a child process."""
+    """Return what mount_namespace_view() returns, by means of a child process."""
 
     def enter() -> None:
         try:
@@ -155,7 +155,7 @@ def _opened_of_child(
 ) -> list[int]:
     """Return descriptors of files of /proc/PID of a child that has called `enter` and `work`.
 
-    `files` returns their names and the flags to open them with; it gets what `work` returned.
+    `files` returns their names and flags for open(2); its argument is the result of `work`.
     """
     opened: list[int] = []
     with _Pipe() as result, _Pipe() as release:
@@ -185,7 +185,7 @@ def _opened_of_child(
 
 
 class _Pipe:
-    """A pipe whose ends are closed at the end of a with statement, if they are open still."""
+    """A pipe whose open ends are closed at the end of a with statement."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -198,7 +198,7 @@ class _Pipe:
         self.close_writer()
 
     def close_writer(self) -> None:
-        """Close the writing end: whoever reads comes to the end."""
+        """Close the writing end: the reader gets the end of the file."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
@@ -207,11 +207,11 @@ class _Pipe:
 def _in_child(
     enter: Callable[[], None], work: Callable[[], None], meanwhile: Callable[[int], None]
 ) -> None:
-    """Run `enter` and `work` in a child process and `meanwhile`, which gets its pid, here."""
+    """Run `enter` and `work` in a child process, and `meanwhile`, with the child's pid, here."""
     parent = os.getpid()
 
     def entered_work() -> None:
-        # Who works on the container next must not meet a child of a process that was killed.
+        # The next process that works on the container must not meet a killed process's child.
         die_with(parent)
         work()
 
@@ -223,11 +223,11 @@ def _in_child(
         pipe.close_writer()
         try:
             meanwhile(pid)
-            told = _read_all(pipe.reader)
+            message = _read_all(pipe.reader)
         finally:
             status = os.waitpid(pid, 0)[1]
-    if told:
-        raise _told(told)
+    if message:
+        raise _unpacked(message)
     if status != 0:
         code = os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         kind = "signal" if os.WIFSIGNALED(status) else "status"
@@ -236,7 +236,7 @@ def _in_child(
 
 
 def _child(enter: Callable[[], None], work: Callable[[], None], writer: int) -> None:
-    """Enter, work, tell what went wrong, and end: the parent's code never runs twice."""
+    """Enter, work, report errors, and end: the parent's code never runs twice."""
     status = 1
     try:
         _no_imports()
@@ -246,7 +246,7 @@ def _child(enter: Callable[[], None], work: Callable[[], None], writer: int) -> 
         work()
         status = 0
     except BaseException as error:
-        os.write(writer, _telling(error))
+        os.write(writer, _packed(error))
     finally:
         os._exit(status)
 
@@ -257,10 +257,10 @@ def _enter(ns_fd: int) -> None:
 
 
 def _no_imports() -> None:
-    """Take every means of importing away.
+    """Remove every means of importing.
 
-    Paths lead into the container's tree after setns: an import would run the image's code with
-    the host's rights.
+    After setns, paths lead into the container's tree: an import would run the image's code with the
+    host's rights.
     """
     sys.path.clear()
     sys.meta_path.clear()
@@ -268,7 +268,7 @@ def _no_imports() -> None:
     sys.path_importer_cache.clear()
 
 
-def _telling(error: BaseException) -> bytes:
+def _packed(error: BaseException) -> bytes:
     if isinstance(error, GpuhookError):
         words = [error.code, error.message, error.hint]
     elif isinstance(error, OSError):
@@ -279,8 +279,8 @@ def _telling(error: BaseException) -> bytes:
     return b"\0".join(os.fsencode(word)[: _MOST // 4] for word in words)
 
 
-def _told(told: bytes) -> GpuhookError | OSError:
-    code, message, third = (os.fsdecode(word) for word in told.split(b"\0"))
+def _unpacked(data: bytes) -> GpuhookError | OSError:
+    code, message, third = (os.fsdecode(word) for word in data.split(b"\0"))
     if code.isdigit():
         return OSError(int(code), message, third)
     return rebuild(code, message, third)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""openat2(2): opening a path inside a root that somebody hostile is changing meanwhile.
+"""openat2(2): opening a path inside a root that a hostile process is changing meanwhile.
 
-Constants from linux/openat2.h. Kernels before Linux 5.6 do not have it, and seccomp filters that
-are older than it refuse it: there it is done step by step (openat2_fallback.py), and
-never by a plain open.
+Constants from linux/openat2.h. Kernels before Linux 5.6 do not have the call, and older seccomp
+filters refuse it: there the path is walked step by step (openat2_fallback.py), never opened with a
+plain open.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _RESOLVE_IN_ROOT = 0x10
 _SYS_OPENAT2 = 437
 _TRIES = 32
 _REASONS = {
-    errno.ELOOP: "symbolic links lead round in a circle, or through /proc",
-    errno.EXDEV: "the path leads out of where it has to stay",
-    errno.EAGAIN: "the path was being changed at every try",
+    errno.ELOOP: "symbolic links form a circle, or lead through /proc",
+    errno.EXDEV: "the path leads out of its root",
+    errno.EAGAIN: "the path changed at every try",
 }
 # Of a kernel without the call; of Docker's and libseccomp's filters of before 2020.
 _IS_MISSING = (errno.ENOSYS, errno.EPERM)
 
-# The arguments' types said once: who looks at containers opens thousands of paths.
+# The types of the arguments are declared once: commands open thousands of paths.
 _syscall = ctypes.CFUNCTYPE(
     ctypes.c_long,
     ctypes.c_long,
@@ -41,10 +41,10 @@ _syscall = ctypes.CFUNCTYPE(
 
 
 def openat2(root: int, path: str, flags: int) -> int:
-    """Return a descriptor of `path` in the root behind `root`, which nothing leads out of.
+    """Return a descriptor of `path` inside the root behind `root`; no link leads out of it.
 
-    The descriptor is not inherited by other programs. Raises OSError with the path: EAGAIN where
-    renames on the way kept the kernel from being sure (openat2(2)).
+    Other programs do not inherit the descriptor. Raises OSError with the path: EAGAIN if concurrent
+    renames prevented a safe lookup (openat2(2)).
     """
     resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
     how = struct.pack("=3Q", flags | os.O_CLOEXEC, 0, resolve)  # struct open_how

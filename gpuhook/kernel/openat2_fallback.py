@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What openat2(2) does with RESOLVE_IN_ROOT, step by step: for kernels that do not have it.
+"""openat2(2) with RESOLVE_IN_ROOT, step by step: for kernels that do not have it.
 
 Each component is opened with O_NOFOLLOW from the directory before it; links are read and resolved
-here and never lead out of the root, whoever changes them meanwhile. The directory that `..` leads
-to is the one that we came from, not what the file system says by then. Nothing is ever opened by
-more than one component. Source of the rules: path_resolution(7), openat2(2), and for magic links
-proc(5).
+here and never lead out of the root, whichever process changes them meanwhile. `..` is the directory
+that the walk came from, not what the file system says by then. Nothing is ever opened by more than
+one component. Source of the rules: path_resolution(7), openat2(2), and for magic links proc(5).
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ import errno
 import os
 import stat
 
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.kernel.libc import LIBC
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40  # the kernel's MAXSYMLINKS
 _MAX_DEPTH = 256  # each is a descriptor
 _MAX_PATH = 4096
 _TRIES = 32
@@ -31,9 +30,9 @@ LIBC.fstatfs.argtypes = (ctypes.c_int, ctypes.c_char_p)
 def opened(root: int, path: str, flags: int) -> int:
     """Return a descriptor of `path` in the root behind `root`, opened with `flags`.
 
-    `flags` are of those that open what is there. Raises OSError with the path, and the numbers
-    that openat2(2) has: ENOENT, ENOTDIR, ELOOP for too many links or a magic one, EAGAIN where the
-    last component was a link at one look and none at the next, again and again.
+    `flags` open an existing file. Raises OSError with the path, and the numbers of openat2(2):
+    ENOENT, ENOTDIR, ELOOP for too many links or a magic one, EAGAIN if the last component keeps
+    changing between a link and another file.
     """
     if not path:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -50,7 +49,7 @@ def opened(root: int, path: str, flags: int) -> int:
 
 
 class _Walk:
-    """One walk: the open directories from the root to where we are, with their names."""
+    """One walk: the open directories from the root to the current one, with their names."""
 
     def __init__(self, root: int, flags: int) -> None:
         self._flags = flags
@@ -73,7 +72,7 @@ class _Walk:
                 found = self._step(name, pending)
                 if found is not None:
                     return found
-        # A path that ends with a slash or dots is the directory where we are.
+        # A path that ends with a slash or dots is the current directory.
         return os.open(".", self._flags & ~os.O_NOFOLLOW, dir_fd=self._stack[-1][0])
 
     def _leave(self) -> None:
@@ -82,7 +81,7 @@ class _Walk:
             os.close(fd)
 
     def _step(self, name: str, pending: list[str]) -> int | None:
-        """Take one component; returns the descriptor that was asked for if it is the last one."""
+        """Take one component; returns the requested descriptor if it is the last one."""
         here = self._stack[-1][0]
         fd = os.open(name, _ENTRY, dir_fd=here)
         try:
@@ -105,7 +104,7 @@ class _Walk:
                 os.close(fd)
 
     def _last(self, name: str, here: int, fd: int, kind: int, pending: list[str]) -> int | None:
-        """Open the last component, which has just been looked at and was no link to follow."""
+        """Open the last component, which was not a link to follow when it was examined."""
         if self._flags & os.O_PATH:
             if self._flags & os.O_DIRECTORY and kind != stat.S_IFDIR:
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
@@ -117,7 +116,7 @@ class _Walk:
                 raise
             if error.errno == errno.ENOTDIR and kind != stat.S_IFDIR:
                 raise
-        # By now it is a link, and was none a moment ago.
+        # It is a link now, and was not one a moment ago.
         self._tries += 1
         if self._tries > _TRIES:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
@@ -127,7 +126,7 @@ class _Walk:
     def _follow(self, link: int, pending: list[str]) -> None:
         """Put the components of a link's target in front of those that are left."""
         self._links += 1
-        if self._links > _MAX_LINKS or self._is_magic(link):
+        if self._links > MAX_LINKS or self._is_magic(link):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         target = os.readlink("", dir_fd=link)
         if target.startswith("/"):
@@ -136,7 +135,7 @@ class _Walk:
         pending.extend(_components(target))
 
     def _is_magic(self, link: int) -> bool:
-        """Return whether a link is one of a process's in /proc, which is no path but an object.
+        """Return whether a link is a process's link in /proc, which is not a path but an object.
 
         Other links of procfs (self, mounts, net) are below its root, and not below a process.
         """
@@ -161,9 +160,9 @@ def _is_proc_root(fd: int) -> bool:
 
 
 def _components(path: str) -> list[str]:
-    """Return the components of a path, last first; "." is kept at the end, where it says something.
+    """Return the components of a path, last first; "." is kept at the end of the path.
 
-    It says that what is before it is a directory, as a slash at the end does.
+    There it means that the component before it is a directory, as a slash at the end does.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.endswith(("/", "/.")) or path == ".":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process shut in: namespaces of its own, another root, few capabilities, bounded resources.
+"""A sandboxed process: its own namespaces, another root, few capabilities, bounded resources.
 
 Constants from linux/sched.h, linux/prctl.h and linux/capability.h.
 """
@@ -34,7 +34,7 @@ LIBC.pivot_root.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
 def enter_namespaces() -> None:
     """Enter new mount, uts, ipc and network namespaces; the next child is in a new pid namespace.
 
-    No mount spreads out of the new mount namespace. Raises OSError.
+    No mount propagates out of the new mount namespace. Raises OSError.
     """
     if LIBC.unshare(_EVERY) != 0:
         raise os_error("new namespaces")
@@ -42,10 +42,10 @@ def enter_namespaces() -> None:
 
 
 def change_root(tree_fd: int) -> None:
-    """Make the detached mount behind `tree_fd` the root, and let go of the old one.
+    """Make the detached mount behind `tree_fd` the root, and unmount the old one.
 
-    For a process in a mount namespace of its own, whose working directory becomes the new root.
-    Raises OSError.
+    For a process in its own mount namespace; the new root becomes its working directory. Raises
+    OSError.
     """
     top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mounts.move_mount(tree_fd, top, "/")
@@ -54,14 +54,14 @@ def change_root(tree_fd: int) -> None:
     if LIBC.pivot_root(b".", b".") == 0:
         mounts.umount2(".", mounts.MNT_DETACH)
     elif ctypes.get_errno() == errno.EINVAL:
-        os.chroot(".")  # an initramfs has no parent to be put on: what is left open is ours
+        os.chroot(".")  # an initramfs has no parent mount; only our descriptors are left open
     else:
         raise os_error("/", _NOT_MOUNTED)
     os.chdir("/")
 
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:
-    """Let no program that this process becomes have capabilities other than `kept`.
+    """Drop all capabilities but `kept` for every program that this process becomes.
 
     Raises OSError.
     """
@@ -77,9 +77,9 @@ def keep_capabilities(kept: tuple[int, ...]) -> None:
 
 
 def bound(*, seconds: int, memory: int, file_size: int, descriptors: int) -> None:
-    """Bound what this process, and the program that it becomes, may use; sizes are in bytes.
+    """Limit the resources of this process and of the program that it becomes; sizes are in bytes.
 
-    What is bounded more narrowly already stays so.
+    Lower limits remain as they are.
     """
     for kind, most in (
         (_RLIMIT_CPU, seconds),

@@ -11,8 +11,7 @@ from gpuhook.entry import plan_context
 from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
 from gpuhook.request.resolve import resolve_names
-from gpuhook.target.report import Report
-from gpuhook.target.running_container import ContainerNote
+from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 

@@ -17,7 +17,7 @@ from gpuhook.host import worker
 from gpuhook.host.error_text import unforeseen, worded
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.host.worker import LATE, NoAnswerError, Worker
-from gpuhook.kernel import parent_death
+from gpuhook.kernel import process
 from gpuhook.target import running_container
 
 TYPE_CHECKING = False
@@ -119,7 +119,7 @@ class _Child:
 
     def __init__(self, parent: int, work: Callable[[Target], Any], *, to_change: bool) -> None:
         if to_change:  # what it changes is locked as long as the parent lives
-            parent_death.die_with(parent)
+            process.die_with(parent)
         self._work = work
         self._to_change = to_change
 

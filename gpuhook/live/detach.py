@@ -12,16 +12,15 @@ from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, unplug_plan
 from gpuhook.apply.live.bind_mounts import Bind
-from gpuhook.apply.live.dry_run_root import current
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
+from gpuhook.apply.live.live_files import current
 from gpuhook.apply.live.live_injection import InjectedItems, noted
 from gpuhook.apply.live.unplug_steps import Forbid, PutBack
 from gpuhook.containers.warm import open_devices
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.live.detach_selection import Taken
 from gpuhook.memory_limits import attach_limits
-from gpuhook.target.report import Report
-from gpuhook.target.running_container import ContainerNote
+from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live

@@ -18,8 +18,7 @@ from gpuhook.host.hot import settings
 from gpuhook.memory_limits import restore_limits
 from gpuhook.request import plan
 from gpuhook.request.resolve import resolve_names
-from gpuhook.target.report import Report
-from gpuhook.target.running_container import ContainerNote
+from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 

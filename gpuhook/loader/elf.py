@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dynamic loader reads of a shared object: class, machine, SONAME, NEEDED, and notes.
+"""What the dynamic loader reads of a shared object: class, machine, SONAME, NEEDED, notes.
 
 Files may come from a container's image: every read is bounded, counts and offsets are checked, and
-whatever is not a usable little-endian ELF file is answered with None. System call failures are
+the result for anything but a usable little-endian ELF file is None. System call failures are
 OSError. Source: the ELF specification (gABI 4.1) and <elf.h>.
 """
 
@@ -30,7 +30,7 @@ _SEGMENT = {32: Struct("<IIIIIIII"), 64: Struct("<IIQQQQQQ")}
 _SECTION = {32: Struct("<IIIIIIIIII"), 64: Struct("<IIQQQQIIQQ")}
 _DYNAMIC = {32: Struct("<II"), 64: Struct("<QQ")}
 _NOTE = Struct("<III")  # the same in both classes
-# Where p_offset, p_vaddr, p_filesz and p_align are in a program header.
+# The indices of p_offset, p_vaddr, p_filesz and p_align in a program header.
 _SEGMENT_FIELDS = {32: (1, 2, 4, 7), 64: (2, 3, 5, 7)}
 
 
@@ -69,10 +69,10 @@ class _Image:
 
 
 def read(path: str) -> Elf | None:
-    """Return what the loader knows of the ELF file at `path`, None when it is not one.
+    """Return what the loader reads of the ELF file at `path`, None if it is not one.
 
-    Big-endian files count as not usable. SONAME and NEEDED come from PT_DYNAMIC, so files
-    without section headers are read as well. A name that could not be a file's name is left out.
+    Big-endian files are not usable. SONAME and NEEDED come from PT_DYNAMIC, so section headers are
+    not needed. A name that cannot be a file's name is left out.
     """
     fd = _opened(path)
     if fd < 0:
@@ -99,8 +99,8 @@ def is_static(path: str) -> bool:
 def note(path_or_fd: str | int, section_name: bytes, owner: bytes | None = None) -> bytes | None:
     """Return the descriptor of the first note in the section called `section_name`, or None.
 
-    With `owner` only a note of that owner counts, and it is looked for in the PT_NOTE segments
-    too, for files whose section headers were stripped. At most 64 KiB of notes are read.
+    With `owner`, only a note of that owner, which is also searched in the PT_NOTE segments, for
+    files whose section headers were stripped. At most 64 KiB of notes are read.
     """
     fd = path_or_fd if isinstance(path_or_fd, int) else _opened(path_or_fd)
     if fd < 0:
@@ -120,7 +120,7 @@ def note(path_or_fd: str | int, section_name: bytes, owner: bytes | None = None)
 
 
 def _opened(path: str) -> int:
-    """Return a descriptor of the regular file `path`, -1 when it is something else."""
+    """Return a descriptor of the regular file `path`, -1 for anything else."""
     # O_NONBLOCK: a FIFO in an image must not hang us.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -155,7 +155,7 @@ def _image(fd: int) -> _Image | None:
 
 
 def _named(image: _Image) -> Elf | None:
-    """Return the Elf of `image`, None when its dynamic section cannot be followed."""
+    """Return the Elf of `image`, None if its dynamic section cannot be followed."""
     elf = Elf(image.bits, image.head[1])
     dynamic = next((s for s in image.segments if s.kind == _PT_DYNAMIC), None)
     if dynamic is None:
@@ -182,7 +182,7 @@ def _named(image: _Image) -> Elf | None:
 
 
 def _file_offset(image: _Image, address: int) -> int | None:
-    """Return where in the file the byte loaded at `address` is."""
+    """Return the offset in the file of the byte that is loaded at `address`."""
     for segment in image.segments:
         if segment.kind == _PT_LOAD and 0 <= address - segment.address < segment.size:
             return segment.offset + address - segment.address
@@ -190,7 +190,7 @@ def _file_offset(image: _Image, address: int) -> int | None:
 
 
 def _name(fd: int, offset: int) -> str | None:
-    """Return the file name at `offset`, None when it is not a plain, printable one."""
+    """Return the file name at `offset`, None if it is not plain and printable."""
     raw, end, _ = _pread(fd, _MAX_NAME + 1, offset).partition(b"\0")
     if not end or raw in (b"", b".", b"..") or b"/" in raw or min(raw) <= 32 or 127 in raw:
         return None
@@ -200,7 +200,7 @@ def _name(fd: int, offset: int) -> str | None:
 def _note_places(
     image: _Image, section_name: bytes, owner: bytes | None
 ) -> list[tuple[int, int, int]]:
-    """Return (offset, size, alignment) of what may hold the note, best first."""
+    """Return (offset, size, alignment) of the places that may have the note, best first."""
     names = b""
     sections = _sections(image)
     if image.head[12] < len(sections):

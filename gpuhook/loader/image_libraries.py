@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ldconfig would enter of a directory of the image, read from its files.
+"""The cache entries that ldconfig would make for a directory of the image, read from its files.
 
-Loaded only for an image that has libraries where the driver's are announced.
+Loaded only for an image that has libraries in a directory of the driver's.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
         def open_file(self, path: str) -> int | None: ...
 
 
-MAX_LIBRARIES = 128  # each is opened: an image may have as many as it likes
+MAX_LIBRARIES = 128  # each is opened, and an image may have any number
 _OWN = "/proc/self/exe"
 
 
 def entries(
     root: Tree, where: str, names: Sequence[str], skipped: Container[str] = ()
 ) -> list[tuple[str, str]]:
-    """Return the (name, path) entries of the directory `where`, which holds `names`.
+    """Return the (name, path) entries of the directory `where`, which contains `names`.
 
-    Libraries of another machine than ours, those called `skipped`, and what cannot be read are left
-    out. A directory of more than MAX_LIBRARIES has none.
+    Libraries of another machine, those in `skipped`, and unreadable files are left out. A directory
+    of more than MAX_LIBRARIES has none.
     """
     libraries = [
         name for name in names if library_directory.is_library(name) and name not in skipped

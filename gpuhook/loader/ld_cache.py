@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/etc/ld.so.cache of a container: what is in it, and the same with a driver's libraries.
+"""/etc/ld.so.cache of a container: its entries, and the same cache with a driver's libraries.
 
-A container start pays for it. So strings and entries are moved as whole blocks, and only the names
-that a binary search meets are looked at. No ldconfig is executed.
+This is part of a container's start. So strings and entries are moved as whole blocks, and only the
+names that a binary search meets are read. No ldconfig is executed.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def merged(
 
 
 class Cache:
-    """A cache that is looked at and then merged with entries that have `flags`.
+    """A cache that is read and then merged with entries that have `flags`.
 
-    None stands for an image without a cache. Raises GH1600, GH1601.
+    None is an image without a cache. Raises GH1600, GH1601.
     """
 
     __slots__ = ("_flags", "_names", "_table")
@@ -73,8 +73,8 @@ class Cache:
     def has_directory(self, directory: bytes) -> bool:
         """Return whether an entry is in `directory`: ldconfig has searched it, by this path.
 
-        ldconfig stores a path that is the end of another one inside that one. A directory of which
-        every path is stored like that is not found.
+        ldconfig stores a path that is the end of another one inside that one. A directory whose
+        paths are all stored like that is not found.
         """
         strings, path = self._table.strings, b"\0" + directory + b"/"
         if _is_direct(strings, path[1:], 0):
@@ -110,11 +110,11 @@ class Cache:
         remove: Iterable[tuple[bytes, bytes]] = (),
         last: Iterable[tuple[bytes, bytes]] = (),
     ) -> bytes:
-        """Return the cache in which each (name, path) of `add` is in front of its equals.
+        """Return the cache with each (name, path) of `add` before entries of an equal name.
 
-        Those of `last` are behind their equals. Entries of `remove` are gone, all others are kept,
-        as are glibc-hwcaps and the extensions. Of equal names in `add` the first wins. To add what
-        is there changes nothing. Raises GH1600.
+        Those of `last` are after them. Entries of `remove` are gone, all others are kept, as are
+        glibc-hwcaps and the extensions. Of equal names in `add` the first wins. Adding existing
+        entries changes nothing. Raises GH1600.
         """
         front = dict.fromkeys(add)
         self._names.require([name for name, _ in (*add, *last)])
@@ -133,10 +133,10 @@ class Cache:
     def _indices(
         self, pairs: frozenset[tuple[bytes, bytes]]
     ) -> dict[tuple[bytes, bytes], list[int]]:
-        """Return the entries that lead a name to a path already, for each pair that has any.
+        """Return the existing entries for each pair of a name and a path that has any.
 
-        An image may have 65,536 equal entries and as many names in its drop-in: each entry is
-        looked at once, not once for every pair.
+        An image may have 65,536 equal entries and as many names in its drop-in: each entry is read
+        once, not once for every pair.
         """
         found: dict[tuple[bytes, bytes], list[int]] = {}
         _, starts, values, _, _ = self._table.fields
@@ -149,7 +149,7 @@ class Cache:
         return found
 
     def _joined(self, add: list[tuple[bytes, bytes]], last: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the file with `add` in front of their equals, `last` behind, each entry once."""
+        """Return the file with `add` before equal names, `last` after them, each entry once."""
         table = self._table
         known = self._indices(frozenset(add).union(last))
         dropped = {index for same in known.values() for index in same}
@@ -236,7 +236,7 @@ class _Names:
         return [index for start, end in found for index in range(start, end)]
 
     def key(self, index: int) -> _Key:
-        """Return what orders the name of entry `index` among the others."""
+        """Return the sort key of the name of entry `index`."""
         key = self._keys.get(index)
         if key is None:
             key = self._keys[index] = self._of(self._table.string(self._starts[index], MAX_NAME))
@@ -245,8 +245,8 @@ class _Names:
     def _start(self, key: _Key) -> int:
         """Return the index of the first entry that is not above `key`.
 
-        Entries descend: glibc searches them in this order, and so a cache that is not sorted is
-        one in which glibc finds as little as we do.
+        Entries descend: glibc searches them in this order, so in an unsorted cache glibc finds as
+        little as this search.
         """
         low, high = 0, self.count
         while low < high:
@@ -258,9 +258,9 @@ class _Names:
         return low
 
     def _end(self, key: _Key, start: int) -> int:
-        """Return the index behind the entries that equal `key`, of which `start` is the first.
+        """Return the index after the entries that equal `key`, of which `start` is the first.
 
-        GH1600 for more than _MOST_EQUAL: an image made them so that a start has much to do.
+        GH1600 for more than _MOST_EQUAL: an image can make a start slow with them.
         """
         end = start
         while end < self.count and self.key(end) == key:
@@ -283,8 +283,8 @@ def _spliced(entries: bytes, changes: list[tuple[int, bool, bytes]]) -> bytes:
 def _key(name: bytes) -> bytes:
     """Return bytes that sort as libcmp sorts the ASCII `name`.
 
-    Numbers compare as numbers and sort behind any other character: one digit is a byte above
-    the letters, more are a still higher byte, their count, and the digits.
+    Numbers compare as numbers and sort after any other character: one digit is a byte above the
+    letters, more are a still higher byte, their number, and the digits.
     """
     text = name.translate(_DIGITS_LAST)
     shape = name.translate(_SHAPE)
@@ -303,7 +303,7 @@ def _signed_key(name: bytes) -> tuple[int, ...]:
 
 
 def _unsigned_key(name: bytes) -> tuple[int, ...]:
-    """Return what orders any `name`, where char is unsigned; a number n counts as 256 + n."""
+    """Return the sort key of any `name` for an unsigned char; a number n sorts as 256 + n."""
     made: list[int] = []
     number = -1
     for c in name + b"\0":
@@ -320,8 +320,8 @@ def _unsigned_key(name: bytes) -> tuple[int, ...]:
 def _shifted(entries: bytes, delta: int) -> bytes:
     """Return `entries` with `delta` added to each key and value.
 
-    All of them at once, as one long number: no sum leaves its 32 bits, since the result is an
-    offset again. It is ten times as quick as packing them one by one.
+    All of them at once, as one long number: no sum exceeds its 32 bits, since the result is an
+    offset again. It is ten times as fast as packing them one by one.
     """
     if not delta or not entries:
         return entries

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of /etc/ld.so.cache one by one: what `ldconfig -p` lists.
+"""The entries of /etc/ld.so.cache one by one, as `ldconfig -p` lists them.
 
-A container start needs it only after another driver.
+A container start needs it only after a change of the driver.
 """
 
 from __future__ import annotations

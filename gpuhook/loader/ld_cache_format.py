@@ -37,7 +37,7 @@ _HWCAP_ISA_LEVELS = 1023
 
 
 class Table:
-    """A cache in memory. `base` is what must be taken from an offset to index `strings`."""
+    """A cache in memory. Offsets minus `base` are indices of `strings`."""
 
     __slots__ = ("base", "entries", "fields", "hwcaps", "sections", "strings")
 
@@ -59,7 +59,7 @@ class Table:
         return self.strings[start:end]
 
     def hwcaps_name(self, hwcap: int) -> bytes | None:
-        """Return the glibc-hwcaps directory that an entry's `hwcap` field stands for, if any."""
+        """Return the glibc-hwcaps directory of an entry's `hwcap` field, if any."""
         if (hwcap >> 32) & ~_HWCAP_ISA_LEVELS != _HWCAP_EXTENSION >> 32:
             return None
         index = hwcap & 0xFFFFFFFF
@@ -81,7 +81,7 @@ def fresh() -> Table:
 
 
 def read(data: bytes) -> Table:
-    """Return the table of the cache `data`; fault GH1600 or GH1601 when it is broken or huge."""
+    """Return the table of the cache `data`; fault GH1600 or GH1601 if it is broken or huge."""
     if len(data) > MAX_BYTES:
         raise fault("GH1601", size=len(data), limit=MAX_BYTES)
     start = 0
@@ -108,7 +108,7 @@ def read(data: bytes) -> Table:
 
 
 def write(table: Table) -> bytes:
-    """Return the file of `table`, whose offsets count from the start of that file."""
+    """Return the file of `table`, whose offsets are relative to the start of that file."""
     count = len(table.entries) // ENTRY.size
     extension = 0
     body = table.entries + table.strings
@@ -132,11 +132,11 @@ def _checked(count: int) -> int:
 
 
 def _behind_old(data: bytes) -> int:
-    """Return where the new header begins behind the old format's entries, -1 when nowhere."""
+    """Return where the new header begins after the old format's entries, -1 without one."""
     if len(data) < _OLD_HEADER:
         raise broken("it ends within its header")
     end = _OLD_HEADER + _checked(int.from_bytes(data[12:16], "little")) * _OLD_ENTRY.size
-    # ALIGN_CACHE: to 8 where ldconfig is a 64-bit program, to 4 on i386.
+    # ALIGN_CACHE: to 8 for a 64-bit ldconfig, to 4 on i386.
     for start in (end + -end % 8, end):
         if data.startswith(_MAGIC, start):
             return start
@@ -148,7 +148,7 @@ def _read_old(data: bytes) -> Table:
     end = _OLD_HEADER + count * _OLD_ENTRY.size
     if end > len(data):
         raise broken("it ends within its entries")
-    # Here offsets count from the strings themselves.
+    # Here offsets are relative to the strings.
     entries = b"".join(
         ENTRY.pack(flags, key, value, 0, 0)
         for flags, key, value in _OLD_ENTRY.iter_unpack(data[_OLD_HEADER:end])
@@ -171,9 +171,9 @@ def _check(table: Table) -> None:
 
 
 def _read_extension(table: Table, data: bytes, at: int) -> None:
-    # Counted from the file's start, also behind an old header.
+    # Relative to the file's start, also after an old header.
     if at % 4 or at + _EXTENSION.size > len(data):
-        raise broken("its extension lies outside the file")
+        raise broken("its extension is outside the file")
     magic, count = _EXTENSION.unpack_from(data, at)
     at += _EXTENSION.size
     if magic != _EXTENSION_MAGIC or count > _MAX_SECTIONS or at + count * 16 > len(data):
@@ -183,7 +183,7 @@ def _read_extension(table: Table, data: bytes, at: int) -> None:
         total += size
         # Sections that overlap could make a small file a huge one.
         if offset + size > len(data) or total > len(data):
-            raise broken("a section of its extension lies outside the file")
+            raise broken("a section of its extension is outside the file")
         content = data[offset : offset + size]
         if tag == _TAG_HWCAPS:
             _read_hwcaps(table, content)
@@ -196,7 +196,7 @@ def _read_hwcaps(table: Table, content: bytes) -> None:
         raise broken("its list of glibc-hwcaps directories is not valid")
     table.hwcaps = [name for (name,) in Struct("<I").iter_unpack(content)]
     if not all(table.base <= at < table.base + len(table.strings) for at in table.hwcaps):
-        raise broken("a glibc-hwcaps name lies outside its strings")
+        raise broken("a glibc-hwcaps name is outside its strings")
     if table.hwcaps and not table.strings.endswith(b"\0"):
         raise broken("its last string does not end")
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our files in /etc/ld.so.conf.d: with them an ldconfig in the container makes the same cache.
+"""gpuhook's files in /etc/ld.so.conf.d: an ldconfig in the container then makes the same cache.
 
-FIRST names the directories that hold nothing but the driver, in front of all others. LAST names
-directories of the system that the image's ldconfig does not search by itself: behind those of the
-image, so that its own libraries keep their order. Comments in FIRST record what was added to the
-cache, so that a restart with another driver knows which entries to remove.
+FIRST names the directories that contain only the driver, before all others. LAST names directories
+of the system that the image's ldconfig does not search by itself: after those of the image, so that
+its own libraries keep their order. Comments in FIRST record the entries that were added to the
+cache, so that a restart with another driver knows which ones to remove.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IMAGE = b"# image "
 _BEHIND = b"# last "
 _MAX_NAME = 255
 _MAX_PATH = 4095
-# ldconfig cuts at "#", takes what follows "=" for a library type, and trims white space.
+# ldconfig cuts at "#", reads a library type after "=", and trims white space.
 _UNSPEAKABLE = b"#=\0\n\t\v\f\r "
 _PLAIN = bytes(c for c in range(33, 127) if c != 37)  # 37: the percent sign
 
@@ -101,10 +101,10 @@ def names_last(text: bytes, directory: bytes) -> bool:
 
 
 def main(text: bytes, *, with_last: bool) -> bytes:
-    """Return the ld.so.conf `text` with what makes ldconfig read FIRST first, and LAST if there is.
+    """Return the ld.so.conf `text` with includes of FIRST at its start, and of LAST if needed.
 
-    A file that is missing or empty becomes the usual one. Of another one that does not include all
-    of ld.so.conf.d, the image keeps the rest of that directory out.
+    A file that is missing or empty becomes the usual one. If another one does not include all of
+    ld.so.conf.d, the image leaves the rest of that directory out.
     """
     if text.startswith(_INCLUDES):
         return text
@@ -133,7 +133,7 @@ def _includes(lines: list[list[bytes]], path: str) -> bool:
 
 
 def _matches(pattern: bytes, name: str) -> bool:
-    """Return whether the glob `pattern` of an include line, of at most one "*", matches `name`."""
+    """Return whether the glob `pattern` of an include line, with at most one "*", matches `name`."""
     if not pattern.startswith(b"/"):
         pattern = b"/etc/" + pattern
     start, star, end = pattern.partition(b"*")
@@ -152,14 +152,14 @@ def _credible(soname: bytes, path: bytes) -> bool:
 
 
 def _quoted(name: bytes) -> bytes:
-    """Return `name` on one line and in one word: other bytes than _PLAIN as %xx."""
+    """Return `name` on one line and in one word: bytes that are not in _PLAIN as %xx."""
     if not name.translate(None, _PLAIN):
         return name
     return b"".join(bytes((c,)) if c in _PLAIN else b"%%%02x" % c for c in name)
 
 
 def _plain(word: bytes) -> bytes:
-    """Return `word` with %xx replaced, b"" when it was not quoted by us."""
+    """Return `word` with %xx replaced, b"" for another quoting."""
     first, *rest = word.split(b"%")
     try:
         return first + b"".join([unhexlify(part[:2]) + part[2:] for part in rest])

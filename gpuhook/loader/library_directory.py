@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ldconfig enters into the loader's cache of one directory.
+"""Directories of libraries: ldconfig's entries for one, and whether it is 32-bit or a system's.
 
 ldconfig takes files and links whose names look like those of libraries. It enters each under its
 SONAME, a file without one under its own name, and a link that ld(1) uses (libcuda.so) under the
@@ -13,14 +13,14 @@ _PRELINK = ".#prelink#"
 
 
 def is_library(name: str) -> bool:
-    """Return whether ldconfig looks at a file of this name."""
+    """Return whether ldconfig reads a file of this name."""
     return name.startswith(("lib", "ld-")) and ".so" in name and _PRELINK not in name
 
 
 def entry_of_link(name: str, soname: str) -> str:
     """Return the name that ldconfig enters for the link `name` to a library with this SONAME.
 
-    Another link than the SONAME's and that for ld(1) stands for the library itself.
+    A link that is neither the SONAME's nor the one for ld(1) gets the entry of the library itself.
     """
     if name.endswith(".so") and soname.startswith(name):
         return name
@@ -28,9 +28,10 @@ def entry_of_link(name: str, soname: str) -> str:
 
 
 def is_system(path: str) -> bool:
-    """Return whether `path` is a directory that a distribution keeps its own libraries in.
+    """Return whether `path` is a directory in which a distribution keeps its own libraries.
 
-    Its libraries have a place in the order of the image's ldconfig: no file of ours may change it.
+    The image's ldconfig gives its libraries a place in its order, which no file of gpuhook may
+    change.
     """
     for prefix in ("/usr/local", "/usr"):
         path = path.removeprefix(prefix)
@@ -40,5 +41,19 @@ def is_system(path: str) -> bool:
 
 
 def other_spelling(path: bytes) -> bytes:
-    """Return the path of the same file where an image merges /lib with /usr/lib."""
+    """Return the path of the same file in an image that merges /lib with /usr/lib."""
     return path[4:] if path.startswith(b"/usr/") else b"/usr" + path
+
+
+DIRECTORY = "/usr/lib32"
+MACHINE = "i386"  # as loader.cache.flags_for knows it
+
+
+def is_narrow(path: str) -> bool:
+    """Return whether a library at `path` is a 32-bit one, by its directory.
+
+    Debian and its derivatives have i386-linux-gnu, others /usr/lib32. If only the distribution can
+    tell both kinds apart (Fedora's /usr/lib), containers get the 32-bit ones in DIRECTORY. Source:
+    Debian's multiarch tuples; ldconfig's cache flags.
+    """
+    return "/i386-linux-gnu/" in path or "/lib32/" in path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""musl's only file: /etc/ld-musl-<arch>.path, the directories its loader searches.
+"""musl's only file: /etc/ld-musl-<arch>.path, the directories that its loader searches.
 
 musl has no cache; it reads this file whole, up to a NUL, and splits it at newlines and colons.
 Without the file it searches DEFAULT. Source: musl ldso/dynlink.c, load_library().
@@ -33,7 +33,7 @@ def path_file(machine: str) -> str:
 def architectures(names: Iterable[str]) -> list[str]:
     """Return musl's architectures among `names`, the listing of an image's /lib.
 
-    An image with none is not a musl image.
+    [] for an image without musl.
     """
     return sorted(
         name[len("ld-musl-") : -len(".so.1")]
@@ -43,11 +43,11 @@ def architectures(names: Iterable[str]) -> list[str]:
 
 
 def merged(text: bytes | None, dirs: list[bytes]) -> bytes:
-    """Return the path file `text` with `dirs` behind what it names; None: there is no file.
+    """Return the path file `text` with `dirs` after its directories; None is a missing file.
 
-    Directories that it names already are not added, so a second time changes nothing. An empty
-    file stays without the defaults, as musl takes it. A file over 64 KiB is fault GH1603, a
-    directory that cannot be written in it is fault GH1604.
+    Directories that it already names are not added, so a second time changes nothing. An empty file
+    remains without the defaults, as musl reads it. A file over 64 KiB is fault GH1603, a directory
+    that cannot be written in it is fault GH1604.
     """
     for where in dirs:
         if not where.startswith(b"/") or any(c in where for c in (b"\n", b":", b"\0")):
@@ -56,7 +56,7 @@ def merged(text: bytes | None, dirs: list[bytes]) -> bytes:
         text = DEFAULT.replace(b":", b"\n") + b"\n"
     if len(text) > MAX_BYTES:
         raise fault("GH1603", size=len(text), limit=MAX_BYTES)
-    # What is behind a NUL is never read by musl, but it is the image's.
+    # musl never reads what follows a NUL, but it is part of the image.
     read, nul, unread = text.partition(b"\0")
     named = set(read.replace(b":", b"\n").split(b"\n"))
     new = [where for where in dict.fromkeys(dirs) if where not in named]

@@ -15,9 +15,9 @@ from gpuhook.host.hot import state
 from gpuhook.host.hot.settings import ALWAYS
 from gpuhook.memory_limits import limit_changes, limit_state
 from gpuhook.memory_limits.hot import container_limits
-from gpuhook.memory_limits.limit_step import HoldMemory, unlimited
+from gpuhook.memory_limits.limit_state import HoldMemory, unlimited
 from gpuhook.memory_limits.nvml_worker import PatientDriver
-from gpuhook.memory_limits.warm import guarantees, limit_records, memory_backend
+from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit
@@ -112,7 +112,7 @@ def coming(
             for limit, before in pairs:
                 # A guarantee that is wished for is one that somebody wants here and now.
                 policy = chosen.limits_guarantee if wish is None else ALWAYS
-                kept, reason = guarantees.supported_limit(limit, policy, backend)
+                kept, reason = memory_backend.supported_limit(limit, policy, backend)
                 record = LimitRecord(kept, before.granted if wish else limit, reason)
                 record.cgroups = cgroups
                 _add(found, driver, before, record, required=required)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.memory_limits import limit_changes, limit_state
-from gpuhook.memory_limits.limit_step import unlimited
+from gpuhook.memory_limits.limit_state import unlimited
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
-from gpuhook.target.report import Report
-from gpuhook.target.running_container import ContainerNote
+from gpuhook.target.running_container import ContainerNote, Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files, state
+from gpuhook.host import documents
+from gpuhook.host.hot import files, procfs, state
+from gpuhook.request.memory_text import amount
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_GUARD, BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ FILE = "guard.json"  # below the state directory
 _ENDING = ("terminate", "kill")
 _REPORT = "report"
 _MAX_SIZE = 4 << 20
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,10 @@ def read() -> dict[str, Any]:
     try:
         if not state.usable(os.lstat(path())):
             return {}
-        found = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
+        found = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    except (OSError, ValueError, GpuhookError):
         return {}
-    is_known = isinstance(found, dict) and found.get("format") == FORMAT
-    return found if is_known else {}
+    return found if found.get("format") == FORMAT else {}
 
 
 def write(document: Mapping[str, Any] | None) -> None:
@@ -114,7 +118,7 @@ def watched() -> dict[Key, Watched]:
 
 def _is_at_work(found: Mapping[str, Any]) -> bool:
     pid, started = found.get("pid"), found.get("started")
-    return isinstance(pid, int) and started is not None and ledger.start_time(pid) == started
+    return isinstance(pid, int) and started is not None and procfs.start_time(pid) == started
 
 
 def _listed(found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -141,3 +145,62 @@ def _over(found: Mapping[str, Any]) -> tuple[Key | None, Over | None]:
 
 def _done(found: Mapping[str, Any]) -> Done:
     return Done(str(found["signal"]), int(found["pid"]), float(found["at"]))
+
+
+def guarded_devices(
+    container: str, watched: Mapping[tuple[str, str], Watched]
+) -> dict[str, Watched]:
+    """Return how the guard watches a container, by device; `watched` is what it watches."""
+    return {device: one for (identity, device), one in watched.items() if identity == container}
+
+
+def by(watched: Watched | None) -> str:
+    """Return who bounds memory that no driver does: a guard that only tells bounds nothing."""
+    return BY_GUARD if watched is not None and watched.is_bounded else BY_NOBODY
+
+
+def document(watched: Watched | None) -> dict[str, Any] | None:
+    """Return it as JSON has it: bytes, and seconds since 1970."""
+    if watched is None:
+        return None
+    return {"limit": watched.limit, "action": watched.action, "over": _over_document(watched.over)}
+
+
+def over(told: Mapping[str, Any] | None) -> str:
+    """Return how much a container above its limit uses, of what document() returns; "" else."""
+    return f"over: {amount(told['over']['used'])}" if told and told["over"] else ""
+
+
+def sentence(told: Mapping[str, Any] | None) -> str:
+    """Return what is to be said of a container above its limit, "" of others."""
+    if not told or not told["over"]:
+        return ""
+    above = told["over"]
+    words = f"uses {amount(above['used'])}, above its limit of {amount(told['limit'])}"
+    words += f" since {ago(time.time() - above['since'])}"
+    done = [
+        f"{one['signal']} for process {one['pid']}"
+        if one["signal"]
+        else f"process {one['pid']} could not be ended"
+        for one in above["done"]
+    ]
+    return words + f"; the guard: {', '.join(done) or 'nothing done yet'}"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was.
+
+    >>> ago(7300)
+    '2h ago'
+    """
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return f"{max(0, int(seconds))}s ago"
+
+
+def _over_document(found: Over | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    done = [{"signal": one.signal or None, "pid": one.pid, "at": one.at} for one in found.done]
+    return {"used": found.used, "since": found.since, "done": done}

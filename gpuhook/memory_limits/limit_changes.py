@@ -10,19 +10,12 @@ from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits import limit_state
-from gpuhook.memory_limits.limit_step import HoldMemory, unlimited
-from gpuhook.memory_limits.warm import (
-    cgroup_limits,
-    guarantees,
-    limit_records,
-    memory_backend,
-    memory_cgroup,
-)
+from gpuhook.memory_limits.limit_state import HoldMemory, unlimited
+from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_backend, memory_cgroup
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request.memory_request import MemoryLimit
 from gpuhook.request.memory_text import amount
-from gpuhook.target.report import Report
-from gpuhook.target.running_container import ContainerNote
+from gpuhook.target.running_container import ContainerNote, Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +114,7 @@ def clear(
             change.make(before, None, LimitRecord(unlimited(before.gpu), granted))
             notes.append(LIFTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
         else:
-            kept, reason = guarantees.supported_limit(granted, guarantee, change.backend)
+            kept, reason = memory_backend.supported_limit(granted, guarantee, change.backend)
             if before.record is not None or not before.holds(kept):
                 change.make(before, kept, LimitRecord(kept, granted, reason))
             notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
@@ -161,7 +154,7 @@ def _again(
             if not by:  # it may have been noted while no driver told what the card has
                 wanted = clipped(driver, wanted)
                 granted = clipped(driver, granted) if granted else None
-            limit, reason = guarantees.supported_limit(wanted, guarantee, change.backend)
+            limit, reason = memory_backend.supported_limit(wanted, guarantee, change.backend)
             again: LimitRecord | None = LimitRecord(limit, granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
                 again = None  # nobody knew whether the driver holds anything

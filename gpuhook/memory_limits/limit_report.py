@@ -12,7 +12,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits import (
     driver_support,
-    guard_status,
+    guard_state,
     limit_changes,
     limit_state,
     visible_gpus,
@@ -95,7 +95,7 @@ class LimitQuestion:
     @cached_property
     def watched(self) -> dict[tuple[str, str], Watched]:
         """Return what the device plugin's guard watches, by container and device."""
-        return guard_status.read()
+        return guard_state.watched()
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def asking(find: Callable[[], str]) -> Iterator[LimitQuestion]:
 def of_entry(entry: dict[str, Any], asked: LimitQuestion) -> View:
     """Return the limits that a ledger entry has."""
     found = limit_state.limits_of(
-        entry, None, guard_status.guarded_devices(entry["id"], asked.watched), asked.driver
+        entry, None, guard_state.guarded_devices(entry["id"], asked.watched), asked.driver
     )
     return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
 
@@ -133,7 +133,7 @@ def of_target(target: Target, asked: LimitQuestion) -> View:
 def _with_guard(
     container: str, found: Iterable[LimitState], asked: LimitQuestion
 ) -> tuple[LimitState, ...]:
-    watched = guard_status.guarded_devices(container, asked.watched)
+    watched = guard_state.guarded_devices(container, asked.watched)
     return tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
 
 
@@ -147,7 +147,7 @@ def document(limit: LimitState) -> dict[str, Any]:
         "driver": _told(limit.hard, limit.soft) if limit.held else None,
         "used": used(limit),
         "by": by(limit),
-        "guard": guard_status.document(limit.watched),
+        "guard": guard_state.document(limit.watched),
         "agrees": limit.agrees,
         "trouble": limit.trouble or (record.trouble if record else ""),
         "guarantee": record.guarantee if record else "",
@@ -166,7 +166,7 @@ def by(limit: LimitState) -> str:
         # One of all that the card has is a limit only where somebody has set it.
         is_limited = any(one.is_limited for one in limit.held.values() if one)
         is_held = is_limited or (is_held and limit.agrees is True)
-    return limit_records.DRIVER if is_held else guard_status.by(limit.watched)
+    return limit_records.DRIVER if is_held else guard_state.by(limit.watched)
 
 
 def used(limit: LimitState) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
-    from gpuhook.memory_limits.warm.limit_value import DriverLimit
+    from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
-    from gpuhook.target.report import Report
-    from gpuhook.target.running_container import Target
+    from gpuhook.target.running_container import Report, Target
 
 
 class Lost:

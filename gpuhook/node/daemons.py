@@ -7,8 +7,8 @@ import os
 import re
 from typing import Any
 
-from gpuhook.containers.hot import ledger
-from gpuhook.node import program_output
+from gpuhook.host.hot import procfs
+from gpuhook.node import node_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def units(root: str = "/") -> dict[str, dict[str, str]]:
     asked.
     """
     words = ["systemctl", "show", "--no-pager", f"--property=Id,{','.join(_KEYS)}", *UNITS]
-    return parsed(program_output.answer(words, root))
+    return parsed(node_programs.answer(words, root))
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:
@@ -180,7 +180,7 @@ def _target(tree: Tree, path: str) -> str:
 def _started(tree: Tree, pid: int) -> int | None:
     try:
         content = tree.read(f"/proc/{pid}/stat", 65536)
-        return None if content is None else ledger.started(content)
+        return None if content is None else procfs.start_ticks(content)
     except (OSError, ValueError, IndexError):
         return None
 

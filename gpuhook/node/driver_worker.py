@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's driver asked for its GPUs by who only looks: an NVML that hangs must hang nobody."""
+"""Calls of the driver in a child process: an NVML call that never returns blocks no command."""
 
 from __future__ import annotations
 
@@ -15,27 +15,34 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds: without persistence mode many GPUs take that long to wake
+SECONDS = 30.0  # without persistence mode, many GPUs take that long to wake up
 
 
-def call_driver(ask: Callable[[], T]) -> T:
-    """Return what `ask` returns in a process of its own, which ends after PATIENCE.
+def call_driver(
+    call: Callable[[], T],
+    seconds: float | None = None,
+    late: str = "GH1901",
+    *,
+    relay_stderr: bool = False,
+) -> T:
+    """Return what `call` returns in a child process, which has `seconds` (SECONDS) to answer.
 
-    Raises its faults, an OSError as one, GH1901 where it takes too long, GH1941 where it ends
-    without an answer.
+    Raises its faults, an OSError as a fault, `late` if there is no answer in time, and GH1941 if
+    the child ends without one.
     """
     from gpuhook.host import worker
 
+    limit = SECONDS if seconds is None else seconds
     try:
-        return worker.call_in_child(partial(_worded, ask), PATIENCE)
+        return worker.call_in_child(partial(_as_fault, call), limit, relay_stderr=relay_stderr)
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
-            raise fault("GH1901", seconds=f"{PATIENCE:g}") from error
+            raise fault(late, seconds=f"{limit:g}") from error
         raise fault("GH1941", reason=error.reason) from error
 
 
-def _worded(ask: Callable[[], T]) -> T:
+def _as_fault(call: Callable[[], T]) -> T:
     try:
-        return ask()
+        return call()
     except OSError as error:
         raise worded(error) from error

@@ -7,11 +7,11 @@ The checkpoint is a format of the kubelet's own: it is read as far as it is unde
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from dataclasses import dataclass
 
+from gpuhook.host import documents
 from gpuhook.node import node_tree as trees
 
 TYPE_CHECKING = False
@@ -117,9 +117,9 @@ def checkpoint(tree: Tree, directory: str) -> Checkpoint | None:
     if content is None:
         return None
     try:
-        data = json.loads(content)["Data"]["RegisteredDevices"] or {}
+        data = documents.parse_json(content)["Data"]["RegisteredDevices"] or {}
         registered = {str(name): tuple(str(one) for one in ids or ()) for name, ids in data.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Checkpoint(path, {}, f"{type(error).__name__}: {error}")
     return Checkpoint(path, registered)
 

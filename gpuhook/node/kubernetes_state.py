@@ -7,7 +7,6 @@ theirs or, for root on a node, the kubelet's own. What one may not read is left 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import time
 
 from gpuhook.device_plugin.api_server import service_account
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def _by_kubectl(command: list[str], path: str) -> dict[str, Any]:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise fault("GH1905", reason=said[-1] if said else f"{command[0]}: {done.returncode}")
     try:
-        found = json.loads(done.stdout[:_MAX_ANSWER])
-    except (ValueError, RecursionError) as error:
+        found = documents.parse_json(done.stdout[:_MAX_ANSWER])
+    except ValueError as error:
         raise fault("GH1905", reason=f"{command[0]} did not answer in JSON") from error
     return found if isinstance(found, dict) else {}
 

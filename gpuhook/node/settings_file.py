@@ -101,7 +101,7 @@ def problem(file: str) -> str:
     try:
         value, root = _read(file)
         document, tree = _with_sections(value), _Tree(root)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         line, column, reason = bounded_yaml.place_and_reason(error)
         return f"line {line}, column {column}: {reason}" if line else reason
     except (OSError, UnicodeDecodeError) as error:

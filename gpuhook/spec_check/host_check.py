@@ -129,10 +129,7 @@ def _ours(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
     except GpuhookError as error:
         yield SpecFinding(ERROR, pointer, error.message)
         return
-    if not job.fingerprint:
-        return
-    now = host_fingerprint.fingerprint(job.host_root, job.libcuda)
-    changed = host_fingerprint.differences(job.fingerprint, now)
+    changed = host_fingerprint.changes(job)
     if changed:
         said = "it describes another state of this host: " + "; ".join(changed)
         yield SpecFinding(ERROR, pointer, said)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import json
-
 from gpuhook.doctor.check import ExaminedNode
 from gpuhook.errors import fault
+from gpuhook.host import documents
 from gpuhook.node.node_readings import Reading, Readings
 from gpuhook.support_bundle import bundle_archive, bundle_records, reading_shapes
 from gpuhook.support_bundle.replay import RecordedTree
@@ -54,12 +53,9 @@ def _document(path: str, members: dict[str, bytes], name: str) -> dict[str, Any]
     if name not in members:
         raise fault("GH1906", path=path, reason=f"it has no {name}")
     try:
-        found = json.loads(members[name])
-    except (ValueError, RecursionError) as error:
+        return documents.parse_json_object(members[name])
+    except ValueError as error:
         raise fault("GH1906", path=path, reason=f"{name}: {error}") from error
-    if not isinstance(found, dict):
-        raise fault("GH1906", path=path, reason=f"{name} is no object")
-    return found
 
 
 def _reading(name: str, found: dict[str, Any]) -> Reading:

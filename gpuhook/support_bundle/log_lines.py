@@ -8,6 +8,7 @@ import re
 import subprocess
 
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
+from gpuhook.host import documents
 from gpuhook.node import kubelet_files, node_readings
 from gpuhook.support_bundle.allow_list import EVENT, LOG_KEYS
 
@@ -65,10 +66,9 @@ def line(text: str) -> str:
 def _pairs(text: str) -> dict[str, Any]:
     if text.startswith("{"):
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
+            return documents.parse_json_object(text)
+        except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
     pairs = list(_PAIR.finditer(text))
     if "".join(one[0] for one in pairs) != text:
         return {}

@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-
 
 # Of a container that ends before it is looked at: who looks at all of them goes on.
 GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
@@ -119,8 +119,15 @@ class Target:
         """Change the container's entry in the ledger; raises OSError."""
 
         def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
-            if not entry.get("route"):  # it is new, or has warnings alone
-                entry.update(_introduction(self.found, self.spec))
+            if not entry.get("route"):  # it is new, or has warnings only
+                nodes = spec_devices.by_config(self.spec).get("deviceNodes") or ()
+                entry |= ledger.new_entry(
+                    self.spec.get("annotations"),
+                    self.found.bundle,
+                    "attach",
+                    nodes=[node["path"] for node in nodes],
+                    runtime=self.found.runtime,
+                )
             change(entry)
             return entry or None
 
@@ -205,16 +212,29 @@ def _config(found: Found) -> dict[str, Any]:
         return {}
 
 
-def _introduction(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry says of a container that the ledger did not know."""
-    return {
-        **ledger.pod_of(spec.get("annotations")),
-        "bundle": found.bundle,
-        "devices": [],
-        "nodes": [node["path"] for node in spec_devices.by_config(spec).get("deviceNodes") or ()],
-        "replicas": [],
-        "requested": [],
-        "source": "",
-        "route": "attach",
-        "runtime": found.runtime,
-    }
+class Report:
+    """`steps` are what was done, or would be where it `is_dry`; `skipped` what cannot be had.
+
+    `left` is what a container held on to of what was to be taken away.
+    """
+
+    def __init__(self, target: Target, plan: HotplugPlan, *, is_dry: bool) -> None:
+        self.id = target.found.id
+        self.pid = target.held.process.pid
+        self.is_dry = is_dry
+        self.steps = plan.describe()
+        self.skipped = list(plan.skipped)
+        self.notes: list[str] = []
+        self.left: list[str] = []
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "container": self.id,
+            "pid": self.pid,
+            "dryRun": self.is_dry,
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "left": self.left,
+            "notes": self.notes,
+        }

@@ -7,11 +7,11 @@ kubelet's pkg/kubelet/cm/devicemanager/checkpoint.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -59,11 +59,11 @@ def kubelet_units(place: str) -> KubeletAnswer:
     if not place or not os.path.lexists(path):
         return KubeletAnswer()
     try:
-        data = json.loads(files.read(path, _MAX_CHECKPOINT))["Data"]
+        data = documents.parse_json(files.read(path, _MAX_CHECKPOINT))["Data"]
         return KubeletAnswer(_held(data), _units(data["RegisteredDevices"] or {}))
     except OSError as error:
         return KubeletAnswer(trouble=f"{path}: {error.strerror}")
-    except (GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
         return KubeletAnswer(trouble=f"{path}: {type(error).__name__}: {error}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.health import recovery_evidence
-from gpuhook.memory_limits import guard_status
+from gpuhook.memory_limits import guard_state
 from gpuhook.usage import container_sharing, ledger_text
 from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
 from gpuhook.vendors.nvidia.hot import node_json
@@ -25,7 +25,7 @@ def holders_of(
 
     `by_node` has the UUID of each device by its own device node. Device plugins share no GPU.
     """
-    turns, watched = _turns(), guard_status.read()
+    turns, watched = _turns(), guard_state.watched()
     told = [(entry, ledger_text.entry_document(entry, by_node)) for entry in entries]
     kept = [(entry, one) for entry, one in told if one["gpus"] or not one["withdrawn"]]
     for entry, one in kept:
@@ -33,7 +33,7 @@ def holders_of(
     holders = container_sharing.counted(one["gpus"] for _, one in kept if not one["device_plugin"])
     for entry, one in kept:
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
-        one["memory"] = _with_guard(one["memory"], guard_status.guarded_devices(one["id"], watched))
+        one["memory"] = _with_guard(one["memory"], guard_state.guarded_devices(one["id"], watched))
         if is_judged:
             one["sharing"] = container_sharing.container_sharing(
                 entry, one["gpus"], holders, one["memory"]
@@ -46,7 +46,7 @@ def _with_guard(
 ) -> list[dict[str, Any]]:
     """Return the limits of the ledger, with what the guard does about them, and those it knows."""
     known = {told["gpu"] for told in memory}
-    found = [{**told, "guard": guard_status.document(watched.get(told["gpu"]))} for told in memory]
+    found = [{**told, "guard": guard_state.document(watched.get(told["gpu"]))} for told in memory]
     found += [
         {
             "gpu": gpu,
@@ -54,14 +54,14 @@ def _with_guard(
             "request": 0,
             "by": isolation_words.BY_NOBODY,
             "trouble": "",
-            "guard": guard_status.document(one),
+            "guard": guard_state.document(one),
         }
         for gpu, one in watched.items()
         if gpu not in known
     ]
     for told in found:
         if told["by"] == isolation_words.BY_NOBODY:
-            told["by"] = guard_status.by(watched.get(told["gpu"]))
+            told["by"] = guard_state.by(watched.get(told["gpu"]))
     return found
 
 

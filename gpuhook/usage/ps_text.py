@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from gpuhook.host.text_table import shortened, table
-from gpuhook.memory_limits import guard_status
+from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_text import amount
 from gpuhook.usage.display_names import pod_container, short_id
 from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
@@ -81,7 +81,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         *_usage(one["usage"], is_wide=is_wide),
         _each(_limit(limit) for limit in one["memory"]),
         _route(one),
-        guard_status.ago(time.time() - one["since"]),
+        guard_state.ago(time.time() - one["since"]),
     )
     if not is_wide:
         return cells
@@ -102,7 +102,7 @@ def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:
     """Return the row of a container that requested a GPU and started without one."""
     names = (one["id"], pod_container(one), one["namespace"] or "-")
     nothing = ("-",) * (len(HEADERS) - len(names) - 1)
-    return (*names, *nothing, guard_status.ago(time.time() - one["since"]), *("-",) * len(WIDE))
+    return (*names, *nothing, guard_state.ago(time.time() - one["since"]), *("-",) * len(WIDE))
 
 
 def _usage(told: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, str]:
@@ -179,7 +179,7 @@ def _total(values: Sequence[int | None]) -> int | None:
 def _limit(limit: dict[str, Any]) -> str:
     if limit["limit"] is None and not limit["request"]:
         return "none"
-    over = guard_status.over(limit["guard"])
+    over = guard_state.over(limit["guard"])
     words = f"{amount(limit['limit']) if limit['limit'] else 'none'} {limit['by']}"
     return f"{words} ({over})" if over else words
 
@@ -200,7 +200,7 @@ def isolation(held: Iterable[dict[str, Any]], *, is_wide: bool) -> list[str]:
             lines.append(" ".join(filter(None, (name, whose, gpu))) + f": {_way(told)}")
             answers = [(f"  {key}:", text) for key, text in told["isolation"].items()]
             over = (
-                guard_status.sentence(limit["guard"])
+                guard_state.sentence(limit["guard"])
                 for limit in one["memory"]
                 if limit["gpu"] == told["gpu"]
             )

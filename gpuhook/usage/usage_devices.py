@@ -6,10 +6,10 @@ The driver, where it is asked and answers; else what generate-cdi has noted; els
 
 from __future__ import annotations
 
-import json
 import os
 
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 from gpuhook.usage.gpu_readings import UsageDevice
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
@@ -34,8 +34,8 @@ def noted() -> tuple[UsageDevice, ...]:
     try:
         if not state.usable(os.lstat(node_json.path())):
             return ()
-        node = dump.from_dict(json.loads(files.read(node_json.path(), _MAX_SIZE)))
-    except (OSError, GpuhookError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        node = dump.from_dict(documents.parse_json(files.read(node_json.path(), _MAX_SIZE)))
+    except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
         return ()  # somebody else's file, or an older one
     return of_node(node)
 

@@ -15,7 +15,7 @@ import pytest
 
 from gpuhook.apply.live.cgroup.cgroup_v2_devices import DevicePrograms
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
-from gpuhook.apply.live.cgroup.rule_block import with_rules
+from gpuhook.apply.live.cgroup.device_program import with_rules
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import bpf_syscall
 from gpuhook.kernel.bpf.device_filter import Rule

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.loader.multilib import is_narrow
+from gpuhook.loader.library_directory import is_narrow
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import Bundle

@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
 from tests.contract import bundles, kubelet_side, roots, runtimes
 from tests.contract.runtimes import Container
@@ -109,7 +110,7 @@ class Cluster:
         identity = self._start(("alloc", str(mebibytes), "hold"), above, _nothing, named=False)
         pid = self.pid_of(mebibytes)
         memory = {"device": self.uuid, "hard": limit * MIB, "soft": 0, "by": ""}
-        first = [pid, ledger.start_time(pid)]
+        first = [pid, procfs.start_time(pid)]
         ledger.record("", identity, {"pid": 0, "started": None, "init": first, "memory": [memory]})
         return identity
 
@@ -178,7 +179,7 @@ def _nothing(_bundle: bundles.Bundle, _identity: str) -> None:
 def record(identity: str, pod_name: str, memory: Mapping[str, object]) -> None:
     """Enter a container of a pod into the ledger, as the wrapper does."""
     names = {"namespace": "default", "pod": pod_name, "container": "main"}
-    ours = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    ours = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     ledger.record("", identity, {**names, **ours, "memory": [{"soft": 0, **memory}]})
 
 

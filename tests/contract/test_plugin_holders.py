@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
@@ -94,7 +95,7 @@ def enter(running: PluginProcess, pod_name: str, **limit: object) -> None:
     device = str(running.node.node.gpus[0].uuid)
     names = {"namespace": "default", "pod": pod_name, "container": "main"}
     memory = [{"device": device, "soft": 0, **limit}] if limit else []
-    ours = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    ours = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUHOOK_STATE_DIR", str(running.state))
         ledger.record("", pod_name, {**names, **ours, "memory": memory})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
@@ -138,7 +138,7 @@ def said(page: Page, container: Container, answer: str, promise: str) -> tuple[s
 def first_process(container: Container) -> tuple[int, int | None]:
     """Return the pid and the start time of the container's first process."""
     pid = int(json.loads(container.call("state").stdout)["pid"])
-    return pid, ledger.start_time(pid)
+    return pid, procfs.start_time(pid)
 
 
 def paragraphs(text: str, *beginnings: str) -> str:

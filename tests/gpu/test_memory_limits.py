@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_value import DriverLimit
+from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle

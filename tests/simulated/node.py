@@ -19,7 +19,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuhook.loader.multilib import is_narrow
+from gpuhook.loader.library_directory import is_narrow
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Gpu, Link, Node

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Running:
         (self.root / identity).mkdir(parents=True)
         state = {
             "init_process_pid": pid,
-            "init_process_start": ledger.start_time(pid),
+            "init_process_start": procfs.start_time(pid),
             "config": {"rootfs": str(bundle / "rootfs"), "labels": [f"bundle={bundle}"]},
         }
         path = self.root / identity / "state.json"

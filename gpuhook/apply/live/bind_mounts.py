@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bind mounts made in a running container, out of the host's files.
+"""Bind mounts of the host's files in a running container.
 
-The host's file is cloned as a mount that is attached nowhere, on the host's side; a child process
-then enters the container's mount namespace and attaches it. So neither side needs to see the
-other's paths, and nothing is mounted on the host.
+On the host's side, the file is cloned as a mount that is attached nowhere; a child process then
+enters the container's mount namespace and attaches it. So neither side needs to see the other's
+paths, and nothing is mounted on the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
 
-# The options of a mount that are attributes.
+# Options of a mount -> attributes of mount_setattr(2).
 ATTRIBUTES = {
     "ro": mounts.MOUNT_ATTR_RDONLY,
     "nosuid": mounts.MOUNT_ATTR_NOSUID,
@@ -51,20 +51,20 @@ class Bind:
         self.directories: list[str] = []
 
     def describe(self) -> str:
-        """Return what is mounted where."""
+        """Return the source, the target and the options."""
         words = [word for word, bit in ATTRIBUTES.items() if self.attributes & bit]
         words += ["idmap"] if self.is_mapped else []
         return f"mount {self.source} at {self.target} ({','.join(words) or 'rw'})"
 
 
 class BindMounts:
-    """Makes bind mounts, all of them in one visit to the container's mount namespace."""
+    """Makes bind mounts, all in one visit to the container's mount namespace."""
 
     def __init__(self, binds: list[Bind]) -> None:
         self.binds = binds
-        self._taken: list[str] = []  # how the mounts are called in the child that takes them away
+        self._taken: list[str] = []  # paths of the mounts in the child that removes them
         self._trees: list[int] = []
-        # What is mounted: by its name the host may have another file by then, or none.
+        # The mounted files: the host may have another file of that name by then, or none.
         self._sources: list[os.stat_result] = []
 
     def describe(self) -> list[str]:
@@ -72,7 +72,7 @@ class BindMounts:
         return [bind.describe() for bind in self.binds]
 
     def execute(self, live: Live) -> None:
-        """Mount; what was mounted before one fails is taken away again."""
+        """Mount; the mounts before a failed one are removed again."""
         live.at_end(self._forget)
         targets: list[int] = []
         try:
@@ -95,7 +95,7 @@ class BindMounts:
                 live.made.files.append(bind.place)
 
     def _target(self, live: Live, bind: Bind) -> int:
-        """Return a descriptor of what is mounted over, made where it is not there."""
+        """Return a descriptor of the target of a mount, which is created if it does not exist."""
         fd = live.root.lookup(bind.target)
         if fd is None:
             bind.directories = live.root.missing(bind.target)
@@ -103,7 +103,7 @@ class BindMounts:
                 bind.place = live.root.make_target(bind.target, is_directory=bind.is_directory)
             fd = live.root.lookup(bind.target)
         if fd is None:
-            raise OSError(errno.ENOENT, "it vanished while it was made", bind.target)
+            raise OSError(errno.ENOENT, "it vanished while it was created", bind.target)
         if stat.S_ISDIR(os.fstat(fd).st_mode) != bind.is_directory:
             os.close(fd)
             what = "a file" if bind.is_directory else "a directory"
@@ -113,7 +113,7 @@ class BindMounts:
     def _clone(self, live: Live) -> bool:
         """Clone the host's files; returns whether this kernel can (Linux 5.2).
 
-        Without, mounts can be made only while the container's init still has the host's tree.
+        Other kernels can mount only while the container's init still has the host's tree.
         """
         try:
             for bind in self.binds:
@@ -150,7 +150,7 @@ class BindMounts:
         self._made(live, step)
 
     def _bind(self, live: Live) -> None:
-        """Bind by path, the target's name in its directory: nobody is in the container yet."""
+        """Bind by path, the target's name in its directory: no process is in the container yet."""
         for bind in self.binds:
             fd, name = live.root.parent(live.root.real(bind.target))
             self._taken.append(f"{fd}/{name}")
@@ -170,12 +170,12 @@ class BindMounts:
 
         try:
             in_mount_namespace(live.root.namespace, work)
-        except BaseException:  # the child may have been killed: how far it came is not known
+        except BaseException:  # the child may have been killed: its progress is not known
             in_mount_namespace(live.root.namespace, self._take_away)
             raise
 
     def _take_away(self) -> None:
-        """Unmount what shows its source, the last one first, as far as it is mounted."""
+        """Unmount mounted targets that show their source, the last one first."""
         for path, source in reversed(list(zip(self._taken, self._sources))):
             if os.path.samestat(os.stat(path), source):
                 try:
@@ -185,7 +185,7 @@ class BindMounts:
                         raise
 
     def undo(self, live: Live) -> None:
-        """Take the mounts away, and the targets that were made for them."""
+        """Remove the mounts, and the targets that were created for them."""
 
         def work() -> None:
             for path in reversed(self._taken):

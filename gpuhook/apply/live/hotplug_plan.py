@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ContainerEdits for a container that exists: what is missing, as a plan, and the plan carried out.
+"""A plan of the steps by which an existing container gets ContainerEdits, and its execution.
 
-The prestart hook, `attach` and `repair` carry it out; `inspect` shows it, for what is missing is
-what is wrong. The plan is made first and describes itself; then its operations are done in order,
-and undone in reverse when one fails.
+The prestart hook, `attach` and `repair` execute it; `inspect` prints it, since a missing item is a
+fault. The plan is made first and describes itself; then its operations are done in order, and
+undone in reverse if one fails.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import stat
 
 from gpuhook.apply.live.bind_mounts import ATTRIBUTES, Bind, BindMounts
 from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
-from gpuhook.apply.live.dry_run_root import DryRunRoot
 from gpuhook.apply.live.hotplug_steps import AccessStep, Live, NodeStep
-from gpuhook.apply.live.live_files import LiveFiles
+from gpuhook.apply.live.live_files import DryRunRoot, LiveFiles
 from gpuhook.apply.live.live_injection import InjectedItems
 from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.rootfs.safe_walk import CrossingError
@@ -38,11 +37,11 @@ _MODE = 0o666
 
 
 class DesiredState:
-    """What a container is to have: edits, and what the jobs of their hook provide.
+    """What a container is to have: edits, and the provisions of their hook's jobs.
 
-    `is_mounted` says that a mount of whatever is at a target will do: a driver that was upgraded
-    meanwhile is another file. `denied` are nodes that were taken away before: a denial does not
-    show in a v1 cgroup that allows everything else.
+    With `is_mounted`, any mount at a target is accepted: an upgraded driver has other files.
+    `denied` are nodes that `detach` removed: a v1 cgroup that allows everything does not show a
+    denial.
     """
 
     __slots__ = ("denied", "edits", "is_mounted", "owner", "provisions")
@@ -56,18 +55,18 @@ class DesiredState:
 
 
 class HotplugPlan:
-    """The operations that make true what is wanted, and what cannot be had here, in words."""
+    """The operations that reach the desired state, and what is not possible here, in words."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.skipped: list[str] = []
 
     def describe(self) -> list[str]:
-        """Return a line for everything that would be done."""
+        """Return a line for everything that the plan changes."""
         return [line for operation in self.operations for line in operation.describe()]
 
     def execute(self, live: Live) -> None:
-        """Do all of it or nothing: what was done is undone when an operation fails."""
+        """Do all or nothing: completed operations are undone if one fails."""
         done: list[Operation] = []
         live.signals.hold()
         try:
@@ -96,7 +95,7 @@ def _unwind(done: list[Operation], live: Live, cause: BaseException) -> None:
 def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None) -> Live:
     """Return the container of `process`, whose root is at `place`; `spec` is its config.json.
 
-    `cgroup` is the one that its runtime wrote down, None while the runtime is at work.
+    `cgroup` is the one that its runtime recorded, None while the runtime is creating the container.
     """
     fallback = oci_spec.device_rules(spec) if spec else None
     rules = DeviceRules.of(process.read("cgroup"), fallback, cgroup)
@@ -104,7 +103,7 @@ def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | Non
 
 
 def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
-    """Return what is missing for `live` to have what is `wanted`. Changes nothing.
+    """Return the operations that `live` needs to have what is `wanted`. Changes nothing.
 
     Raises GH1302 for a device node that the host lacks, GH1752 for a file.
     """
@@ -129,8 +128,8 @@ def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
 def _plan_nodes(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     """Plan device nodes and mounts.
 
-    In a user namespace the kernel makes no node that can be opened, whoever asks: there the host's
-    node is bound.
+    In a user namespace, no process can make a node that can be opened: there the host's node is
+    bound.
     """
     binds = []
     makes_nodes = live.process.in_initial_user_namespace()
@@ -168,7 +167,7 @@ def _node(device: dict[str, Any], owner: tuple[int, int]) -> NodeStep:
 
 
 def _bind(live: Live, mount: Mount, made: HotplugPlan, *, is_mounted: bool) -> Bind | None:
-    """Return the bind mount to make, None where it is there or cannot be had."""
+    """Return the bind mount to make, None if it exists or is not possible."""
     source, target = mount["hostPath"], mount["containerPath"]
     if mount.get("type", "bind") not in ("", "bind", "none"):
         made.skipped.append(f"the {mount['type']} mount at {target}: only files are mounted here")
@@ -189,10 +188,10 @@ def _bind(live: Live, mount: Mount, made: HotplugPlan, *, is_mounted: bool) -> B
         try:
             live.root.writer(target)
         except CrossingError as error:
-            if ".so" in target:  # without a library the device is of no use
+            if ".so" in target:  # without a library the device is useless
                 error.filename = target
                 raise
-            made.skipped.append(f"{target}: a volume lies over its directory")
+            made.skipped.append(f"{target}: a volume is mounted over its directory")
             return None
     bind = Bind(source, target, attributes_of(mount), is_directory=stat.S_ISDIR(wanted.st_mode))
     bind.is_mapped = maps_owners(live, mount)
@@ -213,11 +212,11 @@ def attributes_of(mount: Mount) -> int:
 
 def _plan_files(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     for provision in wanted.provisions:
-        rehearsal = DryRunRoot(live.root)
-        failures = provide(rehearsal, provision)
+        dry_run = DryRunRoot(live.root)
+        failures = provide(dry_run, provision)
         made.skipped += [f"{failure.filename}: {failure.strerror}" for failure in failures]
-        if rehearsal.changes:
-            made.operations.append(LiveFiles(provision, rehearsal.changes, failures))
+        if dry_run.changes:
+            made.operations.append(LiveFiles(provision, dry_run.changes, failures))
 
 
 def _plan_rules(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
@@ -242,7 +241,7 @@ def _plan_rules(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
 
 
 def rule_of(node: DeviceNode) -> Rule | None:
-    """Return the device rule that a node needs, None for what has none (a pipe)."""
+    """Return the device rule that a node needs, None for a pipe."""
     device = oci_spec.stated(node)
     if device["type"] not in "bc":
         return None

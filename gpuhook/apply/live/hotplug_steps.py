@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single steps by which a running container gets its GPUs; each can be told, done and undone.
+"""The steps by which a running container gets its GPUs; each can be described, done and undone.
 
-A step is planned only where something is missing, so doing a plan twice changes nothing the second
-time. Undoing leaves what was there before.
+A step is planned only if something is missing, so the same plan changes nothing the second time.
+Undoing a step restores the earlier state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 
 from gpuhook.apply.live.live_injection import noted
 from gpuhook.apply.live.live_root import LiveRoot
-from gpuhook.apply.rootfs.filesystem_ids import Identity
+from gpuhook.apply.rootfs.root_directory import Identity
 from gpuhook.errors import fault
 from gpuhook.kernel.mknod import mknod
 
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
         """What may interrupt a plan."""
 
         def hold(self) -> None:
-            """Interrupt nothing from now on but in check()."""
+            """From now on, interrupt only in check()."""
             ...
 
         def check(self) -> None:
-            """Raise if there was a reason to."""
+            """Raise if there was an interrupt."""
             ...
 
     class Operation(Protocol):
         """One step of a plan."""
 
         def describe(self) -> list[str]:
-            """Return what it does, a line for each thing."""
+            """Return a line for each change."""
             ...
 
         def execute(self, live: Live) -> None:
-            """Do it, wholly or not at all; raises OSError or a GpuhookError."""
+            """Do it, completely or not at all; raises OSError or a GpuhookError."""
             ...
 
         def undo(self, live: Live) -> None:
-            """Put back what execute() changed."""
+            """Restore what execute() changed."""
             ...
 
 
 class Uninterrupted:
-    """Signals as they are: nothing is held, nothing is asked for."""
+    """Signals with their usual effect: none is held back."""
 
     def hold(self) -> None:
-        """Hold nothing."""
+        """Hold back nothing."""
 
     def check(self) -> None:
         """Raise nothing."""
@@ -66,8 +66,8 @@ class Uninterrupted:
 class Live:
     """A container that exists: its init, its root file system, its device rules.
 
-    `place` is where its root is, as LiveRoot has it. `made` collects what the operations add,
-    `left` what could not be taken away.
+    `place` is the path of its root, as LiveRoot takes it. `made` collects what the operations add,
+    `left` what could not be removed.
     """
 
     __slots__ = (
@@ -111,12 +111,12 @@ class Live:
 
     @property
     def root(self) -> LiveRoot:
-        """Return its root file system, opened when it is needed first; raises as LiveRoot does.
+        """Return its root file system, opened on first use; raises as LiveRoot does.
 
-        What concerns no file of the container does not depend on its root.
+        Work on no file of the container does not depend on its root.
         """
         if self._root is None:
-            _ = self.identity  # held: what was done is undone also when the process has ended
+            _ = self.identity  # cached: undo() needs it also after the process has ended
             self.require_users()
             self._root = LiveRoot(self.process, self._place)
         return self._root
@@ -126,16 +126,16 @@ class Live:
         _ = self.root
 
     def at_end(self, clean: Callable[[], None]) -> None:
-        """Call `clean` when nothing will be undone any more."""
+        """Call `clean` when nothing can be undone any more."""
         self._cleanups.append(clean)
 
     def as_root(self) -> Identity:
-        """Return the context in which what is made belongs to the container's root."""
+        """Return the context in which new files belong to the container's root."""
         return Identity(*self.identity)
 
 
 class NodeStep:
-    """Makes a device node; a device of other numbers in its place is replaced."""
+    """Makes a device node; it replaces a device of other numbers."""
 
     def __init__(self, path: str, kind: str, numbers: tuple[int, int], mode: int) -> None:
         self.path = path
@@ -167,7 +167,7 @@ class NodeStep:
         self._before = live.root.found(self.path, follow=False)
         if self._before is not None:
             if stat.S_IFMT(self._before.st_mode) not in (stat.S_IFCHR, stat.S_IFBLK):
-                raise fault("GH1750", path=self.path, what="something that is no device")
+                raise fault("GH1750", path=self.path, what="something other than a device")
             os.unlink(name, dir_fd=parent)
         try:
             uid, gid = self.owner
@@ -182,7 +182,7 @@ class NodeStep:
             make_again(parent, name, self._before)
 
     def undo(self, live: Live) -> None:
-        """Remove the node, and bring the one before it back."""
+        """Remove the node, and restore the one before it."""
         parent, name = live.root.parent(self.path)
         os.unlink(name, dir_fd=parent)
         self._restore(parent, name)
@@ -201,9 +201,9 @@ def make_again(parent: int, name: str, old: os.stat_result) -> None:
 
 
 class AccessStep:
-    """Lets the container open devices, in its device cgroup.
+    """Allows devices in the container's device cgroup.
 
-    `nodes` are the container's nodes of the rules, `hosts` the host's, which systemd asks for.
+    `nodes` are the container's nodes of the rules, `hosts` the host's, for systemd.
     """
 
     def __init__(self, rules: list[Rule], nodes: dict[Rule, str], hosts: dict[Rule, str]) -> None:
@@ -227,6 +227,6 @@ class AccessStep:
         live.made.rules += [noted(rule) for rule in self.rules]
 
     def undo(self, live: Live) -> None:
-        """Put the rules back."""
+        """Restore the rules."""
         if self._before is not None:
             live.rules.restore(self._before)

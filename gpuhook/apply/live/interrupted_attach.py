@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made in a container by somebody who was killed before noting it in the ledger.
+"""Items in a container whose creator was killed before it recorded them in the ledger.
 
-What is going to be given, and what stands in its place, is in the ledger beforehand; what of it is
-there was made.
+The ledger records the planned items, and what is in their place, before an attach starts; those
+that exist were created by it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.live.bind_mounts import BindMounts
-from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.live_files import LiveFiles
+from gpuhook.apply.live.live_files import LiveFiles, current
 from gpuhook.apply.live.live_injection import InjectedItems, noted
 
 TYPE_CHECKING = False
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def intended(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedItems:
-    """Return what has to be noted before the plan is carried out, or nobody could tell later.
+    """Return what must be recorded before the plan is executed, as it cannot be found out later.
 
-    Which directories and targets of mounts are not there yet, and what the links and files were.
+    These are the missing directories and targets of mounts, and the earlier links and files.
     """
     promised = InjectedItems()
     promised.directories += _directories(held, wanted)
@@ -41,23 +40,23 @@ def intended(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedIte
 def made_by_attach(
     held: Live, given: ContainerEdits, before: InjectedItems, coming: InjectedItems
 ) -> InjectedItems:
-    """Return what of `given` and of what was `coming` is there; `before` that was made `before`."""
+    """Return the items of `given` and of `coming` that exist; `before` has the earlier ones."""
     found = InjectedItems()
     _nodes(held, given, found)
     for mount in given.get("mounts") or ():
         _mount(held, mount["hostPath"], mount["containerPath"], found)
     found.directories += coming.directories
-    found.files += coming.files  # these go only where they are empty
+    found.files += coming.files  # these are removed only if they are empty
     known = {path for path, *_ in before.changes}
     with held.as_root():
         there = [one for one in coming.changes if current(held.root, one[0]).summary() == one[1]]
-    # What is neither as it was to be nor known is told from that when it is taken away.
+    # A change of another content is recognised as such when it is removed.
     found.changes += [one for one in coming.changes if one[0] not in known] + there
     return found
 
 
 def _directories(held: Live, wanted: DesiredState) -> list[str]:
-    """Return the directories that have to be made for what is wanted, outermost first."""
+    """Return the directories to create for what is wanted, outermost first."""
     edits = wanted.edits
     paths = [node["path"] for node in edits.get("deviceNodes") or ()]
     paths += [mount["containerPath"] for mount in edits.get("mounts") or ()]

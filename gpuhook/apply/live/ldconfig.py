@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader cache of a root file system, made by the host's ldconfig: for sites that insist on it.
+"""The loader cache of a root file system, made by the host's ldconfig: for sites that require it.
 
-ldconfig reads an image that an attacker may have made. It runs in namespaces of its own with the
-image as its read-only root, without /proc, without capabilities but that of reading, for a bounded
-time; it writes into a tmpfs that nobody else sees. Nothing of the image is executed: the program is
-the host's, statically linked, and is run from a sealed copy in memory.
+ldconfig reads an image that an attacker may have made. It runs in its own namespaces with the image
+as its read-only root, without /proc, with no capability but that of reading, for a bounded time; it
+writes into a private tmpfs. Nothing of the image is executed: the program is the host's, statically
+linked, and is run from a sealed copy in memory.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ import time
 from gpuhook.apply.rootfs.loader_files import MAX_CACHE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
+from gpuhook.host.warm import child_process
 from gpuhook.kernel import mounts, sandbox
 from gpuhook.kernel.namespaces import in_mount_namespace
 from gpuhook.loader import elf
 
 SECONDS = 30
 _MAX_PROGRAM = 16 << 20
-_MAX_WORDS = 2000
+_MAX_OUTPUT = 2000
 _MEMORY = 512 << 20
-_SIGKILL = 9
-_PAUSE = 0.001
 _SCRATCH = ("/proc", "/sys", "/dev", "/run", "/tmp")  # noqa: S108 # covered, not used
 _CONF, _CACHE = "gpuhook.conf", "gpuhook.cache"
 _SEALS = 0xF  # F_SEAL_SEAL, _SHRINK, _GROW and _WRITE, linux/fcntl.h
 _ADD_SEALS = 1033
 _LOCKS = mounts.MOUNT_ATTR_RDONLY | mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NODEV
 _UNSPEAKABLE = b"#=\0\n\t\v\f\r "
-# What a host's ldconfig that has other directories built in would not look at. Debian's have names
-# of the machine's; a directory that is not there is passed over.
+# Directories that a host's ldconfig with other built-in ones would not search. Debian's have names
+# of the machine; a missing directory is skipped.
 _SYSTEM = (
     "/lib/{machine}-linux-gnu",
     "/usr/lib/{machine}-linux-gnu",
@@ -50,9 +49,9 @@ def cache_of(
 ) -> bytes:
     """Return the cache that the host's `program` makes of the root behind the descriptor `root`.
 
-    `namespace` is a descriptor of the mount namespace that the root is mounted in, `first` are the
+    `namespace` is a descriptor of the mount namespace in which the root is mounted, `first` are the
     directories to search before those that the image names, `last` those after them. Raises GH1517
-    for a program that cannot be used, GH1518 if it fails.
+    for an unusable program, GH1518 if it fails.
     """
     runnable = _sealed(program)
     made = os.memfd_create("ld.so.cache", os.MFD_CLOEXEC)
@@ -75,12 +74,12 @@ def real_program(path: str) -> str:
 
 
 def require_usable(path: str) -> None:
-    """Raise GH1517 if ldconfig at `path` cannot be run in a root file system of anybody's."""
+    """Raise GH1517 if ldconfig at `path` cannot be run safely in an untrusted root file system."""
     os.close(_sealed(path))
 
 
 def _sealed(path: str) -> int:
-    """Return a descriptor of a copy of the program that nobody can change; GH1517."""
+    """Return a descriptor of a copy of the program that no process can change; GH1517."""
     path = real_program(path)
     try:
         data = files.read(path, _MAX_PROGRAM)
@@ -88,7 +87,7 @@ def _sealed(path: str) -> int:
     except OSError as error:
         raise fault("GH1517", path=path, reason=error.strerror or str(error)) from error
     except GpuhookError as error:
-        raise fault("GH1517", path=path, reason="it is no regular file, or too large") from error
+        raise fault("GH1517", path=path, reason="it is not a regular file, or too large") from error
     if not is_executable:
         raise fault("GH1517", path=path, reason="it is not executable")
     copy = os.memfd_create("ldconfig", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -97,7 +96,7 @@ def _sealed(path: str) -> int:
     if not elf.is_static(f"/proc/self/fd/{copy}"):
         # The kernel would load the image's own dynamic loader, and run it.
         os.close(copy)
-        raise fault("GH1517", path=path, reason="it is no statically linked program")
+        raise fault("GH1517", path=path, reason="it is not a statically linked program")
     return copy
 
 
@@ -111,14 +110,14 @@ def _configuration(first: list[bytes], last: list[bytes]) -> bytes:
 
 
 def _make(root: int, program: int, text: bytes, made: int) -> None:
-    """Run ldconfig and put the cache into `made`; in a process whose namespaces may change."""
+    """Run ldconfig, and put the cache into `made`; in a process whose namespaces may change."""
     flags = mounts.OPEN_TREE_CLONE | mounts.OPEN_TREE_CLOEXEC
     flags |= mounts.AT_EMPTY_PATH | mounts.AT_RECURSIVE
     tree = mounts.open_tree(root, "", flags)
     try:
         mounts.mount_setattr(tree, _LOCKS, 0, mounts.MS_PRIVATE, recursive=True)
     except OSError as error:
-        if error.errno != errno.ENOSYS:  # before Linux 5.12 the lack of capabilities must do
+        if error.errno != errno.ENOSYS:  # before Linux 5.12 the dropped capabilities suffice
             raise
     sandbox.enter_namespaces()
     sandbox.change_root(tree)
@@ -130,7 +129,7 @@ def _make(root: int, program: int, text: bytes, made: int) -> None:
 
 
 def _scratch() -> str:
-    """Cover a directory that no library is in with a tmpfs, /proc if there is one; return it."""
+    """Mount a tmpfs over a directory without libraries, /proc if it exists; return it."""
     covered = [path for path in _SCRATCH if os.path.isdir(path) and not os.path.islink(path)]
     if not covered:
         raise OSError(errno.ENOENT, "the root file system has neither /proc nor /dev", "/proc")
@@ -145,21 +144,22 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _run(program: int, arguments: list[str]) -> None:
-    """Run the program as the first process of a pid namespace; raises OSError with its words."""
+    """Run the program as the first process of a pid namespace; OSError with its output."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         _become(program, arguments, writer)
     os.close(writer)
     end = time.monotonic() + SECONDS
-    words = _words(reader, end)
-    status = os.waitstatus_to_exitcode(_status(pid, end))
-    if status == -_SIGKILL and time.monotonic() >= end:
-        words = b"it has not ended in %d seconds" % SECONDS
-    if status != 0:
-        why = f"it was ended by signal {-status}" if status < 0 else f"its exit status is {status}"
-        said = " ".join(words.decode("utf-8", "replace").split())
-        raise OSError(errno.EIO, f"{why}: {said}" if said else why, "ldconfig")
+    output, _ = child_process.read_until(reader, end, _MAX_OUTPUT)
+    status = child_process.wait_until(pid, end)
+    if status is None:
+        raise OSError(errno.EIO, f"it did not end within {SECONDS} seconds", "ldconfig")
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        reason = f"signal {-code} ended it" if code < 0 else f"its exit status is {code}"
+        text = " ".join(output.decode("utf-8", "replace").split())
+        raise OSError(errno.EIO, f"{reason}: {text}" if text else reason, "ldconfig")
 
 
 def _become(program: int, arguments: list[str], writer: int) -> None:
@@ -167,7 +167,7 @@ def _become(program: int, arguments: list[str], writer: int) -> None:
         os.dup2(writer, 1)
         os.dup2(writer, 2)
         last = os.dup2(program, 3, inheritable=False)
-        os.dup2(os.open("/", os.O_RDONLY | os.O_DIRECTORY), 0)  # nothing to be read
+        os.dup2(os.open("/", os.O_RDONLY | os.O_DIRECTORY), 0)  # nothing to read
         os.closerange(4, 1 << 16)
         sandbox.keep_capabilities((sandbox.CAP_DAC_READ_SEARCH,))
         sandbox.bound(seconds=SECONDS, memory=_MEMORY, file_size=MAX_CACHE, descriptors=256)
@@ -176,33 +176,3 @@ def _become(program: int, arguments: list[str], writer: int) -> None:
         os.write(2, os.fsencode(error.strerror or str(error)))
     finally:
         os._exit(127)
-
-
-def _words(reader: int, end: float) -> bytes:
-    """Return what the program says until it falls silent for good, or its time is over."""
-    said = b""
-    os.set_blocking(reader, False)
-    while time.monotonic() < end:
-        try:
-            chunk = os.read(reader, 4096)
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-            continue
-        if not chunk:
-            break
-        said = (said + chunk)[-_MAX_WORDS:]
-    return said
-
-
-def _status(pid: int, end: float) -> int:
-    """Return the wait status of a program, which is killed when its time is over.
-
-    It may have closed what it speaks through long before: that it is silent does not end it.
-    """
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(_PAUSE)
-    os.kill(pid, _SIGKILL)
-    return _SIGKILL  # not waited for: a mount whose server does not answer keeps it alive

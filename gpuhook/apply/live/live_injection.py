@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was newly made in a running container, so that exactly that can be taken away again.
+"""Items that were created in a running container, so that exactly these can be removed again.
 
-It is kept in the ledger, as JSON.
+The ledger keeps them as JSON.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _LISTS = ("changes", "directories", "files", "mounts", "rules")
 class InjectedItems:
     """`files` (empty targets of mounts) and `directories` are paths in the container.
 
-    `changes` are the links and files, [path, what was made, what was there before] as Change
-    notes it; `mounts` are [path, device, inode] of what is mounted, `rules` the device rules
-    [type, major, minor, access] that were added.
+    `changes` are the links and files, [path, new content, old content] as FileChange records them;
+    `mounts` are [path, device, inode] of mounts, `rules` the added device rules [type, major,
+    minor, access].
     """
 
     __slots__ = _LISTS
@@ -43,10 +43,9 @@ class InjectedItems:
         return {name: getattr(self, name) for name in _LISTS}
 
     def add(self, other: InjectedItems) -> None:
-        """Take in what was made later.
+        """Add later items.
 
-        A link or file that was made twice is as it was made last, and before that it was what it
-        was first.
+        A link or file that was made twice has its last new content and its first old one.
         """
         for name in ("directories", "files", "mounts", "rules"):
             held = getattr(self, name)
@@ -58,18 +57,18 @@ class InjectedItems:
         self.changes = list(found.values())
 
     def forget(self, node: str, rule: list[Any]) -> None:
-        """Leave out a device node that was taken away: its mount, its target and its rule."""
+        """Drop a device node that was removed: its mount, its target and its rule."""
         self.mounts = [mount for mount in self.mounts if mount[0] != node]
         self.files = [path for path in self.files if path != node]
         self.rules = [held for held in self.rules if held != rule]
 
 
 class LiveRecord:
-    """What the ledger keeps of what a container was given while it lives.
+    """What the ledger keeps of a change to a running container.
 
-    `edits` is what was given besides what config.json gives, `jobs` the arguments of
-    `gpuhook-hook apply` for it, `made` what was not there before; `coming` is what somebody has
-    begun to make, None when that is done.
+    `edits` are those that config.json does not have, `jobs` the arguments of `gpuhook-hook apply`
+    for them, `made` the created items; `coming` are those of an unfinished attach, None without
+    one.
     """
 
     __slots__ = ("coming", "edits", "jobs", "made")
@@ -88,5 +87,5 @@ class LiveRecord:
 
 
 def noted(rule: Rule) -> list[Any]:
-    """Return a device rule as it is noted."""
+    """Return a device rule in the form of the record."""
     return [*rule.device, rule.access]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root file system of a container that exists, worked on from the host's side.
+"""The root file system of an existing container, used from the host's side.
 
 A descriptor of the root directory of the container's mount namespace leads into it, so files are
-looked at and made without entering it. Its processes may be changing every path meanwhile: lookups
-stay inside the root (kernel/openat2.py), and nothing is made behind a mount that is not the
-container's own.
+read and made without entering the namespace. Its processes may change every path meanwhile: lookups
+remain inside the root (kernel/openat2.py), and nothing is made behind a foreign mount.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.live.file_change import MOST_UNDER_LINK
+from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import CrossingError, mount_id
 from gpuhook.containers.warm import process_handle as processes
@@ -32,16 +31,16 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class LiveRoot(Root):
-    """The root of a process's container; `place` is where that is in what the process calls /.
+    """The root of a process's container; `place` is its path in the process's view.
 
-    Before a runtime has pivoted (prestart), the process still has the host's tree, and the root
-    is the bundle's root file system in it; afterwards it is "/": the root directory of the mount
-    namespace. Raises GH1747 if the process has another one, GH1733 without the rights to enter.
+    Before a runtime has pivoted (prestart), the process still has the host's tree, and the root is
+    the bundle's root file system in it; afterwards it is "/": the root directory of the mount
+    namespace. Raises GH1747 if the process has another one, GH1733 without permission to enter.
     """
 
     def __init__(self, process: Process, place: str = "/") -> None:
         with _Host():
-            # Held, as what was done is undone also when the process has ended meanwhile.
+            # Kept open: undo needs them also after the process has ended.
             self.namespace, self._mountinfo, root = _opened(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
@@ -53,7 +52,7 @@ class LiveRoot(Root):
         self._clone: Root | None = None
 
     def close(self) -> None:
-        """Close every descriptor; a writable clone of the root goes with its own."""
+        """Close every descriptor, and with its own that of a writable clone."""
         super().close()
         self._close_namespace()
         if self._clone is not None:
@@ -65,7 +64,7 @@ class LiveRoot(Root):
         os.close(self._mountinfo)
 
     def mounts(self) -> list[Mount]:
-        """Return what is mounted where, whatever a process of the container calls its root."""
+        """Return the mounts of the namespace, independently of the root of any process."""
         os.lseek(self._mountinfo, 0, 0)
         text = files.read_descriptor(self._mountinfo, "mountinfo", mountinfo.MAX_BYTES)
         return mountinfo.parse(text)
@@ -73,7 +72,7 @@ class LiveRoot(Root):
     def lookup(self, path: str, *, follow: bool = True) -> int | None:
         """Return a descriptor (the caller's) of whatever `path` leads to, None if of nothing.
 
-        Mounts are gone into, whosever they are: it is for looking and for mounting over.
+        It enters foreign mounts, too: it is for reading and for mounting over.
         """
         flags = os.O_PATH | (0 if follow else os.O_NOFOLLOW)
         try:
@@ -119,9 +118,9 @@ class LiveRoot(Root):
                     os.close(held)
 
     def missing(self, path: str) -> list[str]:
-        """Return those of the directories on the way to `path` that are not there, outermost first.
+        """Return the missing directories on the way to `path`, outermost first.
 
-        Links are resolved, so these are the places where they would be made.
+        Links are resolved, so these are the paths that would be created.
         """
         parts = self.real(path.rpartition("/")[0] or "/").split("/")[1:]
         whole = ["/" + "/".join(parts[:n]) for n in range(1, len(parts) + 1)]
@@ -130,11 +129,11 @@ class LiveRoot(Root):
     def writer(self, path: str) -> Root:
         """Return where a file at `path` can be made: here, or a writable clone of the root.
 
-        A container with root.readonly has its root mounted read-only; the clone is mounted
-        nowhere, so neither the container nor the host sees it. Raises CrossingError behind a
-        mount of somebody else, GH1305 where the file system itself is read-only.
+        A container with root.readonly has its root mounted read-only; the clone is mounted nowhere,
+        so neither the container nor the host sees it. Raises CrossingError behind a foreign mount,
+        GH1305 if the file system itself is read-only.
         """
-        # Of the parent: what the name is now, perhaps a link, is not gone through.
+        # Of the parent: the name itself, perhaps a link, is not followed.
         place = self.real(path.rpartition("/")[0] or "/")
         while (fd := self.lookup(place)) is None:
             place = place.rpartition("/")[0] or "/"
@@ -143,7 +142,7 @@ class LiveRoot(Root):
         finally:
             os.close(fd)
         if number not in self._mounts:
-            raise CrossingError(errno.EXDEV, "a mount lies over it", path)
+            raise CrossingError(errno.EXDEV, "a mount is over it", path)
         if not read_only:
             return self
         if number != mount_id(self._fd):
@@ -160,7 +159,7 @@ class LiveRoot(Root):
         return self._clone
 
     def _copied(self) -> int:
-        """Return a writable copy of the root's mount; only its own namespace may copy one."""
+        """Return a writable copy of the root's mount, which a process of its namespace makes."""
         try:
             with _Host():
                 return opened_in_mount_namespace(
@@ -178,7 +177,7 @@ class LiveRoot(Root):
             return ldconfig.cache_of(self.namespace, self._fd, program, first, last)
 
     def make_target(self, path: str, *, is_directory: bool) -> str:
-        """Make an empty file or directory to mount on; returns where it is, links resolved."""
+        """Make an empty file or directory to mount on; returns its path, links resolved."""
         place = self.real(path)
         if is_directory:
             self.writer(place).directory(place, create=True)
@@ -193,9 +192,9 @@ class LiveRoot(Root):
         return place
 
     def require_unshared(self, fds: list[int]) -> None:
-        """Raise GH1754 if what is mounted on one of `fds` would appear outside the container too.
+        """Raise GH1754 if a mount on one of `fds` would appear outside the container too.
 
-        So it would on a mount that shares what is mounted below it (rshared volumes and roots).
+        So it would on a mount that shares the mounts below it (rshared volumes and roots).
         """
         propagating = processes.propagating_mounts(self.mounts())
         for fd in fds:
@@ -222,33 +221,33 @@ class LiveRoot(Root):
         return True
 
     def require_kept(self, path: str) -> None:
-        """Raise EEXIST where a link would take the place of a file that is too large to be kept.
+        """Raise EEXIST if a link would replace a file that is too large to be kept.
 
-        Nobody could put it back. A container that is being made gets the link all the same.
+        It could not be restored. A container that is being created gets the link all the same.
         """
         found = self.found(path, follow=False) if self.is_entered else None
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_UNDER_LINK:
-            raise OSError(errno.EEXIST, "the image has a file of its own there", path)
+            raise OSError(errno.EEXIST, "the image has its own file there", path)
 
     def link(self, target: str, path: str) -> bool:
-        """Make a link as Root does, where it can be written and replaces nothing large."""
+        """Make a link as Root does, if the place is writable and nothing large is replaced."""
         self.require_kept(path)
         root = self.writer(path)
         with _Named(path):
             return super().link(target, path) if root is self else root.link(target, path)
 
     def write(self, path: str, data: bytes) -> bool:
-        """Put a file in place as Root does, where it can be written."""
+        """Put a file in place as Root does, if the place is writable."""
         root = self.writer(path)
         with _Named(path):
             return super().write(path, data) if root is self else root.write(path, data)
 
     def sweep(self, path: str) -> None:
-        """Remove what killed writers of `path` left beside it; raises OSError."""
+        """Remove temporary files of killed writers of `path`; raises OSError."""
         self._sweep(self.parent(path)[0])
 
     def remove(self, path: str) -> None:
-        """Remove the file, link or node `path`; nothing if it is gone."""
+        """Remove the file, link or node `path`; a missing one is ignored."""
         with _Named(path):
             try:
                 fd, name = self.parent(path)
@@ -266,7 +265,7 @@ class LiveRoot(Root):
 
 
 class _Host:
-    """Within it, this process has its own rights back, wherever it took an Identity."""
+    """Within it, this process has its own rights again, also inside an Identity."""
 
     def __init__(self) -> None:
         self._ids = os.geteuid(), os.getegid()
@@ -315,8 +314,8 @@ def _opened(process: Process, place: str) -> tuple[int, int, int]:
 def _view(process: Process, namespace: int) -> tuple[int, int]:
     """Return descriptors of the mountinfo and of the root directory of a mount namespace.
 
-    Raises GH1747 where `process`, which is in it, has another root directory: then the container
-    decides what that is, such as a volume of the host that it may only read.
+    Raises GH1747 if `process`, which is in it, has another root directory: the container chooses
+    that one, such as a volume of the host that it may only read.
     """
     user = process.open("ns/user", os.O_RDONLY)
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking away from a running container what it was given: the reverse of live.py, planned alike.
+"""The plan that removes injected items from a running container: the reverse of hotplug_plan.py.
 
-What was made for the container goes; what its config.json gave it is denied and hidden, and comes
-back when the container is started again.
+Items that were made for the container are removed; items of its config.json are denied and hidden,
+and return when the container is started again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live import file_change
+from gpuhook.apply.live import live_files
 from gpuhook.apply.live.bind_mounts import Bind
-from gpuhook.apply.live.dry_run_root import current
-from gpuhook.apply.live.file_change import FileChange
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
+from gpuhook.apply.live.live_files import FileChange, current
 from gpuhook.apply.live.unplug_steps import PutBack, RemoveEmpty, RemoveNode, Unmount
 from gpuhook.apply.rootfs.loader_files import CACHE
 from gpuhook.errors import GpuhookError
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 def nodes(
     live: Live, made: InjectedItems, taken: list[tuple[str, int]], binds: dict[str, Bind]
 ) -> HotplugPlan:
-    """Return the plan that takes device nodes away, (path, device number) each.
+    """Return the plan that removes device nodes, (path, device number) each.
 
-    `binds` are the mounts that may have to be made again, by their targets. A node that the
-    runtime bound stays visible, and cannot be opened.
+    `binds` are the mounts that may have to be made again, by their targets. A node that the runtime
+    bound remains visible, and cannot be opened.
     """
     plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
@@ -46,11 +45,11 @@ def nodes(
             if path in made.files:
                 plan.operations.append(RemoveEmpty([path]))
         elif live.root.is_mounted(path):
-            plan.skipped.append(f"{path} stays visible: the runtime mounted it")
+            plan.skipped.append(f"{path} remains visible: the runtime mounted it")
         elif not _is_removable(live, path):
-            plan.skipped.append(f"{path} stays visible: its directory is not the container's own")
+            plan.skipped.append(f"{path} remains visible: its directory is not the container's own")
         elif found.st_rdev != number or not stat.S_ISCHR(found.st_mode):
-            plan.skipped.append(f"{path} stays: it is not that device by now")
+            plan.skipped.append(f"{path} is kept: it is another device by now")
         else:
             plan.operations.append(RemoveNode(path, found))
     return plan
@@ -67,7 +66,7 @@ def _is_removable(live: Live, path: str) -> bool:
 def rest(
     live: Live, made: InjectedItems, binds: dict[str, Bind], provisions: list[Provision]
 ) -> HotplugPlan:
-    """Return the plan that takes away all else that was made: mounts, links, loader files."""
+    """Return the plan that removes all other items: mounts, links, loader files."""
     plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     _unmount(live, plan, [binds[path] for path in mounted if path in binds], mounted)
@@ -84,14 +83,14 @@ def rest(
 def _unmount(
     live: Live, plan: HotplugPlan, binds: list[Bind], mounted: dict[str, tuple[int, int]]
 ) -> None:
-    """Plan to unmount those that show what was mounted there, wherever that is by now."""
+    """Plan to unmount the mounts that show their source, wherever they are by now."""
     ours: list[Bind] = []
     shown: dict[str, tuple[int, int]] = {}
     for bind in binds:
         what = mounted[bind.target]
         place = _place(live, bind.target, what)
         if place is None:
-            plan.skipped.append(f"{bind.target}: it is not mounted there any more")
+            plan.skipped.append(f"{bind.target}: it is no longer mounted there")
             continue
         here = Bind(bind.source, place, bind.attributes, is_directory=bind.is_directory)
         here.is_mapped = bind.is_mapped
@@ -120,13 +119,13 @@ def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
 def _changes(
     live: Live, made: InjectedItems, provisions: list[Provision], skipped: list[str]
 ) -> list[FileChange]:
-    """Return what the links and files were before; one that was changed since is left alone.
+    """Return the earlier links and files; one that was changed since is left alone.
 
-    But for the loader's cache: whoever changed it, our libraries are taken out of it.
+    Except for the loader's cache: gpuhook's libraries are removed from it in any case.
     """
     changes: list[FileChange] = []
     for path, summary, note in made.changes:
-        now, before = current(live.root, path), file_change.of_note(path, note)
+        now, before = current(live.root, path), live_files.of_note(path, note)
         if not now.is_something:
             continue
         is_ours = now.summary() == summary
@@ -137,20 +136,21 @@ def _changes(
             ours += _entries_of_links(made)
             changes += _without(ours, now.data, was_there=bool(note))
         elif is_ours:
-            stays = "" if summary[0] == "link" else "stays as it is: "
-            skipped.append(f"{path}: {stays}what the image had there was too large to be kept")
-            changes += [] if stays else [FileChange(path)]
+            is_link = summary[0] == "link"
+            left = "" if is_link else "is left as it is: "
+            skipped.append(f"{path}: {left}the image's own file was too large to be kept")
+            changes += [FileChange(path)] if is_link else []
     return changes
 
 
 def _entries_of_links(made: InjectedItems) -> list[tuple[bytes, bytes]]:
-    """Return what an ldconfig in the container makes of the links: name and path of each."""
+    """Return the entries that an ldconfig in the container makes of the links: name and path."""
     paths = [os.fsencode(path) for path, summary, _ in made.changes if summary[:1] == ["link"]]
     return [(path.rpartition(b"/")[2], path) for path in paths]
 
 
 def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[FileChange]:
-    """Return the loader's cache without the entries `ours`; nothing if nobody else's are left."""
+    """Return the loader's cache without the entries `ours`; nothing if no other entries are left."""
     try:
         held = [(entry.soname, entry.path) for entry in ld_cache_entries.parse(data)]
         # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.

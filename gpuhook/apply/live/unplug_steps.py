@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single steps by which something is taken away from a running container.
+"""The steps by which items are removed from a running container.
 
-What fails because of what the container did to its own files is left over and told; it is denied
-the device all the same. What fails on our side is undone.
+A failure that the container causes in its own files is left and reported; the device is denied all
+the same. A failure on the host's side is undone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import errno
 import os
 
 from gpuhook.apply.live.bind_mounts import Bind, BindMounts
-from gpuhook.apply.live.dry_run_root import current, put_back
 from gpuhook.apply.live.hotplug_steps import make_again
+from gpuhook.apply.live.live_files import current, put_back
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import mounts
 from gpuhook.kernel.bpf.device_filter import Rule
@@ -21,12 +21,12 @@ from gpuhook.kernel.namespaces import in_mount_namespace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.cgroup.device_cgroup import Snapshot
-    from gpuhook.apply.live.file_change import FileChange
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.apply.live.live_files import FileChange
 
 
 class RemoveNode:
-    """Removes a device node, if it is one still."""
+    """Removes a device node if it still exists."""
 
     def __init__(self, path: str, found: os.stat_result) -> None:
         self.path = path
@@ -54,10 +54,10 @@ class RemoveNode:
 
 
 class Unmount:
-    """Takes bind mounts away; a process that holds a file of one open keeps that file.
+    """Removes bind mounts; a process that has a file of one open keeps that file.
 
-    `shown` is what each target shows, as (device, inode): what shows something else when it comes
-    to it stays, as a container may have led the path to a mount that protects the host from it.
+    `shown` is what each target shows, as (device, inode). A target that shows something else by
+    then is kept, as a container may have led the path to a mount that protects the host from it.
     """
 
     def __init__(self, binds: list[Bind], shown: dict[str, tuple[int, int]]) -> None:
@@ -69,7 +69,7 @@ class Unmount:
         return [f"unmount {bind.target}" for bind in self.binds]
 
     def execute(self, live: Live) -> None:
-        """Unmount them, the last one mounted first; all are mounted again when one fails."""
+        """Unmount them, the last one first; all are mounted again if one fails."""
         held: list[tuple[int, Bind]] = []
 
         def work() -> None:
@@ -95,24 +95,24 @@ class Unmount:
                 os.close(fd)
 
     def _ours(self, live: Live, bind: Bind) -> int:
-        """Return a descriptor of a mount of ours; ESTALE where its target shows something else."""
+        """Return a descriptor of a mount of gpuhook's; ESTALE if its target shows something else."""
         fd = live.root.lookup(bind.target)
         if fd is not None:
             found = os.fstat(fd)
             if (found.st_dev, found.st_ino) == self.shown[bind.target]:
                 return fd
             os.close(fd)
-        raise OSError(errno.ESTALE, "something else is there by now", bind.target)
+        raise OSError(errno.ESTALE, "another file is mounted there by now", bind.target)
 
     def undo(self, live: Live) -> None:
-        """Mount them again, those that are gone."""
+        """Mount the missing ones again."""
         gone = [bind for bind in self.binds if not live.root.is_mounted(bind.target)]
         if gone:
             BindMounts(gone).execute(live)
 
 
 class PutBack:
-    """Makes links and files what they were; `written` are the paths of all that were made."""
+    """Restores links and files; `written` are the paths of all that were made."""
 
     def __init__(self, changes: list[FileChange], written: list[str]) -> None:
         self.changes = changes
@@ -127,7 +127,7 @@ class PutBack:
         ]
 
     def execute(self, live: Live) -> None:
-        """Put them back, those that can be."""
+        """Restore them as far as possible."""
         with live.as_root():
             self._before = [current(live.root, change.path) for change in self.changes]
         self._write(live, self.changes)
@@ -135,7 +135,7 @@ class PutBack:
             _sweep(live, path)
 
     def undo(self, live: Live) -> None:
-        """Make them again what they were before that."""
+        """Restore the content before execute()."""
         self._write(live, self._before)
 
     @staticmethod
@@ -149,13 +149,13 @@ class PutBack:
 
 
 class RemoveEmpty:
-    """Removes targets of mounts and directories that were made, where they are empty by now."""
+    """Removes targets of mounts and directories that were made, if they are empty."""
 
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths
 
     def describe(self) -> list[str]:
-        """Return nothing: nobody misses an empty file."""
+        """Return nothing: no one misses an empty file."""
         return []
 
     def execute(self, live: Live) -> None:
@@ -165,11 +165,11 @@ class RemoveEmpty:
                 live.root.remove_empty(path)
 
     def undo(self, live: Live) -> None:
-        """Leave it: whoever mounts there again makes it."""
+        """Do nothing: a later mount creates it again."""
 
 
 class Forbid:
-    """Takes device rules back: those that were added are dropped, and what then allows is denied.
+    """Removes device rules: added ones are dropped, and rules that still allow access are denied.
 
     `nodes` are the container's nodes of the rules, `hosts` the host's, for systemd.
     """
@@ -213,13 +213,13 @@ class Forbid:
         live.rules.change([], denials, hosts)
 
     def undo(self, live: Live) -> None:
-        """Put the rules back."""
+        """Restore the rules."""
         if self._before is not None:
             live.rules.restore(self._before)
 
 
 def _leave(live: Live, error: OSError | GpuhookError, path: str = "") -> None:
-    """Note what stays: a container must not keep its device by what it does to its own files."""
+    """Record a failure: a container must not keep its device by changing its own files."""
     if isinstance(error, GpuhookError):
         live.left.append(f"{path}: {error.message}")
     else:
@@ -230,4 +230,4 @@ def _sweep(live: Live, path: str) -> None:
     try:
         live.root.sweep(path)
     except (OSError, GpuhookError):
-        return  # what a killed one left there is in nobody's way
+        return  # a temporary file does no harm

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader's files of a root file system: the cache, and what a later ldconfig makes it from.
+"""The loader's files of a root file system: the cache, and the configuration of a later ldconfig.
 
-What the loader finds is what the image's own ldconfig would make of the same directories, and still
-is after an ldconfig in the container. So each entry has the path by which that ldconfig searches
-its directory, and directories of the system keep their place in its order. Where the image has a
-library of the driver's names itself, the driver's comes first all the same: links in FRONT, which
-hold nothing else, lead to it.
+The loader finds what the image's own ldconfig would find in the same directories, also after an
+ldconfig in the container. So each entry has the path by which that ldconfig searches its directory,
+and directories of the system keep their place in its order. If the image itself has a library with
+a name of the driver's, the driver's still comes first: links in FRONT, a directory with nothing
+else, lead to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError
-from gpuhook.loader import ld_cache, ld_so_conf, library_directory, multilib
+from gpuhook.loader import ld_cache, ld_so_conf, library_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Index = Callable[[list[bytes], list[bytes]], bytes]
 
     class Tree(Protocol):
-        """A root file system that can be provided: the real one, or a rehearsal of it."""
+        """A root file system that gets files: the real one, or one of a dry run."""
 
         def is_link(self, path: str) -> bool: ...
         def link(self, target: str, path: str) -> bool: ...
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CACHE = "/etc/ld.so.cache"
 FRONT = "/etc/gpuhook/lib"
 MAX_CACHE = 16 << 20
-_MAX_ARCHITECTURES = 8  # an image may name as many as it likes
+_MAX_ARCHITECTURES = 8  # an image may name any number
 _FRONT = os.fsencode(FRONT)
 
 
@@ -54,11 +54,11 @@ def write(
     files: Callable[[], dict[bytes, bytes]],
     index: Index | None,
 ) -> None:
-    """Write the cache and ldconfig's configuration, musl's path file if the image has musl.
+    """Write the cache and ldconfig's configuration; musl's path file if the image has musl.
 
     `entries` are the driver's, `preferred` those of the image that come before them, `files`
-    returns the library behind the path of an entry. `index`, called with the directories to search
-    first and last, makes the cache of the image's own libraries, if it is not to be taken as it is.
+    returns the library of the path of an entry. `index`, called with the directories to search
+    first and last, makes the cache of the image's own libraries, if its own cache is not used.
     Raises OSError, GH1602, GH1604.
     """
     # Those in FRONT were recorded by an earlier start; they are made again.
@@ -81,7 +81,7 @@ def _write_musl(root: Tree, names: list[str], dirs: list[bytes]) -> None:
 
 
 class _Glibc:
-    """The files of glibc's loader, and what they are made from."""
+    """The files of glibc's loader, and their sources."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class _Glibc:
         self._has_narrow = any(map(_is_narrow, dirs))
 
     def write(self, index: Index | None) -> None:
-        """Write them. A cache of the image that cannot be read is replaced by one of ours alone.
+        """Write them. An unreadable cache of the image is replaced by one of gpuhook's entries.
 
         The loader would have ignored it: it finds the image's libraries in its default directories.
         """
         data = self._data() if index is None else index(self._first(), self._system)
         try:
             held = ld_cache.Cache(data, self._flags)
-            # What the image's ldconfig searches by itself is in its own cache alone.
+            # Only the image's own cache shows what its ldconfig searches by itself.
             searched = held if index is None else ld_cache.Cache(self._data(), self._flags)
             texts = self._texts(held, searched)
         except GpuhookError:
@@ -131,8 +131,8 @@ class _Glibc:
     def _texts(self, held: ld_cache.Cache, searched: ld_cache.Cache) -> list[tuple[str, bytes]]:
         """Make the links in FRONT, and return the content of each file.
 
-        `searched` is the image's cache. `held` is that one, or one of an ldconfig that has seen the
-        driver already.
+        `searched` is the image's cache. `held` is that one, or one of an ldconfig that has already
+        searched the driver's directories.
         """
         is_indexed = held is not searched
         spelling, last = self._search(searched)
@@ -163,7 +163,7 @@ class _Glibc:
     def _search(self, held: ld_cache.Cache) -> tuple[dict[bytes, bytes], list[bytes]]:
         """Return (other paths of system directories, those that the image's ldconfig skips).
 
-        Its ldconfig names the one for the other where the image merges /lib with /usr/lib.
+        Its ldconfig uses the other path if the image merges /lib with /usr/lib.
         """
         spelling: dict[bytes, bytes] = {}
         last = []
@@ -184,7 +184,7 @@ class _Glibc:
         return real in (path, self._root.real(path))
 
     def _of_image(self, dirs: list[bytes]) -> list[Pair]:
-        """Return the entries of the image's own libraries in directories that we announce."""
+        """Return the entries of the image's own libraries in directories that gpuhook announces."""
         found: list[Pair] = []
         for where in dirs:
             names = self._root.names(os.fsdecode(where))
@@ -197,9 +197,9 @@ class _Glibc:
     def _link_front(
         self, held: ld_cache.Cache, spelled: list[Pair], *, is_indexed: bool
     ) -> list[Pair]:
-        """Link the libraries into FRONT of which the image has one itself; return their entries.
+        """Link the libraries into FRONT that the image has, too; return their entries.
 
-        Such an entry of the cache is of no earlier start (nor, if it `is_indexed`, just made).
+        Entries of the cache from an earlier start are ignored (and, if `is_indexed`, new ones).
         """
         there = held.paths([name for name, _ in spelled])
         if not (there or self._recorded):
@@ -231,7 +231,7 @@ class _Glibc:
             return held.merged(front, stale, behind)
         narrows = [entry for entry in front if self._is_narrow(entry[1])]
         merged = held.merged([pair for pair in front if pair not in narrows], stale, behind)
-        return ld_cache.merged(merged, narrows, flags=ld_cache.flags_for(multilib.MACHINE))
+        return ld_cache.merged(merged, narrows, flags=ld_cache.flags_for(library_directory.MACHINE))
 
 
 def _directories(entries: Iterable[Pair]) -> list[bytes]:
@@ -239,4 +239,4 @@ def _directories(entries: Iterable[Pair]) -> list[bytes]:
 
 
 def _is_narrow(where: bytes) -> bool:
-    return multilib.is_narrow(os.fsdecode(where) + "/")
+    return library_directory.is_narrow(os.fsdecode(where) + "/")

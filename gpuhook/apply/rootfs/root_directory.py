@@ -2,9 +2,9 @@
 """A container's root file system, which an attacker may have made.
 
 Every path is walked component by component from a descriptor of the root, with O_NOFOLLOW; links
-are resolved by us and never leave the root; what was found is used through its descriptor, so there
-is no path that is checked first and used later. Sizes of what is read are bounded. Nothing is
-followed across a mount point: what lies behind one belongs to somebody else.
+are resolved here and never leave the root; files are used through their descriptors, so no path is
+checked first and used later. Reads are bounded. Nothing is followed across a mount point: what is
+behind one is not the container's own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Root:
         os.close(self._fd)
 
     def forget(self) -> None:
-        """Let go of the directories that were walked to: one of them may be gone."""
+        """Close the directories that were walked to: one of them may be gone."""
         for fd in {*self._known.values()}:
             os.close(fd)
         self._known = {}
@@ -56,8 +56,8 @@ class Root:
     def directory(self, path: str, *, create: bool = False) -> int:
         """Return an O_PATH descriptor (owned by the Root) of the directory `path`.
 
-        Missing directories are made, 0755, if `create`. Raises OSError: ENOENT, ENOTDIR, ELOOP,
-        or CrossingError where a mount point is on the way.
+        Missing directories are made, 0755, if `create`. Raises OSError: ENOENT, ENOTDIR, ELOOP, or
+        CrossingError if a mount point is on the way.
         """
         known = self._known.get(path)
         if known is not None:
@@ -71,14 +71,14 @@ class Root:
         return fd
 
     def real(self, path: str) -> str:
-        """Return `path` with every link resolved inside the root; what is missing stays as named.
+        """Return `path` with every link resolved inside the root; missing components are kept.
 
         For comparing paths only: use descriptors to act.
         """
         return Walk(self._fd, None, create=False).real(path)
 
     def link(self, target: str, path: str) -> bool:
-        """Make `path` a symbolic link to `target`; returns whether anything had to change.
+        """Make `path` a symbolic link to `target`; returns whether anything changed.
 
         Another link or file in its place is replaced atomically; a directory is left (EISDIR).
         """
@@ -91,7 +91,7 @@ class Root:
         return True
 
     def _relink(self, target: str, name: str, fd: int) -> bool:
-        """Put the link in place of what has its name, unless that is the same link."""
+        """Replace what has the link's name, unless it is the same link."""
         try:
             if os.readlink(name, dir_fd=fd) == target:
                 return False
@@ -107,7 +107,7 @@ class Root:
     def open_file(self, path: str) -> int | None:
         """Return a readable descriptor (the caller's) of the regular file `path`, None if absent.
 
-        Links are followed inside the root; GH1310 for what is no regular file.
+        Links are followed inside the root; GH1310 for anything but a regular file.
         """
         try:
             fd = Walk(self._fd, self._mounts, create=False).to(path, last_is_file=True)
@@ -118,8 +118,8 @@ class Root:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise fault("GH1310", path=path, limit="any number of")
-            # Through /proc/self/fd: the very file that was checked, whatever the path is by now.
-            # A lease of a process in there must not keep us waiting: then this is EWOULDBLOCK.
+            # Through /proc/self/fd: the file that was checked, whatever the path is by now.
+            # A lease of a process in there must not block us: then this is EWOULDBLOCK.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
             return os.open(f"/proc/self/fd/{fd}", flags)
         finally:
@@ -139,7 +139,7 @@ class Root:
             os.close(fd)
 
     def write(self, path: str, data: bytes) -> bool:
-        """Put `data` in place of the file `path`, 0644; returns whether anything had to change.
+        """Put `data` in place of the file `path`, 0644; returns whether anything changed.
 
         A symbolic link in its place is replaced, not followed.
         """
@@ -206,7 +206,7 @@ class Root:
             os.close(held)
 
     def _sweep(self, fd: int) -> None:
-        """Remove what killed writers left in a directory, once."""
+        """Remove temporary files of killed writers from a directory, once."""
         if fd in self._swept:
             return
         self._swept.add(fd)
@@ -226,7 +226,7 @@ def _is_hosts(found: os.stat_result) -> bool:
         try:
             host = os.stat(path)
         except OSError:
-            continue  # without rights over the host nothing of it can be changed
+            continue  # without rights over the host, nothing of it can be changed
         if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
             return True
     return False
@@ -238,3 +238,28 @@ def _rename(temporary: str, name: str, fd: int) -> None:
     except OSError:
         os.unlink(temporary, dir_fd=fd)
         raise
+
+
+class Identity:
+    """Within it, files are opened and made as this user and group of the host.
+
+    They are those of a container's root: what is made in a container must belong to it, and what is
+    read is read with its rights. (0, 0) changes nothing. Root's other groups are dropped, too.
+    """
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self._ids = (uid, gid) if (uid or gid) and os.geteuid() == 0 else None
+        self._groups: list[int] = []
+
+    def __enter__(self) -> None:
+        if self._ids:
+            self._groups = os.getgroups()
+            os.setgroups([])
+            os.setegid(self._ids[1])
+            os.seteuid(self._ids[0])
+
+    def __exit__(self, *exc: object) -> None:
+        if self._ids:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(self._groups)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and the loader's files, made in a root file system.
+"""Links and the loader's files in a root file system.
 
-Run by the wrapper before the runtime starts, or by the hook inside the container's mounts. Nothing
-of the image is executed or loaded. Doing it twice changes nothing the second time.
+Made by the wrapper before the runtime starts, or by the hook inside the container's mounts. Nothing
+of the image is executed or loaded. A second run changes nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Provision:
-    """What a root file system is to get.
+    """The files that a root file system is to get.
 
     `libraries` are (container path, SONAME) of mounted libraries in the loader's directories; a
     library without a SONAME has its file's name. `links` are (target, container path), `preferred`
     are (name, path) of libraries of the image that the loader finds before those, `files` are
-    (container path, content). `together` is the provision of all that the container gets, if it is
-    more; `entries_now`, of a container that runs, are the loader's entries that stay. What else is
-    recorded is of an earlier start. `index` makes the cache of the root file system's own
-    libraries, if it is not to be taken as it is.
+    (container path, content). `together` is the provision of the whole container, if it has more;
+    `entries_now`, of a running container, are the loader's entries that remain. Other recorded
+    entries belong to an earlier start. `index` makes the cache of the root file system's own
+    libraries, if its cache is not used.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Provision:
         return list(dict.fromkeys(found + self.own_entries()))
 
     def own_entries(self) -> list[Pair]:
-        """Return those of the libraries: what ldconfig enters of them and of the links to them."""
+        """Return the entries that ldconfig makes of the libraries and of the links to them."""
         sonames = dict(self.libraries)
         for path, soname in self.libraries:
             sonames.setdefault(_sibling(path, soname), soname)
@@ -91,7 +91,7 @@ class Provision:
 
 
 def soname_links(libraries: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return (target, container path) of the links by whose names the loader opens `libraries`."""
+    """Return (target, container path) of the links by which the loader opens `libraries`."""
     return [
         (path.rpartition("/")[2], _sibling(path, soname))
         for path, soname in libraries
@@ -100,7 +100,7 @@ def soname_links(libraries: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def provide(root: Tree, provision: Provision) -> list[OSError]:
-    """Make links, files and the loader's files in `root`; return why what is missing is missing."""
+    """Make links, files and the loader's files in `root`; return the errors of missing ones."""
     failures: list[OSError] = []
     for target, path in provision.links:
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A walk through a file system that an attacker may have made, and may be changing.
 
-Component by component from a descriptor of the root, with O_NOFOLLOW; links are resolved by us and
-never leave the root. The directory that `..` leads to is the one that we came from, not what the
-file system says meanwhile.
+Component by component from a descriptor of the root, with O_NOFOLLOW; links are resolved here and
+never leave the root. `..` is the directory that the walk came from, not what the file system says
+meanwhile.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import errno
 import os
 import stat
 
+from gpuhook.host.hot.files import MAX_LINKS
+
 DIRECTORY = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40
 _MAX_DEPTH = 128
 
 
@@ -23,7 +24,7 @@ class CrossingError(OSError):
 
 
 class Walk:
-    """One walk from the root: a stack of open directories, its top where we are."""
+    """One walk from the root: a stack of open directories; its top is the current one."""
 
     def __init__(self, root: int, mounts: set[int] | None, *, create: bool) -> None:
         self._mounts = mounts
@@ -75,7 +76,7 @@ class Walk:
                 os.close(fd)
 
     def _enter(self, name: str, pending: list[str], *, is_file: bool) -> bool:
-        """Go into `name`, or put the components of the link that it is in front of `pending`."""
+        """Enter `name`, or put the components of its link in front of `pending`."""
         here = self._stack[-1]
         try:
             fd = os.open(name, ENTRY if is_file else DIRECTORY, dir_fd=here)
@@ -105,7 +106,7 @@ class Walk:
 
     def _follow(self, name: str, pending: list[str]) -> None:
         self._links += 1
-        if self._links > _MAX_LINKS:
+        if self._links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         try:
             target = os.readlink(name, dir_fd=self._stack[-1])
@@ -120,18 +121,17 @@ class Walk:
         pending.extend(_components(target))
 
     def _require_own(self, name: str) -> None:
-        """Raise CrossingError if where we are is behind a mount point of somebody else.
+        """Raise CrossingError if the current directory is behind a foreign mount point.
 
-        Looked at where something is about to be done: a walk that only passes through (a link
-        leads back out) does no harm. A device number would not do: a bind of a host directory of
-        the same file system has the same one.
+        Checked only before an action: passing through is harmless (a link leads back out). A device
+        number would not do: a bind of a host directory of the same file system has the same one.
         """
         if self._mounts is not None and mount_id(self._stack[-1]) not in self._mounts:
-            raise CrossingError(errno.EXDEV, "a mount lies over it", name)
+            raise CrossingError(errno.EXDEV, "a mount is over it", name)
 
 
 def mount_id(fd: int) -> int:
-    """Return the id of the mount that `fd` was opened through (proc(5), /proc/pid/fdinfo)."""
+    """Return the id of the mount through which `fd` was opened (proc(5), /proc/pid/fdinfo)."""
     info = os.open(f"/proc/self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         for line in os.read(info, 4096).split(b"\n"):
@@ -139,7 +139,7 @@ def mount_id(fd: int) -> int:
                 return int(line[7:])
     finally:
         os.close(info)
-    raise OSError(errno.ENOSYS, "this kernel does not tell mount ids", f"/proc/self/fdinfo/{fd}")
+    raise OSError(errno.ENOSYS, "this kernel does not show mount ids", f"/proc/self/fdinfo/{fd}")
 
 
 def _components(path: str) -> list[str]:

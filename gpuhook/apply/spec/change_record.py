@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of what gpuhook changed in a config.json, so that a later create can undo it.
+"""The record of gpuhook's changes in a config.json, so that a later create can undo them.
 
-The second create of one bundle reads an env that says `void` and finds the edits of the first. The
-record restores the original config.json, which is then resolved again: nothing is in it twice, and
-nothing of an older driver remains.
+The second create of a bundle finds the env `void` and the edits of the first. The record restores
+the original config.json, which is then resolved again: nothing is in it twice, and nothing of an
+older driver remains.
 
-The record is a property of config.json itself, next to `process` and `mounts`. Runtimes must
-ignore properties that they do not know (OCI runtime-spec, config.md, "Extensibility"). Engines
-take the variables, annotations and mounts of a container from its image and its user, but no
-property at the top of config.json. So its presence proves that gpuhook-runtime edited the file.
-An annotation would not prove that: CRI-O copies all annotations of a pod, Docker and podman those
-of the command line.
+The record is a property of config.json itself, next to `process` and `mounts`. Runtimes must ignore
+unknown properties (OCI runtime-spec, config.md, "Extensibility"). Engines take the variables,
+annotations and mounts of a container from its image and its user, but no property at the top of
+config.json. So its presence proves that gpuhook-runtime edited the file. An annotation would not
+prove that: CRI-O copies all annotations of a pod, Docker and podman those of the command line.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def take_back(spec: dict[str, Any]) -> bool:
 
 
 def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:
-    """Record in `spec` what `edits` changed; `before` is what `survey` returned beforehand."""
+    """Record in `spec` the changes of `edits`; `before` is the result of `survey` before them."""
     rules = oci_spec.device_rules(spec)
     spec[KEY] = {
         "env": [
@@ -51,7 +50,7 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
 
 
 def survey(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return what `write` must know of a spec before it is changed."""
+    """Return what `write` needs of a spec before it is changed."""
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
     held = env if isinstance(env, list) else []

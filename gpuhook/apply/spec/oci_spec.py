@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ContainerEdits applied to an OCI runtime spec, in place, each item once.
 
-Everything that the spec holds besides stays as it is and where it is. The semantics are those of
-the CDI library: a device replaces the one of the same path, a mount the one of the same
-destination, a variable the one of the same name. Source: CDI SPEC.md; OCI runtime-spec config.md
-and config-linux.md.
+Everything else in the spec remains unchanged and in its place. The semantics are those of the CDI
+library: a device replaces the one of the same path, a mount the one of the same destination, a
+variable the one of the same name. Source: CDI SPEC.md; OCI runtime-spec config.md and
+config-linux.md.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
-# What is read and written of a config.json: per key what kind of value it has. _OBJECT is one
-# whose keys are the user's own, _ANY is not looked at. A list has objects of the keys in it; the
-# runtime judges an item that is not an object, and a number where a string is due.
+# The parts of a config.json that are read and written: the kind of value of each key. _OBJECT is one
+# whose keys are the user's own, _ANY is not checked. A list has objects with these keys; the
+# runtime checks items that are not objects, and numbers in place of strings.
 _ANY, _OBJECT, _ARRAY, _STRING = "anything", "an object", "an array", "a string or a number"
 _WANTED: dict[type, str] = {dict: _OBJECT, list: _ARRAY}
 _MAPPINGS = {"uidMappings": _ARRAY, "gidMappings": _ARRAY}
@@ -77,24 +77,24 @@ class Config(dict):  # type: ignore[type-arg] # Any is not imported
 
 
 def parsed(path: str, raw: bytes) -> Config:
-    """Return the spec that `raw`, the content of `path`, holds; GH1301 if it holds none."""
+    """Return the spec in `raw`, the content of `path`; GH1301 if it is not a spec."""
     repeated: list[str] = []
     try:
         spec = fastjson.loads(raw, exact=True, repeated=repeated)
     except ValueError as error:
         raise fault("GH1301", path=path, reason=error) from error
     if not isinstance(spec, dict):
-        raise fault("GH1301", path=path, reason="it holds no JSON object")
+        raise fault("GH1301", path=path, reason="it is not a JSON object")
     found = Config(spec)
     found.repeated = repeated
     return found
 
 
 def require_unambiguous(spec: dict[str, Any]) -> None:
-    """Raise GH1307 for a spec that the runtime may read otherwise, GH1303 for one it cannot.
+    """Raise GH1307 for a spec that the runtime may read differently, GH1303 for one it cannot.
 
-    runc decodes with Go's encoding/json. Keys that differ in case alone are one to it, and of a
-    key that is there twice the values are merged; to crun they are two, and the first counts.
+    runc decodes with Go's encoding/json: keys that differ only in case are one key, and the values
+    of a repeated key are merged. For crun they are two keys, and the first value applies.
     """
     if isinstance(spec, Config) and spec.repeated:
         raise fault("GH1307", what=f"the key {spec.repeated[0]} twice")
@@ -102,7 +102,7 @@ def require_unambiguous(spec: dict[str, Any]) -> None:
 
 
 def _check(found: dict[str, Any], known: dict[str, Any]) -> None:
-    """Check an object and what is below the keys that are `known`; null is of every kind."""
+    """Check an object and the values of its `known` keys; null is of every kind."""
     unknown = found.keys() - known.keys()
     if unknown:
         _check_names(unknown, known)
@@ -125,7 +125,7 @@ def _check(found: dict[str, Any], known: dict[str, Any]) -> None:
 
 
 def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
-    """Raise GH1307 for one of `names` that is a known one to Go."""
+    """Raise GH1307 for one of `names` that Go reads as a known one."""
     lower = {one.lower(): one for one in known}
     for name in names:
         # Go folds two characters outside ASCII into it: this one, and one that lower() folds too.
@@ -151,7 +151,7 @@ def device_rules(spec: dict[str, Any]) -> list[Any]:
 
 
 def owner(spec: dict[str, Any]) -> tuple[int, int]:
-    """Return user and group of the container's process, (0, 0) where the spec names none."""
+    """Return user and group of the container's process, (0, 0) if the spec names none."""
     process = spec.get("process")
     user = process.get("user") if isinstance(process, dict) else None
     ids = [user.get(key) if isinstance(user, dict) else 0 for key in ("uid", "gid")]
@@ -176,7 +176,7 @@ def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
 
 
 def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the object `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
+    """Return the object `key` of `parent`, made if it is absent or null; GH1303 for another value."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = {}
@@ -186,7 +186,7 @@ def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def items(parent: dict[str, Any], key: str) -> list[Any]:
-    """Return the array `key` of `parent`, made if it is absent or null; GH1303 if it is none."""
+    """Return the array `key` of `parent`, made if it is absent or null; GH1303 for another value."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = []
@@ -196,7 +196,7 @@ def items(parent: dict[str, Any], key: str) -> list[Any]:
 
 
 def set_variable(spec: dict[str, Any], entry: str) -> None:
-    """Set a variable of the process ("NAME=value"): replaced where it is, else appended."""
+    """Set a variable of the process ("NAME=value"): replaced in its place, else appended."""
     prefix = entry.partition("=")[0] + "="
     env = items(section(spec, "process"), "env")
     held = [i for i, old in enumerate(env) if isinstance(old, str) and old.startswith(prefix)]
@@ -209,7 +209,7 @@ def set_variable(spec: dict[str, Any], entry: str) -> None:
 
 
 def user_namespace(spec: dict[str, Any]) -> bool:
-    """Return whether the container has a user namespace of its own."""
+    """Return whether the container has its own user namespace."""
     linux = spec.get("linux")
     namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
     held = namespaces if isinstance(namespaces, list) else []
@@ -234,8 +234,8 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
         _own(device, node, user)
         added.pop(path, None)
         if source != path and in_user_namespace:
-            # In a user namespace no node can be made, and runtimes then bind the host's node of
-            # the *same* path: with another dev root that is another file, or none.
+            # In a user namespace, no node can be made, and runtimes bind the host's node of
+            # the *same* path: with another dev root, that is another file, or none.
             options = list(_BIND_NODE_OPTIONS)
             bound.append({"hostPath": source, "containerPath": path, "options": options})
         else:
@@ -247,7 +247,7 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
 
 
 def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
-    """Set the owner of a device: the spec's, else the process's own where it is not root."""
+    """Set the owner of a device: the spec's, else the process's own if it is not root."""
     owner = user if isinstance(user, dict) else {}
     for key in ("uid", "gid"):
         value = node.get(key, owner.get(key) or None)
@@ -256,7 +256,7 @@ def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
 
 
 def stated(node: DeviceNode) -> dict[str, Any]:
-    """Return the OCI device of a node: what CDI leaves open is read from the host's node.
+    """Return the OCI device of a node: values that CDI leaves open are read from the host's node.
 
     Raises GH1302 if the host has no such node.
     """
@@ -296,7 +296,7 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 
 
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
-    """Add mounts behind those of the spec, each in place of the one of the same destination."""
+    """Add mounts after those of the spec, each in place of the one of the same destination."""
     if not added:
         return
     mounts = items(spec, "mounts")
@@ -316,10 +316,10 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
-    """Give a mount whose options say so the mappings of the container's user namespace.
+    """Give a mount with such an option the mappings of the container's user namespace.
 
-    Where it has none, the option goes: there is nothing to map to. One that joins a namespace has
-    none of them in its spec: the runtime maps by that namespace.
+    Without a user namespace the option is removed. A container that joins a namespace has no
+    mappings in its spec: the runtime maps by that namespace.
     """
     if not user_namespace(spec):
         entry["options"] = [option for option in entry["options"] if option not in ID_MAPPED]
@@ -335,10 +335,10 @@ def _destination(mount: object) -> str | None:
 
 
 def add_hook(spec: dict[str, Any], hook: Hook) -> None:
-    """Add a CDI hook under its stage, unless the very same one is there.
+    """Add a CDI hook under its stage, unless the same hook is there.
 
-    One of createContainer without variables gets some: it runs on the host's side, and runc would
-    give it the image's, with LD_PRELOAD (CVE-2025-23266). So do specs of older tools leave it.
+    A createContainer hook without variables gets some: it runs on the host's side, and runc would
+    give it the image's, with LD_PRELOAD (CVE-2025-23266). Specs of older tools have such hooks.
     """
     entry = {key: value for key, value in hook.items() if key != "hookName"}
     stage = items(section(spec, "hooks"), hook["hookName"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the record in a config.json tells, and the spec as it was before: see change_record.py.
+"""The record in a config.json, and the spec as it was before: see change_record.py.
 
 Loaded only for a config.json that has a record.
 """
@@ -45,7 +45,7 @@ def _strings(value: object) -> list[str]:
 
 
 def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
-    """Put back the entry before ours (None: there was none) wherever ours is still in place."""
+    """Restore the earlier entry (None: there was none) of each variable that still has ours."""
     process = spec.get("process")
     env = process.get("env") if isinstance(process, dict) else None
     if not isinstance(env, list) or not isinstance(pairs, list):
@@ -65,7 +65,7 @@ def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
 
 
 def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:
-    """Drop recorded binds with `nodev`: no engine mounts so what a container's safety rests on."""
+    """Drop recorded binds with `nodev`: no engine uses that for mounts that protect the host."""
     mounts = spec.get("mounts")
     ours = frozenset(destinations)
     if isinstance(mounts, list):
@@ -117,6 +117,6 @@ def _drop_hooks(spec: dict[str, Any]) -> None:
 
 
 def marked(hook: object) -> bool:
-    """Return whether a hook in config.json was put there by the wrapper."""
+    """Return whether the wrapper added a hook of config.json."""
     env = hook.get("env") if isinstance(hook, dict) else None
     return isinstance(env, list) and any(str(entry).startswith(HOOK_MARK) for entry in env)

@@ -146,5 +146,5 @@ def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Comp
 
 
 def _key(source: str, found: os.stat_result) -> bytes:
-    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino} "
-    return FORMAT + version.encode() + os.fsencode(source).replace(b"\n", b"?") + b"\n"
+    version = files.version(found).encode()
+    return FORMAT + version + b" " + os.fsencode(source).replace(b"\n", b"?") + b"\n"

@@ -141,8 +141,7 @@ def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
     if not recorded:
         return Case(spec.path, UNCHANGED, "it does not say of which state of the host it is")
     job = recorded[0]
-    now = host_fingerprint.fingerprint(job.host_root, job.libcuda)
-    changes = ["--force"] if is_forced else host_fingerprint.differences(job.fingerprint, now)
+    changes = ["--force"] if is_forced else host_fingerprint.changes(job)
     if not changes:
         return Case(spec.path, UNCHANGED, FRESH)
     from gpuhook.cli.generate import legacy_spec  # with YAML: most specs have a record

@@ -14,7 +14,7 @@ import click
 
 from gpuhook.cli.options import parameters
 from gpuhook.errors import GpuhookError
-from gpuhook.host import console, progress
+from gpuhook.host import console
 from gpuhook.host.hot import settings
 
 TYPE_CHECKING = False
@@ -294,7 +294,7 @@ def load_node(
             library_search_paths=library_search_path,
             require_nodes=require_nodes,
         )
-        with progress.telling("asking the driver"):
+        with console.progress("asking the driver"):
             node = ask() if require_nodes else driver_worker.call_driver(ask)
     tell(node, inventory or driver_root, warn_of_losses=warn_of_losses)
     return node

@@ -1,40 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds what: one small JSON file per container below /run/gpuhook/containers.
+"""The ledger: which container holds which devices, one small JSON file for each container.
 
-The wrapper is replaced by the runtime, so it knows neither the container's pid nor its end: an
-entry names the runtime's state root. Until the runtime has made its state, the process that creates
-the container stands for it; an entry of the hook names the container's process. Ids are unique per
-state root only.
+The files are below /run/gpuhook/containers. The runtime replaces the wrapper, so the wrapper knows
+neither the container's pid nor its end: an entry names the runtime's state root. Until the runtime
+has written its state, the process that creates the container represents it; an entry of the hook
+names the container's process. Ids are unique per state root only.
 
-A container has ended if its state root exists and does not have it. Only writers remove the entries
-of such containers: a reader can be in a pod that has the ledger mounted and no state root.
+A container has ended if its state root exists and does not contain it. Only writers remove the
+entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
-Where memory is limited, `memory` is a list, an object for each device:
+If memory is limited, `memory` is a list with an object for each device:
 
-    device     as the grant names it: a UUID
-    hard, soft bytes: the grant, narrowed by the container's env; or what was set since
-    asked      whether the pod itself asked
+    device     as in the grant: a UUID
+    hard, soft bytes: the grant, narrowed by the container's env; or later changes
+    asked      whether the pod itself requested the limit
     by         "driver": set, and read back so; "": only the device plugin's guard may watch it
-    trouble    why the driver does not hold it, as a sentence; "" where it does; of a grant that it
-               holds, why not the limit that the container has set itself
-    cgroups    the directories that the driver was told, where it was told
-    granted    where `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null
-               for none. A record without it is the grant; a lifted one has no limit to it
-    guarantee  where the grant's soft limit was left out: why; `soft` is 0 then, `granted` has it
+    trouble    why the driver does not enforce it, as a sentence, else ""; if the driver enforces
+               the grant, why not the limit that the container has set itself
+    cgroups    the directories for which the driver has the limit
+    granted    if `gpuhook limits` has changed it: {"hard", "soft", "asked"} of the grant, null for
+               none. A record without it is the grant; a lifted one has no limit
+    guarantee  if the grant's soft limit was left out: why; `soft` is 0 then, `granted` has it
 
 `warnings` is a list of {"code", "message"}: what gpuhook reported when the container started. An
 entry whose `route` is "" has nothing else: its container requested a GPU and started without one.
 
-What was done to a running container stands beside what its config.json gave it:
+Changes of a running container are recorded in addition to those of its config.json:
 
-    init       [pid, started] of the container's first process, whose life ends what follows
-    live       what was given, by the prestart hook or `attach`: {"edits", the ContainerEdits;
-               "jobs", the arguments of `gpuhook-hook apply` for its links; "made", what was not
-               there before; "coming", what somebody has begun to make}
-    whole      the devices that `attach` gave as such, not by a replica
-    withdrawn  the nodes that were taken away
+    init       [pid, started] of the container's first process; the rest applies while it lives
+    live       what the prestart hook or `attach` provided: {"edits", the ContainerEdits; "jobs",
+               the arguments of `gpuhook-hook apply` for its links; "made", what was created;
+               "coming", what an unfinished attach was about to create}
+    whole      the devices that `attach` provided as such, not by a replica
+    withdrawn  the nodes that `detach` removed
 
-A restart under the same id is another first process: these are then dropped while reading.
+A restart under the same id has another first process: readers then drop these keys.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ import time
 from binascii import crc32
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import fastjson, files, state
+from gpuhook.host.hot import fastjson, files, procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 SCHEMA = "gpuhook/ledger/v1"
 _SWEEP_ABOVE = 512
-_MAX_BYTES = 1 << 20  # of an entry: what is larger is not read
+_MAX_BYTES = 1 << 20  # of an entry: a larger one is not read
 _LIVE = ("init", "live", "whole", "withdrawn")
 _MAX_NAME = 200  # of an id in a file's name: with root, suffix and temporary prefix below 255
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-.")
 
-# Where engines say which pod and container this is: containerd's CRI, then CRI-O and podman.
+# Annotations with the names of pod and container: containerd's CRI, then CRI-O and podman.
 _POD_KEYS = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
 _NAMESPACE_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
 _CONTAINER_KEYS = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
@@ -81,13 +82,13 @@ def is_id(text: str) -> bool:
 
 
 def pod_of(annotations: object) -> dict[str, str]:
-    """Return {"pod", "namespace", "container"} as far as an engine's annotations tell.
+    """Return {"pod", "namespace", "container"} as far as an engine's annotations contain them.
 
-    CRI-O copies all annotations of the pod, containerd's keys among them. Its own it writes last.
+    CRI-O copies all annotations of the pod, containerd's keys among them, and writes its own last.
     """
     if not isinstance(annotations, dict):
         return {}
-    told = {}
+    names = {}
     first = 1 if _CRIO in annotations else 0
     for name, keys in (
         ("pod", _POD_KEYS),
@@ -96,17 +97,47 @@ def pod_of(annotations: object) -> dict[str, str]:
     ):
         for key in keys[first:]:
             if isinstance(annotations.get(key), str):
-                told[name] = annotations[key]
+                names[name] = annotations[key]
                 break
-    return told
+    return names
+
+
+def new_entry(
+    annotations: object,
+    bundle: str,
+    route: str,
+    *,
+    devices: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    replicas: Sequence[str] = (),
+    requested: Sequence[str] = (),
+    source: str = "",
+    runtime: str = "",
+) -> dict[str, Any]:
+    """Return an entry without its process: of a container that got GPUs by `route`.
+
+    `annotations` are those of its config.json, `devices` qualified CDI names, `nodes` paths in the
+    container, `requested` the names of the request, and `source` where the request was found.
+    """
+    return {
+        **pod_of(annotations),
+        "bundle": bundle,
+        "devices": devices,
+        "nodes": nodes,
+        "replicas": replicas,
+        "requested": requested,
+        "source": source,
+        "route": route,
+        "runtime": runtime,
+    }
 
 
 def record(root: str, identity: str, entry: dict[str, Any]) -> None:
     """Write the entry of container `identity` of the runtime state root `root` ("": unknown).
 
-    `entry` says at least `pid` and `started` of the process that stands for the container until
-    the runtime has its state. Raises OSError where the directory cannot be written, or the
-    entry is too large to be read again.
+    `entry` has at least `pid` and `started` of the process that represents the container until the
+    runtime has its state. Raises OSError if the directory cannot be written, or the entry is too
+    large to be read again.
     """
     held = directory()
     if not os.path.isdir(held):
@@ -123,7 +154,7 @@ def record(root: str, identity: str, entry: dict[str, Any]) -> None:
 
 
 def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | None:
-    """Record as `record` does; returns GH1410, for a warning, where that could not be done."""
+    """Record as `record` does; returns GH1410, for a warning, if that fails."""
     try:
         record(root, identity, entry)
     except OSError as error:
@@ -133,12 +164,12 @@ def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | Non
 
 
 def is_holder(entry: dict[str, Any]) -> bool:
-    """Return whether an entry has more than warnings: its container was given something."""
+    """Return whether an entry has more than warnings: its container got devices."""
     return entry.get("route") != "" or "live" in entry
 
 
 def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
-    """Return the entries of containers that have not ended as far as is known, oldest first.
+    """Return the entries of containers that are not known to have ended, oldest first.
 
     With `is_swept`, for writers, the entries of containers that have ended are removed.
     """
@@ -163,10 +194,10 @@ def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
 
 
 def is_alive(entry: dict[str, Any]) -> bool | None:
-    """Return whether the container of an entry exists, or is being made by a living process.
+    """Return whether the container of an entry exists, or a living process is creating it.
 
-    None if the state of its runtime cannot be seen from here. An entry that `attach` made says
-    nothing of a container that was started again since.
+    None if the state of its runtime is not visible here. An entry that `attach` made does not apply
+    to a container that was restarted since.
     """
     if entry.get("route") == "attach" and "init" not in entry:
         return False
@@ -179,7 +210,7 @@ def is_alive(entry: dict[str, Any]) -> bool | None:
         else:
             return True
     pid, started = entry.get("pid"), entry.get("started")
-    if isinstance(pid, int) and started is not None and start_time(pid) == started:
+    if isinstance(pid, int) and started is not None and procfs.start_time(pid) == started:
         return True
     root = entry["root"]
     if not root:
@@ -190,7 +221,7 @@ def is_alive(entry: dict[str, Any]) -> bool | None:
 def _is_mounted() -> bool:
     """Return whether the ledger was mounted here from elsewhere, as in the device plugin's pod.
 
-    The directories and processes around it are not those of its host then.
+    Then the directories and processes here are not those of its host.
     """
     try:
         around = os.stat(os.path.dirname(os.path.abspath(state.directory())))
@@ -200,14 +231,14 @@ def _is_mounted() -> bool:
 
 
 def _is_over(entry: dict[str, Any], alive: bool | None) -> bool:
-    """Return whether a writer can remove an entry. Its whole state root may have gone with it."""
+    """Return whether a writer can remove an entry. Its whole state root may be gone, too."""
     if alive is not None:
         return not alive
     return _is_absent(entry["root"]) and not _is_mounted()
 
 
 def _is_absent(path: str) -> bool:
-    """Return whether nothing exists at a path; a directory without permission hides what exists."""
+    """Return whether nothing exists at a path; a directory without permission hides its content."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -217,40 +248,15 @@ def _is_absent(path: str) -> bool:
     return False
 
 
-def start_time(pid: int) -> int | None:
-    """Return when process `pid` started, in clock ticks since boot; None if there is none."""
-    try:
-        return started(files.read(f"/proc/{int(pid)}/stat", 65536))
-    except OSError:
-        return None
-
-
-def started(content: bytes) -> int | None:
-    """Return the start time in the content of a /proc/PID/stat.
-
-    None for one that has ended and that nobody has waited for. Source: proc(5), fields 3 and 22.
-    """
-    fields = stat_fields(content)
-    return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
-
-
-def stat_fields(content: bytes) -> list[bytes]:
-    """Return the fields of a /proc/PID/stat from the third, the state, on.
-
-    They are counted after the command's closing parenthesis: a command may hold anything.
-    """
-    return content.rpartition(b")")[2].split()
-
-
 def path_of(root: str, identity: str) -> str:
-    """Return the file of a container's entry. No id has a `~`: a cut one is like no other."""
+    """Return the file of a container's entry. No id has a `~`, which marks a shortened one."""
     if len(identity) > _MAX_NAME:
         identity = f"{identity[: _MAX_NAME - 9]}~{crc32(os.fsencode(identity)):08x}"
     return os.path.join(directory(), f"{crc32(os.fsencode(root)):08x}-{identity}.json")
 
 
 def entry_at(path: str) -> dict[str, Any] | None:
-    """Return the entry in a file that can be trusted and understood, else None."""
+    """Return the entry in a file if it can be trusted and has the right form, else None."""
     try:
         if not state.usable(os.lstat(path)):
             return None
@@ -268,15 +274,15 @@ def entry_at(path: str) -> dict[str, Any] | None:
 
 
 def _is_of_this_life(entry: dict[str, Any]) -> bool:
-    """Return whether the process lives that the live part of an entry was done to, if any was."""
+    """Return whether the process still lives to which the live part of an entry applies."""
     init = entry.get("init")
     if not isinstance(init, list) or len(init) != 2 or not isinstance(init[0], int):
         return False
-    return init[1] is not None and start_time(init[0]) == init[1]
+    return init[1] is not None and procfs.start_time(init[0]) == init[1]
 
 
 def remove(path: str) -> None:
-    """Remove an entry's file, if it is there."""
+    """Remove an entry's file if it exists."""
     try:
         os.unlink(path)
     except OSError:

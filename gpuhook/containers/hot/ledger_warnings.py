@@ -22,12 +22,12 @@ _MAX_CODE, _MAX_WARNING = 16, 1000  # characters
 def records(
     errors: Iterable[GpuhookError], known: Iterable[dict[str, str]] = ()
 ) -> list[dict[str, str]]:
-    """Return warnings as an entry has them, after the `known` ones; bounded."""
+    """Return warnings in the form of an entry, after the `known` ones; bounded."""
     return _bounded([*known, *({"code": one.code, "message": one.message} for one in errors)])
 
 
 def read(entry: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the warnings of an entry, printable; what has another form is left out."""
+    """Return the warnings of an entry, printable; values of another form are left out."""
     found = entry.get("warnings")
     records = found if isinstance(found, list) else []
     return _bounded(one for one in records if isinstance(one, dict))

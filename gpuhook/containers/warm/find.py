@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container is meant: by its id, the beginning of one, a pid, or its pod's names.
+"""Find a container by its id, the beginning of one, a pid, or its pod's names.
 
 Looks into the state directories of the runtimes, wherever engines put them, and of the ledger's
-entries. A container whose state cannot be read is passed over, and the reason is kept for whoever
-does not find what they looked for.
+entries. A container whose state cannot be read is skipped, and the reason is kept for the error.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _DENIED = os.strerror(errno.EACCES)
 _NEAR = 5
 
-# Who made a container, by a part of the paths of its bundle or state.
+# The engine of a container, by a part of the paths of its bundle or state.
 _ENGINES = (
     ("/runtime-", "docker"),
     ("/moby/", "docker"),
@@ -40,12 +39,12 @@ _MANAGERS = {"libpod": "podman", "cri-o": "cri-o"}  # the annotation io.containe
 
 
 def find(text: str, roots: Sequence[str] = ()) -> Found:
-    """Return the container that `text` names; also looks into the state roots given.
+    """Return the container that `text` names; also looks into the state roots `roots`.
 
     In order: an id; a pid, of any process in a container; the beginning of an id; a pod, as
     namespace/pod/container, namespace/pod, pod/container or pod. Raises GH1735 if there is none,
-    GH1736 if several are meant, GH1739 if its state cannot be read, GH1730 or GH1737 for a pid
-    of no process or of the host.
+    GH1736 if several match, GH1739 if its state cannot be read, GH1730 or GH1737 for a pid of no
+    process or of the host.
     """
     search = _Search(roots)
     exact = search.named(lambda identity: identity == text)
@@ -60,11 +59,10 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
 def everything(
     roots: Sequence[str] = (),
 ) -> tuple[list[Found], dict[str, GpuhookError]]:
-    """Return all containers that have processes, sorted by id, and why others cannot be told.
+    """Return all containers with processes, sorted by id, and why others cannot be read.
 
-    Those are ours, and their state cannot be read: GH1739 by the directory of the state. Also
-    looks into the roots given. Raises GH1746 where we may not look: who must look at all of them
-    must know.
+    The others are ours, and their state is broken: GH1739 by the directory of the state. Also looks
+    into `roots`. Raises GH1746 for a directory without permission: the caller needs all containers.
     """
     search = _Search(roots)
     living = search.in_order()
@@ -75,17 +73,16 @@ def everything(
 
 
 def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
-    """Return the containers that have processes and that we may see, sorted by id.
+    """Return the containers with processes that this user may see, sorted by id.
 
-    And GH1746 where there may be others, for those who show what they can. Also looks into the
-    roots given.
+    And GH1746 if there may be others. Also looks into `roots`.
     """
     search = _Search(roots)
     return search.in_order(), search.denied()
 
 
 class _Search:
-    """What the state directories hold: (state root, id), and why some of it could not be read."""
+    """The content of the state directories: (state root, id), and why some cannot be read."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.trouble: dict[str, str] = {}
@@ -125,7 +122,7 @@ class _Search:
         self._places += [(root, name) for name in sorted(names) if ledger.is_id(name)]
 
     def named(self, is_meant: Callable[[str], bool]) -> list[Found]:
-        """Return the containers whose ids are meant; an unreadable one has that status."""
+        """Return the containers whose ids match; an unreadable one has that status."""
         read = [self._read(root, name) for root, name in self._places if is_meant(name)]
         names = {found.id for found in read}
         return read + [f for f in self._unplaced() if is_meant(f.id) and f.id not in names]
@@ -169,7 +166,7 @@ class _Search:
         return sorted(self.living(), key=lambda found: (found.id, found.state_root))
 
     def denied(self) -> GpuhookError | None:
-        """Return GH1746 if there are directories that we may not look into."""
+        """Return GH1746 if there are directories that this user may not read."""
         ours = [root for root in self.trouble if not state_roots.is_of_another(root)]
         denied = [root for root in ours if self.trouble[root] == _DENIED]
         if not denied:
@@ -178,7 +175,7 @@ class _Search:
         return fault("GH1746", places=places)
 
     def of_pod(self, text: str) -> list[Found]:
-        """Return the containers whose annotations name this pod, but for the pod's sandbox."""
+        """Return the containers whose annotations name this pod, without the pod's sandbox."""
         words = text.split("/")
         return [
             found for found in self.living() if _is_named(ledger.pod_of(_annotations(found)), words)
@@ -190,20 +187,20 @@ class _Search:
         best = sorted(names, key=lambda name: (-_shared(name, text), name))
         if not best:
             if _DENIED in self.trouble.values():
-                return "run as root: others' containers cannot be seen"
-            return "no container runs here that we can see"
+                return "run as root: containers of other users are not visible"
+            return "no container runs here that this user can see"
         return "there are " + ", ".join([*best[:_NEAR], *(["..."] if best[_NEAR:] else [])])
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many characters two names begin with in common."""
+    """Return how many leading characters two names have in common."""
     return next(
         (n for n, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))
     )
 
 
 def _one(text: str, candidates: list[Found], search: _Search) -> Found:
-    """Return the one candidate, or the one of several that is not stopped; else raise."""
+    """Return the only candidate, or the only one that is not stopped; else raise."""
     chosen = [found for found in candidates if found.status != STOPPED] or candidates
     chosen = _each_once(chosen)
     if len(chosen) > 1:
@@ -222,7 +219,7 @@ def _one(text: str, candidates: list[Found], search: _Search) -> Found:
 
 
 def _each_once(candidates: list[Found]) -> list[Found]:
-    """Return the candidates without a user's word on a container that root's state has too."""
+    """Return the candidates without a user's entry for a container that root's state has, too."""
     of_root = {(found.pid, found.started) for found in candidates if not found.owner and found.pid}
     return [f for f in candidates if not f.owner or (f.pid, f.started) not in of_root]
 
@@ -232,7 +229,7 @@ def _described(found: Found) -> str:
 
 
 def _by_number(text: str, begun: list[Found], search: _Search) -> Found:
-    """Return what a number means, which may be a pid and the beginning of an id at once."""
+    """Return the container of a number, which may be a pid and the beginning of an id at once."""
     try:
         found: Found | None = membership.of_pid(int(text), search.living())
     except GpuhookError as error:
@@ -267,7 +264,7 @@ def _annotations(found: Found) -> object:
 
 
 def _is_named(pod: dict[str, str], words: list[str]) -> bool:
-    """Return whether the names of a pod's container are those of `words`, as far as they go."""
+    """Return whether the names of a pod's container match `words`, as far as these go."""
     if "container" not in pod or pod["container"] == "POD":  # CRI-O's name for a sandbox
         return False
     namespace, name, container = (pod.get(key) for key in ("namespace", "pod", "container"))
@@ -276,7 +273,7 @@ def _is_named(pod: dict[str, str], words: list[str]) -> bool:
 
 
 def _engine(found: Found) -> str:
-    """Return which engine made a container, "" where nothing tells."""
+    """Return the engine that created a container, "" if nothing shows it."""
     annotations = _annotations(found)
     if isinstance(annotations, dict):
         manager = annotations.get("io.container.manager")

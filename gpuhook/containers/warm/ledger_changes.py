@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger's entry of a running container: looked up, and changed, one at a time."""
+"""The ledger's entry of a running container: lookup, and changes by one process at a time."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from binascii import crc32
 
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import state_roots
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
+from gpuhook.host.hot.file_lock import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 _ENTRIES = "entries"
 _CHANGING = "changing"
 _LOCKS = 256
-_PATIENCE = 30.0  # seconds
+_TIMEOUT = 30.0  # seconds
 
 
 def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
     """Return the entry of a container that exists, None if it has none.
 
-    The hook of a CDI spec knows no state root: its entry counts where it names process `pid`, the
+    The hook of a CDI spec knows no state root: its entry applies if it names process `pid`, the
     container's first.
     """
     entry = _entry(root, identity) or _of_another_name(root, identity)
@@ -41,7 +40,7 @@ def find_entry(root: str, identity: str, pid: int = 0) -> dict[str, Any] | None:
 
 
 def _entry(root: str, identity: str) -> dict[str, Any] | None:
-    """Return a container's own entry: another one's may have the same checksums in its name."""
+    """Return a container's own entry: another container's file name may have the same checksums."""
     entry = ledger.entry_at(ledger.path_of(root, identity))
     if entry is None or (entry["id"], entry["root"]) != (identity, root):
         return None
@@ -51,7 +50,7 @@ def _entry(root: str, identity: str) -> dict[str, Any] | None:
 def _of_another_name(root: str, identity: str) -> dict[str, Any] | None:
     """Return the entry whose state root is the directory `root` under another name.
 
-    The wrapper enters what it is given: resolving links would cost every create.
+    The wrapper records the root as the engine names it: resolving links would cost every create.
     """
     real = state_roots.real(root)
     for entry in ledger.living() if real else ():
@@ -66,14 +65,12 @@ def update(
     init: tuple[int, int],
     change: Callable[[dict[str, Any]], dict[str, Any] | None],
 ) -> None:
-    """Replace the entry of a running container by what `change` makes of it; None removes it.
+    """Replace the entry of a running container by the result of `change`; None removes it.
 
     `init` is the pid and start time of its first process. A container without an entry gets one.
-    Those who update wait for each other; raises OSError where the directory cannot be written.
+    Concurrent updates wait for each other; raises OSError if the directory cannot be written.
     """
-    lock = _opened(_ENTRIES)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(_path(_ENTRIES)):
         entry = find_entry(root, identity, init[0])
         if entry is None:
             entry = {"id": identity, "root": root, "pid": init[0], "started": init[1]}
@@ -83,8 +80,6 @@ def update(
             ledger.remove(ledger.path_of(place, identity))
         else:
             ledger.record(place, identity, changed)
-    finally:
-        os.close(lock)
 
 
 def add_warnings(
@@ -95,12 +90,10 @@ def add_warnings(
 ) -> None:
     """Add warnings to the entry of a container that starts.
 
-    `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if
-    that is given. Raises OSError if the directory cannot be written.
+    `bundle` is "/" if the runtime does not name it. A container without an entry gets `made`, if it
+    is not None. Raises OSError if the directory cannot be written.
     """
-    lock = _opened(_ENTRIES)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(_path(_ENTRIES)):
         for entry in ledger.living(is_swept=True):
             if entry["id"] == identity and bundle in (entry.get("bundle"), "/"):
                 records = ledger_warnings.records(errors, ledger_warnings.read(entry))
@@ -108,8 +101,6 @@ def add_warnings(
                 return
         if made is not None:
             ledger.record("", identity, {**made, "warnings": ledger_warnings.records(errors)})
-    finally:
-        os.close(lock)
 
 
 def _path(name: str) -> str:
@@ -117,38 +108,14 @@ def _path(name: str) -> str:
     return os.path.join(state.directory(), "locks", name)
 
 
-def _opened(name: str) -> int:
-    """Return a descriptor of a lock file, root's own."""
-    path = _path(name)
-    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+class Changing(FileLock):
+    """A context manager: no other process changes this running container meanwhile.
 
-
-class Changing:
-    """Within it, nobody else changes this running container.
-
-    GH1757 where somebody does so for half a minute. The lock is a file of root's own: one that
-    others can open, they can hold.
+    Raises GH1757 if another process does so for half a minute. The lock is a file that only root
+    can open: a process that can open a file can lock it.
     """
 
     def __init__(self, identity: str) -> None:
-        # A few files for all containers: none has to be removed, and few wait for another's.
-        self._name = f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}"
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = _opened(self._name)
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(self._fd)
-                    raise fault("GH1757", path=_path(self._name)) from None
-                time.sleep(0.02)
-            else:
-                return
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._fd)
+        # A few files for all containers: none has to be removed, and few containers share one.
+        path = _path(f"{_CHANGING}-{crc32(os.fsencode(identity)) % _LOCKS:02x}")
+        super().__init__(path, _TIMEOUT, lambda: fault("GH1757", path=path))

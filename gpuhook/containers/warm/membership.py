@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container a process belongs to, and which processes a container has.
+"""The container of a process, and the processes of a container.
 
-A runtime writes down its container's init only; that another process is in the same container shows
-in what they share. Source: namespaces(7), pid_namespaces(7), ioctl_ns(2).
+A runtime records only its container's init; another process is in the same container if they share
+namespaces or cgroups. Source: namespaces(7), pid_namespaces(7), ioctl_ns(2).
 """
 
 from __future__ import annotations
 
 import os
 
-from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import runtime_state
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def of_pid(pid: int, known: list[Found]) -> Found:
             if _namespace(found, "mnt") == mounts:
                 return found
         by_pid = {found.pid: found for found in known}
-        for parent in parents(pid):
+        for parent in procfs.parents(pid):
             if parent in by_pid:
                 return by_pid[parent]
         pids = process.namespace("pid")
@@ -53,14 +52,14 @@ def of_pid(pid: int, known: list[Found]) -> Found:
 
 
 def host_namespaces(kind: str) -> set[tuple[int, int]]:
-    """Return the namespaces that are the host's: ours, and those of its first process."""
+    """Return the host's namespaces: ours, and those of its first process."""
     host = set()
     for pid in (os.getpid(), 1):
         try:
             with Process(pid) as process:
                 host.add(process.namespace(kind))
         except GpuhookError:
-            continue  # a user may not look at process 1, nor at the containers of others
+            continue  # process 1 and containers of other users are hidden from a user
     return host
 
 
@@ -69,35 +68,20 @@ def _namespace(found: Found, kind: str) -> tuple[int, int] | None:
         with found.process() as process:
             return process.namespace(kind)
     except GpuhookError:
-        return None  # it ended meanwhile, or is somebody else's
-
-
-def parents(pid: int) -> Iterator[int]:
-    """Yield the parent of a process, that one's parent, and so on."""
-    for _ in range(_MAX_DEPTH):
-        try:
-            pid = int(ledger.stat_fields(files.read(f"/proc/{pid}/stat", 65536))[1])
-        except OSError:
-            return
-        if pid <= 1:
-            return
-        yield pid
+        return None  # it ended meanwhile, or belongs to another user
 
 
 def members(init: Process) -> Iterator[Process]:
     """Yield the processes of a container, `init` being its first; each is closed after its turn.
 
-    Those that see its mounts, that are in its pid namespace or one below it, and that are in its
-    cgroup or one below it: a process may leave any of these, and hardly all of them. What sees
-    the host's mounts is no member, though: without cgroups of its own a container is in its
-    user's.
+    These processes see its mounts, are in its pid namespace or one below it, or are in its cgroup
+    or one below it: a process may leave any of these, but hardly all of them. A process that sees
+    the host's mounts is not a member: a container without its own cgroup is in its user's.
     """
     container = _Container(init)
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
+    for pid in procfs.pids():
         try:
-            process = Process(int(name))
+            process = Process(pid)
         except GpuhookError:
             continue  # it has ended meanwhile
         with process:
@@ -106,17 +90,15 @@ def members(init: Process) -> Iterator[Process]:
 
 
 def has_own_cgroup(init: Process) -> bool:
-    """Return whether nobody else's processes are in the cgroups of a container's first process."""
+    """Return whether only the container's processes are in the cgroups of its first process."""
     container = _Container(init)
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
+    for pid in procfs.pids():
         try:
-            with Process(int(name)) as process:
+            with Process(pid) as process:
                 if _cgroups(process) == _cgroups(init) and not container.sees(process):
                     return False
         except (GpuhookError, OSError):
-            continue  # it has ended meanwhile, or is of a kind that nobody may look at
+            continue  # it has ended meanwhile, or is hidden from every user
     return True
 
 
@@ -140,7 +122,7 @@ class _Container:
         return not self._shares_pids and _is_inside(process, self._pids)
 
     def has(self, process: Process) -> bool:
-        """Return whether a process is in the container; those we may not look at by cgroup."""
+        """Return whether a process is in the container; by cgroup if its namespaces are hidden."""
         try:
             if self.sees(process):
                 return True
@@ -174,9 +156,9 @@ def _is_inside(process: Process, pids: tuple[int, int]) -> bool:
 
 
 def _cgroups(process: Process) -> list[tuple[bytes, bytes]]:
-    """Return (hierarchy, path) of each cgroup of a process, but for roots of hierarchies."""
-    lines = (line.rpartition(b":") for line in process.read("cgroup").split(b"\n"))
-    return [(hierarchy, path) for hierarchy, _, path in lines if path not in (b"", b"/")]
+    """Return (hierarchy number, path) of each cgroup of a process, without roots of hierarchies."""
+    lines = procfs.cgroups(process.read("cgroup"))
+    return [(number, path) for number, _, path in lines if path not in (b"", b"/")]
 
 
 def _is_below(process: Process, cgroups: list[tuple[bytes, bytes]]) -> bool:

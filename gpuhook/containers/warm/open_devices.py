@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who in a container uses a device: has its node open, or memory of it mapped.
+"""The processes of a container that use a device: with an open node, or a mapping of its memory.
 
-Asked by number, so a node under any name counts, removed ones too. Source: proc(5): /proc/PID/fd,
-/proc/PID/maps and /proc/PID/map_files.
+Matched by number, so a node under any name is found, a removed one, too. Source: proc(5):
+/proc/PID/fd, /proc/PID/maps and /proc/PID/map_files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_MAPS = 256 << 20  # a program may have 65530 mappings, and more by sysctl
 def processes_with(init: Process, numbers: set[tuple[int, int]]) -> list[tuple[int, str, str]]:
     """Return (pid, command, how) of the container's processes that use a device of `numbers`.
 
-    `init` is the container's first process, `numbers` are (major, minor) of character devices.
-    How is OPEN or MAPPED, or UNKNOWN for a process that we were not let look at.
+    `init` is the container's first process, `numbers` are (major, minor) of character devices. How
+    is OPEN or MAPPED, or UNKNOWN for a process that this user may not examine.
     """
     return [
         (process.pid, _command(process), how)
@@ -62,7 +62,7 @@ def _is_of(path: str, process: Process, numbers: set[tuple[int, int]]) -> bool:
 
 
 def _descriptors(process: Process) -> Iterator[str]:
-    """Yield the links to what a process has open that may be a file."""
+    """Yield the links to a process's descriptors that may be files."""
     directory = process.open("fd", os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in os.listdir(directory):
@@ -70,7 +70,7 @@ def _descriptors(process: Process) -> Iterator[str]:
                 target = os.readlink(name, dir_fd=directory)
             except FileNotFoundError:
                 continue
-            if target.startswith("/"):  # no socket, no pipe
+            if target.startswith("/"):  # not a socket or a pipe
                 yield f"fd/{name}"
     finally:
         os.close(directory)

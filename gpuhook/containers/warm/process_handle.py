@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of a container, held so that no other process can be taken for it.
+"""A process of a container, identified by a descriptor.
 
-A descriptor of /proc/PID stays bound to the process that it was opened for: once that has ended,
-every lookup through it fails (ESRCH, ENOENT), also when the pid is in use again. What is told here
-is read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
+A descriptor of /proc/PID remains bound to the process for which it was opened: after the process
+has ended, every lookup through it fails (ESRCH, ENOENT), also if the pid is in use again. All facts
+are read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.containers.hot import ledger
 from gpuhook.errors import fault
-from gpuhook.host.hot import files, state
+from gpuhook.host.hot import files, procfs, state
 from gpuhook.kernel import mountinfo
 from gpuhook.kernel.namespaces import is_initial_user_namespace
 
@@ -21,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
-_NOBODY = 0xFFFFFFFF  # user_namespaces(7): what a map shows for an id that the reader has not
+_UNMAPPED = 0xFFFFFFFF  # user_namespaces(7): a map's value for an id that the reader lacks
 _MAX_ENVIRONMENT = 8 << 20
 _GONE = (errno.ESRCH, errno.ENOENT)
 _LEFT = (*_GONE, errno.EINVAL)  # mountinfo without a mount namespace: fs/proc_namespace.c
@@ -29,14 +28,14 @@ _ALWAYS_THERE = ("ns/", "root", "fd", "mountinfo")
 
 
 class Process:
-    """A living process. Lookups raise GH1732 once it has ended, GH1733 without the rights."""
+    """A living process. Lookups raise GH1732 after it has ended, GH1733 without permission."""
 
     __slots__ = ("fd", "pid", "started")
 
     def __init__(self, pid: int, started: int | None = None) -> None:
-        """Hold process `pid`, which started at `started` if that is given (clock ticks).
+        """Open process `pid`, which started at `started` unless that is None (clock ticks).
 
-        Raises GH1730 if there is no such process, GH1731 if it is another one of the same pid.
+        Raises GH1730 if there is no such process, GH1731 if another process has the pid.
         """
         self.pid = pid
         try:
@@ -66,7 +65,7 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """Let go of the process."""
+        """Close the descriptor."""
         os.close(self.fd)
 
     def open(self, name: str, flags: int) -> int:
@@ -100,10 +99,10 @@ class Process:
         return is_initial_user_namespace(self.namespace("user")[1])
 
     def mapped_root(self) -> tuple[int, int]:
-        """Return the user and group here that the container's root is; GH1734 if there are none.
+        """Return the user and group here of the container's root; GH1734 if there are none.
 
-        A process of our own user namespace has our ids: its map would show them as the namespace
-        around sees them.
+        A process of our own user namespace has our ids: its map would show them as the parent
+        namespace sees them.
         """
         ours = os.stat("/proc/self/ns/user")
         if self.namespace("user") == (ours.st_dev, ours.st_ino):
@@ -113,7 +112,7 @@ class Process:
     def _mapped(self, name: str) -> int:
         for line in self.read(name).splitlines():
             inside, outside = (int(word) for word in line.split()[:2])
-            if inside == 0 and outside != _NOBODY:
+            if inside == 0 and outside != _UNMAPPED:
                 return outside
         raise fault("GH1734", pid=self.pid, map=name)
 
@@ -128,7 +127,7 @@ class Process:
             raise fault("GH1732", pid=self.pid)
 
     def mounts(self) -> list[Mount]:
-        """Return what is mounted where below its root directory, which it may have changed."""
+        """Return the mounts below its root directory, which it may have changed."""
         return mountinfo.parse(self.read("mountinfo"))
 
     def _started(self) -> int | None:
@@ -140,14 +139,14 @@ class Process:
                 return None
             raise self._worded(error, "stat") from error
         try:
-            return ledger.started(os.read(fd, 65536))
+            return procfs.start_ticks(os.read(fd, 65536))
         except ProcessLookupError:
             return None
         finally:
             os.close(fd)
 
     def _worded(self, error: OSError, name: str) -> Exception:
-        """Return what a failed lookup means: GH1732, GH1733, or the error with its file's name."""
+        """Return the meaning of a failed lookup: GH1732, GH1733, or the error with its file."""
         # A process that is ending has left its namespaces before it is a zombie.
         has_left = error.errno in _LEFT and name.startswith(_ALWAYS_THERE)
         if has_left or self._started() is None:
@@ -159,29 +158,29 @@ class Process:
 
 
 def own_mounts(mounts: list[Mount]) -> set[int]:
-    """Return the ids of a container's mounts whose file systems are mounted nowhere where we are.
+    """Return the ids of a container's mounts whose file systems are not mounted on the host.
 
-    Those are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the
-    host's, whatever it shows, is of a file system that the host has mounted as well: where we
-    are, or where the host's first process is.
+    These are the container's own: its tmpfs mounts, its /proc and /dev. A bind mount of the host's
+    shows a file system that the host has mounted as well: in our mount namespace, or in that of the
+    host's first process.
     """
     host = {mount.device for mount in _host_mounts()}
     return {mount.id for mount in mounts if mount.device not in host}
 
 
 def propagating_mounts(mounts: list[Mount]) -> set[int]:
-    """Return the ids of a container's mounts below which nothing can be mounted for it alone.
+    """Return the ids of a container's mounts below which new mounts propagate to the host.
 
-    They share a peer group with a mount of the host's, or one of the host's follows them.
+    They share a peer group with a mount of the host, or a mount of the host follows them.
     """
     host = {group for mount in _host_mounts() for group in (mount.shared, mount.master)}
     return {mount.id for mount in mounts if mount.shared and mount.shared in host}
 
 
 def _host_mounts() -> list[Mount]:
-    """Return what is mounted where we are, and where the host's first process is.
+    """Return the mounts of our namespace, and of the host's first process.
 
-    Without rights over the host, where we are is all that there is.
+    Without rights over the host, only those of our namespace.
     """
     found: list[Mount] = []
     for path in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
@@ -193,9 +192,9 @@ def _host_mounts() -> list[Mount]:
 
 
 def is_hosts_root() -> bool:
-    """Return whether we are the host's root: that of a user namespace is not.
+    """Return whether this is the host's root; the root of a user namespace is not.
 
-    A hook may have been given no variable by which it could know that it is rootless.
+    A hook may have no variable that shows that it is rootless.
     """
     inode = os.stat("/proc/self/ns/user").st_ino
     return not state.is_rootless() and is_initial_user_namespace(inode)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The containers of other users, as their runtimes' state in /run/user describes them.
 
-A user decides what is there: files of any size, links, and file systems that never answer (FUSE
-with allow_other). So a child process reads it, with bounds in bytes and time. It follows no link,
-and what the kernel lists as FUSE or NFS is not entered.
+A user controls this state: files of any size, links, and file systems that never answer (FUSE with
+allow_other). So a child process reads it, with bounds in bytes and time. It follows no link, and
+does not enter what the kernel lists as FUSE or NFS.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _SECONDS = 2.0  # for all users
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SILENT_FOR = 60.0  # seconds in which a user whose state did not answer is not asked again
-_silent: dict[int, float] = {}  # such users, and until when
+_SILENT_FOR = 60.0  # seconds until the state of a user that did not answer is read again
+_silent: dict[int, float] = {}  # these users, and the end of that time
 
 
 class Containers:
     """The containers of other users.
 
-    `states` has what was read by (state root, id), or why it could not be, `looked` the state roots
-    that were read, and `trouble` a reason for each path that was not.
+    `states` has the container or the error by (state root, id), `looked` the state roots that were
+    read, and `trouble` a reason for each path that was not.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Containers:
         self.trouble: dict[str, str] = {}
 
     def add(self, other: Containers) -> None:
-        """Add what was read of another user."""
+        """Add the containers of another user."""
         self.states.update(other.states)
         self.looked += other.looked
         self.trouble.update(other.trouble)
@@ -71,7 +71,7 @@ def look(roots: Iterable[str] = ()) -> Containers:
 def _without_remote(
     places: dict[int, list[str]], found: Containers
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the users none of whose state roots is on FUSE or NFS, or has some in it."""
+    """Yield the users without a state root that is on FUSE or NFS, or contains such a mount."""
     mounts = mountinfo.parse(files.read("/proc/self/mountinfo", mountinfo.MAX_BYTES))
     remote = [mount for mount in mounts if mount.is_remote]
     for user, patterns in places.items():
@@ -89,7 +89,7 @@ def _touches(mount: Mount, pattern: str) -> bool:
 
 
 def _read_all(places: dict[int, list[str]], found: Containers) -> None:
-    """Read one user's state after another's; one that does not answer leaves time to the rest."""
+    """Read one user's state after another's; one without an answer leaves time to the others."""
     from gpuhook.host.worker import NoAnswerError
 
     end = time.monotonic() + _SECONDS
@@ -99,7 +99,7 @@ def _read_all(places: dict[int, list[str]], found: Containers) -> None:
         if now < _silent.get(user, now):
             reason = "it did not answer a moment ago"
         elif now >= end:
-            reason = f"other users' took all of the {_SECONDS:g} seconds for it"
+            reason = f"the states of other users took the {_SECONDS:g} seconds"
         else:
             try:
                 worker = worker or _started()
@@ -128,10 +128,10 @@ def _end(worker: Worker | None) -> None:
 
 
 class _Reader:
-    """What reads the state of users, in the child."""
+    """Reads the state of users, in the child."""
 
     def read(self, patterns: Sequence[str]) -> Containers:
-        """Return what is in the state roots of a user."""
+        """Return the content of the state roots of a user."""
         found = Containers()
         bounds = StateBounds()
         for pattern in patterns:
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _opened(pattern: str, found: Containers) -> list[tuple[str, int]]:
-    """Return the directories that a pattern means, with a descriptor (the caller's) of each."""
+    """Return the directories that a pattern matches, with a descriptor (the caller's) of each."""
     places = [("", os.open("/", _DIRECTORY))]
     for part in pattern.split("/")[1:]:
         entered = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runc and crun have written down about their containers.
+"""The state that runc and crun keep of their containers.
 
-runc keeps ROOT/ID/state.json and crun ROOT/ID/status; both are the runtime's private form, read
-here so that no runtime has to be run (and known) to find a container. Whether it lives is asked of
-the kernel, not of the file. Seen with runc 1.1 and crun 1.8.
+runc keeps ROOT/ID/state.json and crun ROOT/ID/status; both formats are private to the runtime, and
+read here so that no runtime has to be known and run to find a container. Whether a container lives
+is read from the kernel, not from the file. Checked with runc 1.1 and crun 1.8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import fastjson, files, state
-from gpuhook.kernel import freezer
+from gpuhook.kernel import cgroup
 from gpuhook.kernel.cgroup import MOUNT_POINT
 
 TYPE_CHECKING = False
@@ -33,11 +33,11 @@ _NS_GET_OWNER_UID = 0xB704  # linux/nsfs.h
 
 
 class UnreadableError(Exception):
-    """The state of a container cannot be used; says why."""
+    """The state of a container cannot be used; the text is the reason."""
 
 
 class NoStateError(UnreadableError):
-    """There is no container, or not yet: a directory without a state, or none."""
+    """There is no container, or not yet: a directory without a state, or no directory."""
 
 
 class StateBounds:
@@ -52,7 +52,7 @@ class StateBounds:
         self.left = self.SUM
 
     def take(self, size: int) -> None:
-        """Note that so many bytes are read; raises UnreadableError where those are too many."""
+        """Record that so many bytes are read; raises UnreadableError past the sum."""
         if size > self.left:
             raise UnreadableError(f"the states of this user have more than {self.SUM} bytes in all")
         self.left -= size
@@ -62,10 +62,10 @@ class Found:
     """A container, as its runtime knows it.
 
     `pid` and `started` (clock ticks since boot) are of its init, 0 and None if it is stopped.
-    `bundle`, `root_path` (its root file system on the host) and `state_root` are "" where nobody
-    tells them, as are `runtime` (runc, crun) and `engine` (containerd, docker, podman, cri-o).
-    `owner` is the user who wrote its state, `cgroup` the name that the runtime's state has for its
-    cgroup: "" where it has none, None where no runtime's state is known.
+    `bundle`, `root_path` (its root file system on the host) and `state_root` are "" if they are
+    unknown, as are `runtime` (runc, crun) and `engine` (containerd, docker, podman, cri-o). `owner`
+    is the user who wrote its state, `cgroup` the name of its cgroup in the runtime's state: "" if
+    the state has none, None without a runtime's state.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Found:
         self.engine = ""
 
     def process(self) -> Process:
-        """Return its init, held; GH1738 if it is stopped, GH1731 if the pid is another's by now."""
+        """Return its init; GH1738 if it is stopped, GH1731 if another process has the pid."""
         if not self.pid:
             raise fault("GH1738", id=self.id, status=self.status)
         return Process(self.pid, self.started)
@@ -107,11 +107,11 @@ class Found:
         return self.owner in (0, os.geteuid())
 
     def config(self) -> dict[str, Any]:
-        """Return its config.json, {} where no bundle is known; raises OSError, or GH1772.
+        """Return its config.json, {} without a bundle; raises OSError, or GH1772.
 
-        crun keeps a copy with its state, which counts where the bundle is gone. GH1755 if another
-        user than root, or ourselves, wrote it or could have: it says what the container was given.
-        Root opens nothing of what another user's state names.
+        crun keeps a copy with its state, which is used if the bundle is gone. GH1755 if another
+        user than root or this user owns it or can write it: it decides what the container was
+        assigned. Root opens nothing that another user's state names.
         """
         if not self.bundle:
             return {}
@@ -141,7 +141,7 @@ def read(
     """Return container `identity` of the state root `root`; raises UnreadableError.
 
     No link is followed: a user's state directory could lead to another container's. `fd` is a
-    descriptor of the root, and `bounds` are those of another user's.
+    descriptor of the root, and `bounds` apply to another user's state.
     """
     try:
         path = os.path.join(root, identity) if fd is None else identity
@@ -166,7 +166,7 @@ def read(
 
 
 def is_path_ours(path: str) -> bool:
-    """Return whether a container's state directory is root's, or our own, and no other user's."""
+    """Return whether a container's state directory belongs to root or this user."""
     try:
         owner = _user_of(path) or os.lstat(path).st_uid
     except OSError:
@@ -175,14 +175,14 @@ def is_path_ours(path: str) -> bool:
 
 
 def _user_of(root: str) -> int:
-    """Return whose runtime directory a state root is in, 0 where in none."""
+    """Return the user in whose runtime directory a state root is, 0 for none."""
     return state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
 
 
 def _read(
     directory: int, name: str, bounds: StateBounds | None
 ) -> tuple[dict[str, Any], int] | None:
-    """Return what a state file holds and whose it is, None if there is none."""
+    """Return the document and the owner of a state file, None without a file."""
     try:
         fd = os.open(name, _FILE, dir_fd=directory)
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _read(
     try:
         owner = os.fstat(fd).st_uid
         if owner != os.fstat(directory).st_uid:
-            raise UnreadableError(f"{name} is not of the user whose directory it is in")
+            raise UnreadableError(f"{name} does not belong to the owner of its directory")
         return _document(fd, name, bounds), owner
     finally:
         os.close(fd)
@@ -209,12 +209,12 @@ def _document(fd: int, name: str, bounds: StateBounds | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{name}: {error}") from error
     if not isinstance(document, dict):
-        raise UnreadableError(f"{name} holds no JSON object")
+        raise UnreadableError(f"{name} is not a JSON object")
     return document
 
 
 def _of_runc(identity: str, document: dict[str, Any]) -> Found:
-    """Return what libcontainer's state says; the bundle is one of its labels."""
+    """Return the container of libcontainer's state; the bundle is one of its labels."""
     found = Found(identity, _pid(document, "init_process_pid"))
     found.started = _ticks(document, "init_process_start")
     found.cgroup = _cgroup(document.get("cgroup_paths"))
@@ -238,7 +238,7 @@ def _of_crun(identity: str, document: dict[str, Any]) -> Found:
 
 
 def _cgroup(paths: object) -> str:
-    """Return the name of the cgroup whose directories runc lists, by controller; v2's has none."""
+    """Return the name of the cgroup whose directories runc lists by controller; v2's key is ""."""
     if not isinstance(paths, dict):
         return ""
     for controller in ("devices", ""):
@@ -251,34 +251,34 @@ def _cgroup(paths: object) -> str:
 def _pid(document: dict[str, Any], key: str) -> int:
     value = document.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
-        raise UnreadableError(f"{key} is no pid")
+        raise UnreadableError(f"{key} is not a pid")
     return value
 
 
 def _ticks(document: dict[str, Any], key: str) -> int | None:
-    """Return a start time; None for 0, as where a runtime did not write one down."""
+    """Return a start time; None for 0, which a runtime without the time writes."""
     value = document.get(key) or None
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise UnreadableError(f"{key} is no number")
+        raise UnreadableError(f"{key} is not a number")
     return value
 
 
 def _text(document: dict[str, Any], key: str) -> str:
-    """Return a path; raises UnreadableError for what can be none."""
+    """Return a path; raises UnreadableError if the value cannot be one."""
     value = document.get(key)
     if not isinstance(value, str):
         return ""
     try:
         os.fsencode(value)
     except ValueError:
-        raise UnreadableError(f"{key} is no path") from None
+        raise UnreadableError(f"{key} is not a path") from None
     if "\0" in value:
-        raise UnreadableError(f"{key} is no path")
+        raise UnreadableError(f"{key} is not a path")
     return value
 
 
 def _observed(found: Found, directory: int) -> Found:
-    """Fill in the status, as the kernel has it, and what is right for a container that ended."""
+    """Set the status, as the kernel shows it, and the values of a container that has ended."""
     owner = found.owner
     try:
         with found.process() as process:
@@ -299,11 +299,11 @@ def _observed(found: Found, directory: int) -> Found:
 
 def status(process: Process) -> str:
     """Return RUNNING or PAUSED."""
-    return PAUSED if freezer.is_frozen(process.read("cgroup")) else RUNNING
+    return PAUSED if cgroup.is_frozen(process.read("cgroup")) else RUNNING
 
 
 def _has(directory: int, name: str) -> bool:
-    """Return whether the state directory has a file: exec.fifo is there until the start."""
+    """Return whether the state directory has a file: exec.fifo exists until the start."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -312,10 +312,10 @@ def _has(directory: int, name: str) -> bool:
 
 
 def _owner_of_user_namespace(process: Process) -> int:
-    """Return who made the process's user namespace (ioctl_ns(2)).
+    """Return the user who created the process's user namespace (ioctl_ns(2)).
 
-    A user's state directory names pids as it likes; those of user namespaces that the user has
-    made are the user's own affair, all others are not.
+    A user's state directory can name any pid; only those of user namespaces that the user has
+    created are accepted.
     """
     import fcntl
 

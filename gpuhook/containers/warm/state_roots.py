@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the low-level runtimes of a node keep their state: a directory per container.
+"""The directories in which low-level runtimes keep their state, one directory per container.
 
 The engine chooses the state root of its runtime, and nothing on the node lists them.
 """
@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Where runtimes keep their state: their own defaults (podman and CRI-O use these), containerd's
+# The state roots: the runtimes' own defaults (podman and CRI-O use these), containerd's
 # shim, also under k3s, rke2 and microk8s, one directory per namespace, and dockerd's, a directory
-# per runtime with one per namespace below. `*` stands for a whole name or its end.
+# per runtime with one per namespace below. `*` matches a whole name or its end.
 PLACES = (
     "/run/runc",
     "/run/crun",
@@ -34,7 +34,7 @@ _USERS = "/run/user"
 def user_of(path: str) -> int:
     """Return the user below whose runtime directory a path is, by its name alone; 0 for none.
 
-    What is there is that user's, whatever owner the file system shows: users can mount one.
+    Its content belongs to that user, whatever owner the file system shows: users can mount one.
     """
     _, found, rest = path.partition(_USERS + "/")
     user = rest.partition("/")[0]
@@ -47,7 +47,7 @@ def is_of_another(path: str) -> bool:
 
 
 def other_users() -> list[int]:
-    """Return the users that have runtime directories, for the host's root; none for others."""
+    """Return the users with runtime directories, for the host's root; [] for other users."""
     if state.is_rootless():
         return []
     try:
@@ -59,7 +59,6 @@ def other_users() -> list[int]:
 
 
 def directory(user: int) -> str:
-    """Return a user's runtime directory."""
     return f"{_USERS}/{user}"
 
 
@@ -69,12 +68,12 @@ def of_user(user: int) -> list[str]:
 
 
 def real(root: str) -> str:
-    """Return a state root with links resolved, "" for none; another user's is not looked at."""
+    """Return a state root with links resolved, "" for none; another user's is left as it is."""
     return os.path.realpath(root) if root and not is_of_another(root) else root
 
 
 def present() -> Iterator[str]:
-    """Yield the state roots that are there, some by several names, but for other users'."""
+    """Yield the existing state roots, some by several names, without other users'."""
     for pattern in PLACES:
         yield from _expanded(pattern)
         yield from _expanded("/var" + pattern)
@@ -85,7 +84,7 @@ def present() -> Iterator[str]:
 
 
 def _expanded(pattern: str) -> list[str]:
-    """Return the directories that `pattern` means; one that cannot be listed stands for itself."""
+    """Return the directories that `pattern` matches; one that cannot be listed is returned itself."""
     found = [""]
     for part in pattern.split("/")[1:]:
         if part.endswith("*"):

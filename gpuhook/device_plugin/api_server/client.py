@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from gpuhook.errors import GpuhookError, RefusedError, fault
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class ApiServer:
         try:
             answer = self._sent(connection, method, path, headers, body)
             _check(answer, purpose)
-            return _object(answer.read(_MAX_SIZE))
+            return documents.parse_json_object(answer.read(_MAX_SIZE))
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._trouble(error) from error
         finally:
@@ -183,7 +184,7 @@ class Changes:
             line = self._answer.readline(_MAX_LINE)
             if not line.strip():
                 return None
-            change = _object(line)
+            change = documents.parse_json_object(line)
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._trouble(error) from error
         if change.get("type") == "ERROR":
@@ -227,20 +228,10 @@ def _check(answer: http.client.HTTPResponse, purpose: Purpose) -> None:
     raise fault("GH1864", **needed, status=answer.status, reason=message)
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except RecursionError:
-        raise ValueError("its answer is nested too deep") from None
-    if not isinstance(found, dict):
-        raise ValueError("its answer is not an object")  # noqa: TRY004 # it is data, not a type
-    return found
-
-
 def _document(data: bytes) -> object:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return documents.parse_json(data)
+    except ValueError:
         return None
 
 

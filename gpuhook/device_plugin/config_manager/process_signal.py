@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.host.hot import procfs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions
@@ -13,16 +15,14 @@ if TYPE_CHECKING:
 def processes(name: str, proc: str = "/proc") -> list[int]:
     """Return the pids of the processes whose first word is `name`, or a path that ends in it."""
     found = []
-    for entry in os.listdir(proc):
-        if not entry.isdecimal():
-            continue
+    for pid in procfs.pids(proc):
         try:
-            with open(f"{proc}/{entry}/cmdline", "rb") as file:
+            with open(f"{proc}/{pid}/cmdline", "rb") as file:
                 first = os.fsdecode(file.read(4096).partition(b"\0")[0])
         except OSError:
             continue  # it has ended
         if name in (first, os.path.basename(first)):
-            found.append(int(entry))
+            found.append(pid)
     return sorted(found)
 
 

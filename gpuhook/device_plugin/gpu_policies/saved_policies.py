@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from gpuhook.device_plugin.config.configuration import TIME_SLICES
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES
 
@@ -48,10 +49,10 @@ def read(boot: str | None) -> dict[Key, Note]:
     try:
         if not state.usable(os.lstat(path())):
             return {}
-        found = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
+        found = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    except (OSError, ValueError, GpuhookError):
         return {}
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("boot") != boot:
+    if found.get("format") != FORMAT or found.get("boot") != boot:
         return {}
     gpus = found.get("gpus")
     return {

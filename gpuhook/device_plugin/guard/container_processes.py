@@ -12,19 +12,18 @@ import os
 import signal
 from dataclasses import dataclass
 
-from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import process_scope
 from gpuhook.device_plugin.guard.process_scope import Home
 from gpuhook.device_plugin.metrics import cgroup_names
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 from gpuhook.kernel import mountinfo
 from gpuhook.request import memory_request
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.kernel.mountinfo import Mount
@@ -34,7 +33,6 @@ _HOST_DEVICES = "devtmpfs"  # what the kernel itself keeps at /dev
 _MAX_STAT = 1 << 16
 _MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
-_MAX_PARENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Processes:
         in the container are asked too. None where all of them may hide mounts.
         """
         cgroups = self._cgroups(pid)
-        for one in (pid, *self._parents(pid)):
+        for one in (pid, *procfs.parents(pid, self._proc)):
             if self._cgroups(one) != cgroups:
                 break  # the container's first process was the one before
             mounts = self._mounted(one)
@@ -120,18 +118,6 @@ class Processes:
         except OSError:
             return False
         return os.path.samestat(theirs, ours)
-
-    def _parents(self, pid: int) -> Iterator[int]:
-        """Yield the parent of a process, that one's parent, and so on."""
-        for _ in range(_MAX_PARENTS):
-            try:
-                fields = ledger.stat_fields(files.read(f"{self._proc}/{pid}/stat", _MAX_STAT))
-            except (OSError, GpuhookError):
-                return
-            pid = int(fields[1])
-            if pid <= 1:
-                return
-            yield pid
 
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool:
         """Send a signal if `is_still()`, which is asked while the pid cannot become another's.
@@ -171,10 +157,7 @@ class Processes:
         return found.st_dev, found.st_ino
 
     def _started(self, pid: int) -> int | None:
-        try:
-            return ledger.started(files.read(f"{self._proc}/{pid}/stat", _MAX_STAT))
-        except (OSError, GpuhookError):
-            return None
+        return procfs.start_time(pid, self._proc)
 
 
 def _granted(mounts: list[Mount]) -> dict[str, int]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 
-from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.configuration import NO_ACTION
 from gpuhook.device_plugin.guard.guard_policy import END, FAILED, TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
+from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def write(marks: Iterable[GuardMark], watching: GuardWatching | None = None) -> 
         guard_state.write(None)
         return
     pid = os.getpid()
-    watcher = {"pid": pid, "started": ledger.start_time(pid), "action": seen.action}
+    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": seen.action}
     guard_state.write({**watcher, "watched": [_watched(one) for one in seen.shares], "over": over})
 
 

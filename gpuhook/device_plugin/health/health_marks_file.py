@@ -15,6 +15,7 @@ import re
 
 from gpuhook.device_plugin.health import health_marks
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ def stored_marks() -> tuple[HealthMark, ...]:
         return ()
     except OSError as error:
         raise fault("GH1865", path=path(), reason=error.strerror or error) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
     marks = found.get("marks")
     made = map(health_marks.from_document, marks if isinstance(marks, list) else [])
@@ -72,8 +73,8 @@ def _content() -> dict[str, Any]:
     """Return the document in the file; ValueError for what is none."""
     if not state.usable(os.lstat(path())):
         raise fault("GH1865", path=path(), reason="others than root can write it")
-    found = json.loads(files.read(path(), _MAX_SIZE))
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    found = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    if found.get("format") != FORMAT:
         raise ValueError(path())
     return found
 

@@ -9,7 +9,6 @@ number of its device node.
 from __future__ import annotations
 
 import errno
-import json
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +17,7 @@ from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import ledger_facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.host.hot import state
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -160,8 +160,8 @@ def _noted(node: ExaminedNode) -> list[tuple[str | None, int | None, str | None]
     """Return (UUID, minor, PCI bus id) of GPUs: of this moment, then of when the spec was made."""
     found = [(gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in facts.gpus(node)]
     try:
-        told = dump.from_dict(json.loads(_read(node, _NODE_FILE)))
-    except (GpuhookError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        told = dump.from_dict(documents.parse_json(_read(node, _NODE_FILE)))
+    except (GpuhookError, AttributeError, KeyError, TypeError, ValueError):
         return [*found]
     return [*found, *((gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in told.gpus)]
 

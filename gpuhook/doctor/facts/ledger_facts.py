@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from gpuhook.containers.hot import ledger
-from gpuhook.host.hot import state
+from gpuhook.host import documents
+from gpuhook.host.hot import procfs, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ def is_usable(node: ExaminedNode, path: str) -> bool:
 def parse_entry(content: bytes) -> dict[str, Any] | None:
     """Return the entry in a file of the ledger, None if the content is not an entry."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = documents.parse_json_object(content)
+    except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") != ledger.SCHEMA:
+    if found.get("schema") != ledger.SCHEMA:
         return None
     is_whole = isinstance(found.get("id"), str) and isinstance(found.get("root"), str)
     return found if is_whole and isinstance(found.get("since"), (int, float)) else None
@@ -46,6 +46,6 @@ def is_alive(node: ExaminedNode, entry: dict[str, Any]) -> bool:
         return True
     content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
     try:
-        return content is not None and ledger.started(content) == entry.get("started")
+        return content is not None and procfs.start_ticks(content) == entry.get("started")
     except (ValueError, IndexError):
         return False

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +16,8 @@ from gpuhook.engines.configure.engine_plan import Service
 from gpuhook.engines.configure.host_files import Kept
 from gpuhook.engines.configure.write_errors import unwritable
 from gpuhook.errors import fault
+from gpuhook.host import documents
+from gpuhook.host.hot import file_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def directory(engine: str, home: str | None) -> str:
 def parsed(content: bytes, path: str) -> ConfigureRecord:
     """Return the record that a file holds; raises GH2009 where it cannot be understood."""
     try:
-        return _record(json.loads(content))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return _record(documents.parse_json(content))
+    except (ValueError, KeyError, TypeError) as error:
         raise fault("GH2009", path=path, reason=error) from error
 
 
@@ -165,16 +166,12 @@ class RecordStore:
                 self._host.make_directory(path, 0o700 if path == self.place else 0o755)
             with self._host.directory(self.place) as opened:
                 fd = os.dup(opened)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found = self._host.status(self.place)
-                if found is not None and os.path.samestat(found, os.fstat(fd)):
-                    return fd
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(fd)
-                    raise fault("GH2008", path=self.place) from None
-                time.sleep(0.1)
+            if not file_lock.is_locked(fd, end - time.monotonic()):
+                os.close(fd)
+                raise fault("GH2008", path=self.place)
+            found = self._host.status(self.place)
+            if found is not None and os.path.samestat(found, os.fstat(fd)):
+                return fd
             os.close(fd)
 
     def _clear(self) -> None:

@@ -16,6 +16,7 @@ from typing import Literal
 from gpuhook.engines.configure.host_programs import last_words
 from gpuhook.engines.read import host_processes
 from gpuhook.errors import fault
+from gpuhook.host.hot import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,15 +97,7 @@ def processes(root: str, names: tuple[str, ...]) -> list[int]:
 
 def _without_children(pids: list[int]) -> list[int]:
     """Leave out processes whose parent is of the same program."""
-    return sorted(pid for pid in pids if _parent(pid) not in pids)
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    return sorted(pid for pid in pids if procfs.parent(pid) not in pids)
 
 
 def _systemctl(*words: str, is_of_user: bool) -> tuple[str, ...]:

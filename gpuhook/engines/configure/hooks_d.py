@@ -9,6 +9,7 @@ import posixpath
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.read import oci_hooks
 from gpuhook.errors import fault
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def content(hook: str) -> bytes:
 def is_ours(path: str, edited: bytes) -> bool:
     """Return whether a file that was edited since still has gpuhook's hook."""
     try:
-        found = json.loads(edited)
+        found = documents.parse_json(edited)
         program = found["hook"]["path"]
-    except (ValueError, RecursionError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         program = None
     return oci_hooks.OciHook(path, program if isinstance(program, str) else "").is_gpuhooks

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from gpuhook.host.hot import files
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.kernel.openat2 import openat2
 
 TYPE_CHECKING = False
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _LIMIT = 16 << 20  # bytes: no configuration is larger
-_MOST_LINKS = 40  # path_resolution(7)
 _NOTHING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -194,7 +194,7 @@ class Host:
         Nothing need be there.
         """
         with self._opened() as root:
-            for _ in range(_MOST_LINKS):
+            for _ in range(MAX_LINKS):
                 directory, name = posixpath.split(path)
                 place = openat2(root, directory or "/", _DIRECTORY)
                 try:

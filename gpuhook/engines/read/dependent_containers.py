@@ -7,7 +7,6 @@ database), containerd/runtime/v2 (bundles), cri-o/internal/storage (config.json,
 
 from __future__ import annotations
 
-import json
 import posixpath
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from gpuhook.engines.read import (
 )
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.engines.read.oci_hooks import OciHook
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,7 +198,6 @@ def _need(
 
 def _document(content: bytes | None) -> dict[str, Any]:
     try:
-        said = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
+        return documents.parse_json_object(content or b"{}")
+    except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}

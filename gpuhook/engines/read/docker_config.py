@@ -16,6 +16,7 @@ from gpuhook.engines.read.engine_config import (
     Runtime,
     Trouble,
 )
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def read(files: ConfigFiles, path: str = PATH) -> Docker:
     if content is None or not content.strip():
         return _docker(path, (), {}, b"", ())
     try:
-        document = json.loads(content, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        document = documents.parse_json(content, parse_constant=_no_number)
+    except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
         said = f"is no JSON: {_said(error)}"
         return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), said),))
@@ -71,8 +72,6 @@ def read(files: ConfigFiles, path: str = PATH) -> Docker:
 
 
 def _said(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 

@@ -8,6 +8,8 @@ import posixpath
 from contextlib import suppress
 from dataclasses import dataclass
 
+from gpuhook.host.hot import procfs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,10 +61,8 @@ class HostProcess:
 def running(root: str) -> Iterator[HostProcess]:
     """Yield the processes of the host at `root`, as far as this process may see them."""
     host = os.stat(root)
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for pid in procfs.pids():
         with suppress(OSError):
-            program = os.readlink(f"/proc/{entry}/exe").removesuffix(_DELETED)
-            if os.path.samestat(os.stat(f"/proc/{entry}/root"), host):
-                yield HostProcess(int(entry), posixpath.basename(program))
+            program = os.readlink(f"/proc/{pid}/exe").removesuffix(_DELETED)
+            if os.path.samestat(os.stat(f"/proc/{pid}/root"), host):
+                yield HostProcess(pid, posixpath.basename(program))

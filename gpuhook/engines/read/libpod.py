@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from gpuhook.host import documents
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +87,8 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
             return  # of another version, or being written
     for text in rows:
         try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
+            said = documents.parse_json(text)
+        except ValueError:
             continue
         if isinstance(said, dict):
             yield said

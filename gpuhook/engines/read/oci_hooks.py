@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from dataclasses import dataclass
 
 from gpuhook.engines.read import toml_document
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def read(files: ConfigFiles, directories: Iterable[str]) -> tuple[OciHook, ...]:
 
 def _hook(path: str, content: bytes) -> OciHook:
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        document = documents.parse_json(content)
+    except ValueError as error:
         return OciHook(path, "", f"is no JSON: {error}")
     if not isinstance(document, dict):
         return OciHook(path, "", "is no JSON object")

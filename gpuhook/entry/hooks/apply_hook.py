@@ -22,7 +22,7 @@ from gpuhook.entry import cold_command, replica_env
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, files, settings
+from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
@@ -226,20 +226,17 @@ def _enter_in_ledger(
                 _note(known["root"], state.id, pid, memory, log)
             return  # the wrapper was there before
     nodes = oci_spec.device_paths(state.spec)
-    entry: dict[str, Any] = {
-        **ledger.pod_of(state.spec.get("annotations")),
-        "bundle": state.bundle,
-        "devices": [],
-        "nodes": nodes,
-        "replicas": replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
-        "requested": [],
-        "source": "CDI, applied by the engine",
-        "route": "cdi",
-        "runtime": "",
-        "pid": pid,
-        "started": ledger.start_time(pid),
-        "milliseconds": round((time.monotonic() - began) * 1000, 2),
-    }
+    entry = ledger.new_entry(
+        state.spec.get("annotations"),
+        state.bundle,
+        "cdi",
+        nodes=nodes,
+        replicas=replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
+        source="CDI, applied by the engine",
+    )
+    entry["pid"] = pid
+    entry["started"] = procfs.start_time(pid)
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     if memory:
         entry["memory"] = memory
     trouble = ledger.enter("", state.id, entry)

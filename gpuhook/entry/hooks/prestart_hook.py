@@ -23,7 +23,7 @@ from gpuhook.entry import cold_command, plan_context, replica_env
 from gpuhook.entry.hooks import oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.host.hot import bundle, files, settings
+from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -273,19 +273,19 @@ def _entry(
     state: HookState, process: Process, source: Source | None = None, grant: Grant | None = None
 ) -> dict[str, Any]:
     given = grant.edits.get("deviceNodes") or () if grant else ()
-    return {
-        **ledger.pod_of(state.spec.get("annotations")),
-        "bundle": state.bundle,
-        "devices": grant.devices if grant else [],
-        "nodes": [*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
-        "requested": source.names if source else [],
-        "source": source.where if source else "",
-        "route": "prestart",
-        "runtime": "",
-        "pid": state.pid,
-        "started": process.started,
-        "init": [state.pid, process.started],
-    }
+    entry = ledger.new_entry(
+        state.spec.get("annotations"),
+        state.bundle,
+        "prestart",
+        devices=grant.devices if grant else (),
+        nodes=[*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
+        requested=source.names if source else (),
+        source=source.where if source else "",
+    )
+    entry["pid"] = state.pid
+    entry["started"] = process.started
+    entry["init"] = [state.pid, process.started]
+    return entry
 
 
 def _keep_warnings(state: HookState, log: EngineLog) -> None:
@@ -297,7 +297,7 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
             "bundle": state.bundle,
             "route": "",
             "pid": pid,
-            "started": ledger.start_time(pid),
+            "started": procfs.start_time(pid),
         }
     oci_state.keep_warnings(state, log, made)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a program that are loaded once it is known that they are needed."""
+"""Modules that are loaded only when they are needed, from the launcher's bundle of byte code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def load(module: str) -> None:
-    """Load a module out of the launcher's bundle, where there is one: it is much the faster way."""
+    """Load a module from the launcher's bundle if there is one, which is faster than an import."""
     bundle = sys.modules.get("gpuhook_bundle")
     if bundle is not None:
         bundle.load(module)

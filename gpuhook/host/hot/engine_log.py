@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the wrapper and the hooks report: the engine's log file, the journal, standard error.
+"""Reports of the wrapper and the hooks: the engine's log file, the journal, standard error.
 
-An engine gives `create` the container's own standard streams, so only the error that keeps the
-container from starting is printed there. Warnings go to the file of --log, to the node's journal or
+An engine gives `create` the container's own standard streams, so only the error that prevents the
+container's start is printed there. Warnings go to the file of --log, to the node's journal or
 syslog, and, by `warnings`, into the container's ledger entry.
 
-How the file of --log is read when a create fails:
+How engines read the file of --log when a create fails:
 
-    containerd  (go-runc, in its shim; Docker has the same shim) reads one JSON value after the
-                other, and reports the last one whose level is "error". `time` must be RFC 3339.
+    containerd  (go-runc, in its shim; Docker has the same shim) reads a sequence of JSON values and
+                reports the last one whose level is "error". `time` must be RFC 3339.
     podman      passes --log to runtimes of known names (runtime_supports_json). It parses the
-                whole file as one JSON value, and reports its msg whatever the level. If that
-                fails, it reports what conmon has read of the runtime's standard error, where runc
-                and crun write their errors as well.
-    CRI-O       passes no --log: it reports what conmon has read of standard error.
+                whole file as one JSON value and reports its msg, whatever the level. If that
+                fails, it reports the runtime's standard error as conmon has read it; runc and
+                crun write their errors there, too.
+    CRI-O       passes no --log: it reports standard error as conmon has read it.
 
-So an error is one JSON object. A warning is two, message and hint: podman can then never take a
-lone warning for the reason why a container did not start, and containerd skips both.
+Therefore an error is one JSON object. A warning is two, message and hint: podman then never takes a
+warning for the reason why a container did not start, and containerd skips both.
 
-A hook's standard error: runc keeps it and prints it if the hook fails, crun sends it to /dev/null,
+A hook's standard error: runc keeps it and prints it if the hook fails. crun sends it to /dev/null
 or to the file of the annotation run.oci.hooks.stderr, which may be the container's stream.
 """
 
@@ -34,12 +34,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
 
-_MOST_WARNINGS = 32  # a container chooses how many there are
+_MOST_WARNINGS = 32  # a container determines how many there are
 MAX_LINE = 4096
 
 
 class EngineLog:
-    """The reports of one program on one container.
+    """The reports of one program about one container.
 
     `container` is the container's id, "" while it is not known. `warnings` are those reported so
     far, each once.
@@ -55,8 +55,8 @@ class EngineLog:
     def failure(self, error: GpuhookError) -> None:
         """Report a fault: one line in the log; the hint on another line of standard error.
 
-        The container does not start, so the warnings before it belong to the engine's error text.
-        They come last: conmon reads a few kilobytes, and a container chooses their number.
+        The container does not start, so its warnings belong to the engine's error text. They come
+        last: conmon reads a few kilobytes, and a container determines how many warnings there are.
         """
         line = f"{error.code}: {error.message}"
         self._write([("error", f"{line} ({error.hint})")])
@@ -65,7 +65,7 @@ class EngineLog:
         print_error("".join(f"{self._program}: {text}\n" for text in lines))
 
     def warning(self, error: GpuhookError) -> None:
-        """Report what the container goes without. It never reaches the container's streams."""
+        """Report what the container lacks. A warning never reaches the container's streams."""
         if len(self.warnings) == _MOST_WARNINGS or _is_among(error, self.warnings):
             return
         self.warnings.append(error)
@@ -80,7 +80,7 @@ class EngineLog:
         journal.send(self._program, error.code, text, printable(self.container))
 
     def _write(self, lines: list[tuple[str, str]]) -> None:
-        """Append (level, message) to the log, all in one write: other programs append too."""
+        """Append (level, message) pairs to the log in one write: other programs append, too."""
         if not self._path:
             return
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON through the C accelerator of the standard library, without importing `json`.
 
-`import json` costs 5 ms, as it imports `re`; `_json` costs 0.1. Both agree on what is valid. Where
-the accelerator is not what we know, `json` does the work.
+`import json` costs 5 ms, as it imports `re`; `_json` costs 0.1. Both agree on what is valid. On an
+interpreter whose accelerator differs, `json` does the work.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ try:
 except ImportError:  # another implementation of Python, or another CPython than we know
     make_scanner = None  # type: ignore[assignment,misc]
 
-_MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also where Python has no such limit
+_MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also if Python has no such limit
 _SPACE = " \t\n\r"
 _CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class ExactNumber:
-    """A number that Python would change or refuse, kept as it was written.
+    """A number that Python would change or refuse, kept as text.
 
     It has a fraction or an exponent, is `-0`, or has more digits than int() takes.
     """
@@ -41,7 +41,7 @@ class ExactNumber:
 
 
 class _Plain:
-    """The attributes that the C scanner asks of a decoder."""
+    """The attributes that the C scanner reads from a decoder."""
 
     strict = True
     object_hook = None
@@ -61,13 +61,13 @@ class _Exact(_Plain):
 
 
 class _Longhand(_Exact):
-    """Keeps integers as well that Python would change or refuse; slower."""
+    """Keeps integers that Python would change or refuse, too; slower."""
 
     parse_int = staticmethod(_whole)
 
 
 class _Noting(_Plain):
-    """Reads as `base`, and notes a key that an object has twice."""
+    """Reads as `base`, and records a key that an object has twice."""
 
     def __init__(self, base: type[_Plain], repeated: list[str]) -> None:
         def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -90,12 +90,12 @@ def _repeated(pairs: list[tuple[str, Any]]) -> str:
 
 
 def loads(data: bytes, *, exact: bool = False, repeated: list[str] | None = None) -> Any:
-    """Return the value of a JSON document; raises ValueError that says where it is broken.
+    """Return the value of a JSON document; raises ValueError with the position of an error.
 
-    With `exact`, some numbers become Numbers, so that a document can be written again without
-    loss. Bytes that are not UTF-8 are kept as surrogate escapes, which `dumps` turns back. Of a
-    key that an object has twice the last value is taken, and the key is added to `repeated`:
-    other readers take the first value, or merge them.
+    With `exact`, some numbers become ExactNumbers, so that the document can be written again
+    without loss. Bytes that are not UTF-8 are kept as surrogate escapes, which `dumps` turns back.
+    If an object has a key twice, the last value is taken and the key is added to `repeated`: other
+    readers take the first value, or merge them.
     """
     text = data.decode("utf-8", "surrogateescape")
     if not exact:
@@ -118,7 +118,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
     except StopIteration as stop:
         raise ValueError(_place(text, stop.value, "a value is expected")) from None
     except SystemError:
-        # The C scanner leaves its error to json.decoder, and says nothing if that is not loaded.
+        # The C scanner raises json.decoder's error, and has no message if that is not loaded.
         raise ValueError(_reason(text)) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -133,7 +133,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
 
 
 def _reason(text: str) -> str:
-    """Return what is wrong with a broken document, in the words of the standard library."""
+    """Return the standard library's message about a broken document."""
     import json
 
     try:
@@ -146,8 +146,8 @@ def _reason(text: str) -> str:
 def dumps(value: object, source: bytes | None = None) -> bytes:
     """Return the JSON document of `value`, in one line.
 
-    `source` is the document that `value` was read from, with changes. Surrogates that may stand
-    for a byte become that byte, unless `source` is UTF-8 and has escapes of such surrogates.
+    `source` is the document from which `value` was read, with changes. Surrogates that may
+    represent a byte become that byte, unless `source` is UTF-8 and has escapes of such surrogates.
     """
     text = _encoded(value)
     try:
@@ -189,7 +189,7 @@ def _encoded(value: object) -> str:
 
 
 class _InexactError(Exception):
-    """The C encoder met a Number."""
+    """The C encoder met an ExactNumber."""
 
 
 def _refuse(value: object) -> Any:
@@ -199,7 +199,7 @@ def _refuse(value: object) -> Any:
 
 
 def _slow(value: object) -> str:  # noqa: PLR0911 # a type each
-    """Return the text of `value`, a Number as it was written."""
+    """Return the text of `value`, with the digits of each ExactNumber."""
     if isinstance(value, ExactNumber):
         return value.text
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the host: read whole and bounded, replaced atomically.
 
-Nothing here truncates a file in place: a reader sees the old bytes or the new ones, also when the
+Nothing here truncates a file in place: a reader sees the old bytes or the new ones, also if the
 writer is killed or the disk is full.
 """
 
@@ -13,11 +13,12 @@ import stat
 
 from gpuhook.errors import fault
 
+MAX_LINKS = 40  # that the kernel follows: path_resolution(7)
 _TEMPORARY = ".gpuhook-"
 
 
 def is_path(text: str) -> bool:
-    """Return whether a file system can have this path: no call raises ValueError for it."""
+    """Return whether a path is valid: no system call raises ValueError for it."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -34,7 +35,7 @@ def read(path: str, limit: int = 64 << 20) -> bytes:
 
 
 def read_descriptor(fd: int, name: str, limit: int) -> bytes:
-    """Return what the regular file behind `fd` holds; GH1310 when it is larger or not regular."""
+    """Return the content of the regular file behind `fd`; GH1310 if it is larger or not regular."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
         raise fault("GH1310", path=name, limit=limit)
@@ -49,8 +50,13 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
     raise fault("GH1310", path=name, limit=limit)
 
 
+def version(found: os.stat_result) -> str:
+    """Return what changes when a file is written or replaced: `<size>-<mtime_ns>-<inode>`."""
+    return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+
+
 def require_file(mode: int, path: str) -> None:
-    """Raise OSError if what has this `st_mode` is no file: a rename would take a device's place."""
+    """Raise OSError if this `st_mode` is not a regular file's: a rename would replace a device."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
@@ -58,12 +64,12 @@ def require_file(mode: int, path: str) -> None:
 
 
 def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
-    """Put `data` in place of the file `path`, atomically, keeping its mode and owner.
+    """Replace the file `path` by `data` atomically; the new file keeps the mode and the owner.
 
-    With a `mode` the file is ours whatever was there: of that mode, and of our own owner. A new
-    file has 0644 without one. A symbolic link is followed, so the file it names is replaced and
-    the link stays. `durable` waits for the disk. Raises OSError; the old file is then untouched
-    and no temporary file stays. What is there and is no file, such as /dev/full, is never replaced.
+    With a `mode`, the new file has that mode and this process's owner. Without an old file and a
+    mode it has 0644. A symbolic link is followed: the link remains, and its target is replaced.
+    `durable` waits for the disk. Raises OSError; the old file is then unchanged, and no temporary
+    file remains. Something other than a regular file, such as /dev/full, is never replaced.
     """
     old: os.stat_result | None = None
     try:
@@ -99,12 +105,12 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
 
 
 def _made(temporary: str) -> int:
-    """Return a descriptor of the new file `temporary`, its owner's alone."""
+    """Return a descriptor of the new file `temporary`, which only its owner can open."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(temporary, flags, 0o600)
     except FileExistsError:
-        # Left by a killed process that had our pid: nobody else can be writing it now.
+        # Left by a killed process that had our pid: no other process can be writing it now.
         os.unlink(temporary)
         return os.open(temporary, flags, 0o600)
 
@@ -123,9 +129,9 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
 
 
 def remove_stale(directory: str | int) -> None:
-    """Remove temporary files in a directory whose writers have died.
+    """Remove temporary files of dead processes from a directory.
 
-    Those of our own pid too: the caller has none there at that moment, so a dead one left them.
+    Those with this process's pid, too: the caller has none there at that moment.
     """
     own = _pid()
     for name in os.listdir(directory):
@@ -143,20 +149,21 @@ def remove_stale(directory: str | int) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file name is one under which something is being prepared."""
+    """Return whether a file name is temporary_name() of some file."""
     return name.startswith(_TEMPORARY)
 
 
 def temporary_name(name: str) -> str:
-    """Return the name under which `name` is prepared before it is renamed into place."""
+    """Return the name of the temporary file that is renamed to `name`."""
     return f"{_TEMPORARY}{_pid()}-{name}"[:250]
 
 
 def _pid() -> str:
-    """Return our pid as /proc has it.
+    """Return our pid as /proc shows it.
 
-    A hook may run in a container's pid namespace, where getpid() says a number that others have
-    too; the names are shared with processes of the host, and compared with the host's /proc.
+    A hook may run in a container's pid namespace, where getpid() returns a number that other
+    processes have, too. Names of temporary files are shared with processes of the host, and
+    compared with the host's /proc.
     """
     try:
         return os.readlink("/proc/self")

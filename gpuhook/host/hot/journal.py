@@ -4,8 +4,8 @@
 Loaded only for a warning. A datagram is sent without waiting: if the logging daemon does not read,
 the message is lost. The socket module costs 5 ms, its C part almost nothing.
 
-The id of the container has a field of our own: engines find what a container wrote by CONTAINER_ID
-and CONTAINER_ID_FULL.
+The id of the container has its own field, GPUHOOK_CONTAINER: engines find a container's output by
+CONTAINER_ID and CONTAINER_ID_FULL.
 
 Sources: systemd's "Native Journal Protocol"; RFC 3164.
 """
@@ -48,5 +48,5 @@ def send(program: str, code: str, text: str, container: str) -> None:
             finally:
                 channel.close()
         except OSError:
-            continue  # there is none, or it does not read
+            continue  # no daemon has this socket, or it does not read
         return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node's settings: /etc/gpuhook/config.yaml, read through its compiled form.
 
-YAML is never parsed here: `gpuhook config compile` checks the file against the schema and writes
-JSON below the state directory, once per version of the file. No file means the defaults. Variables
-of the environment win over both: settings_environment.py has them.
+This module never parses YAML: `gpuhook config compile` checks the file against the schema and
+writes JSON below the state directory, once per version of the file. Without a file, the defaults
+apply. Environment variables override both: see settings_environment.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IGNORE, FAIL = "ignore", "fail"
 REFRESH = "refresh"
 KUBELET, ANY, NONE = "kubelet", "any", "none"
 _MAX_SIZE = 1 << 20
-# How the variables of sections begin; GPUHOOK_CONFIG and others are no settings.
+# Prefixes of the variables of each section; GPUHOOK_CONFIG and others are not settings.
 _VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "REQUEST", "RUNTIME"))
 
 
@@ -59,28 +59,28 @@ class Settings:
     )
 
     def __init__(self) -> None:
-        self.accept_annotations = AUTO  # by what made the container: grant/annotation_origin.py
+        self.accept_annotations = AUTO  # by the creator: request/annotation_origin.py
         self.accept_env_when_unprivileged = True
         self.accept_volume_mounts = False
         self.annotation_prefixes = ["cdi.k8s.io/"]
-        self.default_driver_capabilities = ["compute", "utility"]  # where a container names none
+        self.default_driver_capabilities = ["compute", "utility"]  # of a container without any
         self.default_kind = ""  # the vendor's own
         self.dev_root = ""  # the driver root if it has a /dev/nvidiactl, else /
         self.disable_requirements = False
-        self.driver_capabilities: list[str] = []  # those that may be had; [] is all of them
-        self.driver_root = ""  # see vendors/nvidia/driver_locations.py
+        self.driver_capabilities: list[str] = []  # the allowed ones; [] allows all of them
+        self.driver_root = ""  # see vendors/nvidia/driver/driver_locations.py
         self.ignore_imex_channels = False
         self.legacy_images = True
-        self.limits_guarantee = AUTO  # not where it would outlive the container: guarantees.py
-        self.limits_hints: list[str] = []  # of the frameworks of framework_hints.py
-        self.limits_on_failure = AUTO  # refuse where the pod itself has asked for the limit
+        self.limits_guarantee = AUTO  # unless it would outlive the container: memory_backend.py
+        self.limits_hints: list[str] = []  # names of frameworks: framework_hints.py
+        self.limits_on_failure = AUTO  # refuse if the pod itself requests the limit
         self.low_level_runtimes = ["runc", "crun"]
         self.on_missing_driver = START
         self.on_refusal = IGNORE
         self.on_stale = REFRESH
         self.on_unknown_capability = REFUSE
         self.spec_dirs = ["/etc/cdi", "/var/run/cdi"]
-        self.swarm_resources: list[str] = []  # variables that count instead of the devices' own
+        self.swarm_resources: list[str] = []  # variables that replace the devices' variable
 
 
 # (section, key of the file) -> attribute
@@ -116,17 +116,17 @@ def path() -> str:
 
 
 def load(compile_yaml: Callable[[str], None]) -> Settings:
-    """Return the settings of this node, with what the environment says.
+    """Return the settings of this node, including environment variables.
 
-    `compile_yaml(path)` runs the cold compiler when the compiled form is missing or stale. Raises
-    GH1530 if the file is broken, with what the compiler found, GH1531 if it cannot be compiled, and
-    GH1533 for a variable that is wrong.
+    `compile_yaml(path)` runs the cold compiler if the compiled form is missing or stale. Raises
+    GH1530 with the compiler's reason if the file is broken, GH1531 if it cannot be compiled, and
+    GH1533 for an invalid variable.
     """
     return overridden(_of_file(compile_yaml))
 
 
 def overridden(settings: Settings) -> Settings:
-    """Return the same settings after what variables of the environment say; raises GH1533."""
+    """Return the same settings with the values of environment variables; raises GH1533."""
     if [name for name in os.environ if name.startswith(_VARIABLES)]:
         from gpuhook.host.hot import settings_environment
 
@@ -153,7 +153,7 @@ def _of_file(compile_yaml: Callable[[str], None]) -> Settings:
 
 
 def from_document(document: dict[str, object]) -> Settings:
-    """Return the settings that a checked document (the object of the YAML file) says."""
+    """Return the settings of a checked document (the object of the YAML file)."""
     settings = Settings()
     for (group, key), attribute in KEYS.items():
         section = document.get(group)
@@ -163,15 +163,15 @@ def from_document(document: dict[str, object]) -> Settings:
 
 
 def compiled_path(source: str) -> str:
-    """Return where the compiled form of the settings file `source` is kept."""
+    """Return the path of the compiled form of the settings file `source`."""
     name = os.path.abspath(source).strip("/").replace("/", "-")
     return os.path.join(state.directory(), "compiled", "settings-" + name[-200:])
 
 
 def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
-    """Return the compiled document of `source` if it is there and made from this very version.
+    """Return the compiled document of `source` if it was made from this version of the file.
 
-    What another release of gpuhook found wrong with it does not count: this one may know better.
+    An error that another release of gpuhook found is ignored: this release may accept the file.
     """
     kept = compiled_path(source)
     try:
@@ -193,7 +193,7 @@ def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
 
 
 def store(source: str, found: os.stat_result, document: dict[str, object]) -> None:
-    """Write the compiled form of `source`; {"error": text} stands for a broken file."""
+    """Write the compiled form of `source`; {"error": text} means a broken file."""
     if "error" in document:
         document = {**document, "by": __version__}
     kept = compiled_path(source)
@@ -202,5 +202,5 @@ def store(source: str, found: os.stat_result, document: dict[str, object]) -> No
 
 
 def _key(source: str, found: os.stat_result) -> bytes:
-    version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
-    return b"gpuhook-settings 1 " + version.encode() + b" " + os.fsencode(os.path.abspath(source))
+    version = files.version(found).encode()
+    return b"gpuhook-settings 1 " + version + b" " + os.fsencode(os.path.abspath(source))

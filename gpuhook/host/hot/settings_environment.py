@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the environment: GPUHOOK_<SECTION>_<KEY>, which win over the file's.
+"""Settings from the environment: GPUHOOK_<SECTION>_<KEY>, which override the file.
 
-Loaded only where a variable's name begins so. An empty variable counts as none. Lists are separated
-by commas, those of directories by colons as well.
+Loaded only if a variable's name has such a prefix. An empty variable is ignored. Commas separate
+the values of a list; colons, too, if they are directories.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HINTS = ("tensorflow", "pytorch", "jax", "cupy", "paddle")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMING = _LETTERS + "0123456789_.-"
 
-# Variable -> attribute of Settings, what it has to be, and the only words that it may have.
+# Variable -> attribute of Settings, its form, and the only values that it may have.
 VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "GPUHOOK_CDI_ANNOTATION_PREFIXES": ("annotation_prefixes", LIST, ()),
     "GPUHOOK_CDI_DEFAULT_KIND": ("default_kind", KIND, ()),
@@ -58,7 +58,7 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def values(environment: Mapping[str, str]) -> dict[str, object]:
-    """Return attribute -> value of the settings that an environment has; raises GH1533."""
+    """Return attribute -> value of the settings in an environment; raises GH1533."""
     found: dict[str, object] = {}
     for variable in set(VARIABLES).intersection(environment):
         text = environment[variable].strip()
@@ -92,16 +92,16 @@ def _list(variable: str, text: str, form: str, words: tuple[str, ...]) -> list[s
         raise _unfit(variable, text, "it is empty")
     for word in found:
         if words and word not in words:
-            raise _unfit(variable, text, f"{word} is none of {', '.join(words)}")
+            raise _unfit(variable, text, f"{word} is not one of {', '.join(words)}")
         if form == DIRECTORIES and not word.startswith("/"):
-            raise _unfit(variable, text, f"{word} is no absolute path")
+            raise _unfit(variable, text, f"{word} is not an absolute path")
         if variable == "GPUHOOK_REQUEST_SWARM_RESOURCES" and not _is_variable(word):
             raise _unfit(variable, text, f"{word} is not the name of a variable")
     return found
 
 
 def _is_kind(text: str) -> bool:
-    """Return whether the schema's pattern of a kind fits: no `re` on the hot path."""
+    """Return whether the schema's pattern of a kind matches: no `re` on the hot path."""
     vendor, _, name = text.partition("/")
     return all(
         bool(part) and part[0] in _LETTERS and all(letter in _NAMING for letter in part)

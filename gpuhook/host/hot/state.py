@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where gpuhook keeps its state on a node, and which state files can be trusted.
+"""The directory of gpuhook's state on a node, and which state files can be trusted.
 
-Everything there may vanish at any moment and is made again.
+Everything in it may vanish at any moment and is made again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROGRAM_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/
 
 
 def directory() -> str:
-    """Return the state directory: /run/gpuhook for root, else one of the user's own."""
+    """Return the state directory: /run/gpuhook for root, else the user's own."""
     chosen = os.environ.get(DIRECTORY_ENV)
     if chosen:
         return chosen
@@ -24,10 +24,10 @@ def directory() -> str:
 
 
 def is_rootless() -> bool:
-    """Return whether this user is not the host's root, even where a user namespace calls it so.
+    """Return whether this user is not the host's root, also if a user namespace maps it to root.
 
-    Only who has an XDG_RUNTIME_DIR is looked at: engines of root have none.
-    Source: user_namespaces(7), the initial namespace maps all ids to themselves.
+    Only a process with an XDG_RUNTIME_DIR is examined: engines of root have none. Source:
+    user_namespaces(7), the initial namespace maps all ids to themselves.
     """
     if os.geteuid() != 0:
         return True
@@ -41,9 +41,9 @@ def is_rootless() -> bool:
 
 
 def usable(found: os.stat_result) -> bool:
-    """Return whether a state file may be believed.
+    """Return whether a state file can be trusted.
 
-    It must be a regular file of root's or our own that nobody else can write.
+    It must be a regular file that root or this user owns and no other user can write.
     """
     return (
         stat.S_ISREG(found.st_mode)
@@ -53,12 +53,12 @@ def usable(found: os.stat_result) -> bool:
 
 
 def host_root() -> str:
-    """Return where the host's /proc and /sys are: "/" but for simulated nodes and containers."""
+    """Return the directory with the host's /proc and /sys, "/" unless the environment names one."""
     return os.environ.get(HOST_ROOT_ENV) or "/"
 
 
 def runtime_root(low_level: str) -> str:
-    """Return the state root that a low-level runtime uses when --root names none."""
+    """Return the state root that a low-level runtime uses without --root."""
     name = os.path.basename(low_level)
     return os.path.join(_user_run(), name) if is_rootless() else f"/run/{name}"
 

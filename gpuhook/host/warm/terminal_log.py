@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a command that a person runs."""
+"""The log of a command that a user runs in a terminal."""
 
 from __future__ import annotations
 

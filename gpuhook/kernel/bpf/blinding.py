@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPF instructions whose constants the kernel has hidden, put back as they were loaded.
+"""BPF instructions whose constants the kernel has blinded, restored as they were loaded.
 
-Pure. With net.core.bpf_jit_harden the kernel keeps each constant as two that are combined when the
-program runs, in a register that no program may use, and that is what it shows of it. Source:
-bpf_jit_blind_insn() in kernel/bpf/core.c.
+Pure. With net.core.bpf_jit_harden, the kernel stores each constant as two values that the program
+combines at run time, in a register that no program may use, and shows the program in that form.
+Source: bpf_jit_blind_insn() in kernel/bpf/core.c.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _XOR = 0xA0
 
 
 def unblinded(code: bytes) -> bytes:
-    """Return a program with its constants in their places, and as it is when none is hidden.
+    """Return a program with its constants restored; unchanged if none is blinded.
 
-    What it cannot make out it leaves: then the program still names the hidden register.
+    Instructions of an unknown form are kept: the program then still names the hidden register.
     """
     shown = instructions(code)
     if not any(_HIDDEN in (one.dst, one.src) for one in shown):
@@ -57,10 +57,10 @@ def unblinded(code: bytes) -> bytes:
 
 
 def _plain(shown: list[Instruction], at: int) -> tuple[int, Instruction]:
-    """Return how many instructions stand for one at this place, and that one."""
+    """Return how many instructions at `at` represent one instruction, and that instruction."""
     one = shown[at]
     if one.code & 7 in (ALU, ALU64) and one.code & 0xF8 == _XOR | REGISTER and one.dst == one.src:
-        # The kernel's own way to write 0: loaded again it would read what was never written.
+        # The kernel's way to write 0: loaded again, it would read an uninitialised register.
         one.code, one.src = MOV64_IMM, 0
         return 1, one
     if len(shown) - at < 3:

@@ -44,7 +44,7 @@ _REASONS = {
 
 
 class Info:
-    """What the kernel tells of a program; `instructions` is None where it does not show them."""
+    """What the kernel reports about a program; `instructions` is None if it does not show them."""
 
     __slots__ = ("id", "instructions", "maps", "name")
 
@@ -58,8 +58,7 @@ class Info:
 def prog_load(instructions: bytes, name: str) -> int:
     """Return a descriptor of a loaded program; the verifier's reason is in the OSError.
 
-    Kernels before 5.11 count programs against RLIMIT_MEMLOCK, which is lifted when that is what
-    stands in the way.
+    Kernels before 5.11 charge programs to RLIMIT_MEMLOCK, which is lifted if it is exceeded.
     """
     try:
         return _load(instructions, name, None)
@@ -73,23 +72,23 @@ def prog_load(instructions: bytes, name: str) -> int:
         return _load(instructions, name, log)
     except OSError as error:
         lines = log.value.decode("utf-8", "replace").splitlines()
-        said = [line for line in lines if not line.startswith("processed ")]
-        if said:
-            error.strerror = f"the kernel's verifier refused it: {said[-1]}"
+        reasons = [line for line in lines if not line.startswith("processed ")]
+        if reasons:
+            error.strerror = f"the kernel's verifier refused it: {reasons[-1]}"
         raise
 
 
 def prog_attach(cgroup_fd: int, prog_fd: int, flags: int, replace_fd: int | None = None) -> None:
-    """Attach a program to a cgroup, with BPF_F_REPLACE in place of `replace_fd`.
+    """Attach a program to a cgroup; with BPF_F_REPLACE, it replaces `replace_fd`.
 
-    Raises OSError: ENOENT where that one is not attached, EINVAL before Linux 5.6.
+    Raises OSError: ENOENT if that program is not attached, EINVAL before Linux 5.6.
     """
     attr = struct.pack("=5I", cgroup_fd, prog_fd, _CGROUP_DEVICE, flags, replace_fd or 0)
     _bpf(_PROG_ATTACH, ctypes.create_string_buffer(attr, len(attr)), _name_of(cgroup_fd))
 
 
 def prog_detach(cgroup_fd: int, prog_fd: int) -> None:
-    """Detach a program from a cgroup; raises OSError, ENOENT where it is not attached."""
+    """Detach a program from a cgroup; raises OSError, ENOENT if it is not attached."""
     attr = struct.pack("=4I", cgroup_fd, prog_fd, _CGROUP_DEVICE, 0)
     _bpf(_PROG_DETACH, ctypes.create_string_buffer(attr, len(attr)), _name_of(cgroup_fd))
 
@@ -97,38 +96,38 @@ def prog_detach(cgroup_fd: int, prog_fd: int) -> None:
 def prog_query(cgroup_fd: int, *, effective: bool = False) -> tuple[list[int], int]:
     """Return the ids of a cgroup's device programs in their order, and its attach flags.
 
-    `effective` asks for all that hold in it, those of the cgroups above included; flags are 0
-    then. Raises OSError.
+    With `effective`, all programs that apply to it, those of the cgroups above included; flags are
+    0 then. Raises OSError.
     """
     layout = struct.Struct("=4IQI")
-    room = 64
+    most = 64
     while True:
-        ids = (ctypes.c_uint32 * room)()
+        ids = (ctypes.c_uint32 * most)()
         what = (cgroup_fd, _CGROUP_DEVICE, int(effective) * _QUERY_EFFECTIVE, 0)
-        attr = ctypes.create_string_buffer(layout.pack(*what, ctypes.addressof(ids), room))
+        attr = ctypes.create_string_buffer(layout.pack(*what, ctypes.addressof(ids), most))
         try:
             _bpf(_PROG_QUERY, attr, _name_of(cgroup_fd), layout.size)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            room *= 4
+            most *= 4
             continue
         *_, flags, _, count = layout.unpack_from(attr.raw)
         return list(ids[:count]), 0 if effective else flags
 
 
 def prog_get_fd_by_id(identity: int) -> int:
-    """Return a descriptor of a loaded program; raises OSError, ENOENT where it is gone."""
+    """Return a descriptor of a loaded program; raises OSError, ENOENT if it is gone."""
     attr = ctypes.create_string_buffer(struct.pack("=3I", identity, 0, 0))
     return _bpf(_PROG_GET_FD_BY_ID, attr, f"device program {identity}", 12)
 
 
 def prog_info(fd: int) -> Info:
-    """Return what the kernel tells of a program; raises OSError."""
+    """Return what the kernel reports about a program; raises OSError."""
     length = int(_read_info(fd, None)[4])
     code = ctypes.create_string_buffer(length)
     _, identity, _, _, shown, _, pointer, _, _, maps, _, name = _read_info(fd, code)
-    # The kernel takes the pointer away where it does not show a blinded program.
+    # The kernel clears the pointer if it does not show a blinded program.
     seen = code.raw if length and pointer and shown == length else None
     return Info(identity, name.rstrip(b"\0").decode("ascii", "replace"), seen, maps)
 
@@ -175,7 +174,7 @@ def _bpf(
 
 
 def _memlock_lifted() -> bool:
-    """Lift RLIMIT_MEMLOCK and return whether that was allowed."""
+    """Lift RLIMIT_MEMLOCK, and return whether that was permitted."""
     infinity = (1 << 64) - 1
     limit = struct.pack("=QQ", infinity, infinity)
     return bool(LIBC.setrlimit(_RLIMIT_MEMLOCK, limit) == 0)

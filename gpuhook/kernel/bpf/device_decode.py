@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device programs read as rules, for people: as far as they are made the usual way.
+"""Device programs decoded into rules, for people; only programs of the usual form.
 
-Pure. runc, crun, systemd and program() make one section for each rule: tests that jump past it when
-they fail, then the verdict. What is made otherwise is not decoded, only carried out.
+Pure. runc, crun, systemd and program() write one section for each rule: tests that jump past it
+when they fail, then the verdict. A program of another form is not decoded, only executed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOADS = {
 
 
 class _Section:
-    """The rule that is being read: tests so far, and where those lead that fail."""
+    """The rule that is being read: its tests so far, and the target of failed tests."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -52,7 +52,7 @@ class _Section:
         self.past: int | None = None
 
     def test(self, at: int, one: Instruction) -> None:
-        """Take up that a test goes past the section when it fails."""
+        """Record that a failed test jumps past the section."""
         target = at + 1 + one.off
         if self.past not in (None, target) or target <= at:
             raise UnknownCodeError("the tests of one rule lead to several places")
@@ -70,9 +70,9 @@ class _Section:
 
 
 def decode(code: bytes) -> list[Rule] | None:
-    """Return the rules of a program, in the order in which the last one that matches wins.
+    """Return the rules of a program, in the order in which the last matching rule wins.
 
-    The first is what holds where no other does. None where the program is made in another way.
+    The first rule is the default. None if the program has another form.
     """
     try:
         return _decode(instructions(code))
@@ -109,7 +109,7 @@ def _is_verdict(one: Instruction, program: list[Instruction], at: int) -> bool:
 
 
 def _verdict(program: list[Instruction], at: int) -> int:
-    """Return the constant that the program ends with from here on."""
+    """Return the constant that the program returns from here on."""
     value: int | None = None
     for _ in program:
         one = program[at]
@@ -124,7 +124,7 @@ def _verdict(program: list[Instruction], at: int) -> int:
 
 
 def _follow(one: Instruction, registers: dict[int, tuple[str, int]]) -> None:
-    """Keep account of what a register holds: a part of the context, and a mask over it."""
+    """Track what a register holds: a part of the context, and a mask over it."""
     held = registers.get(one.dst)
     if one.code & 7 == 1 and one.src == 1 and (one.code, one.off) in _LOADS:
         registers[one.dst] = (_LOADS[one.code, one.off], -1)
@@ -144,7 +144,7 @@ def _follow(one: Instruction, registers: dict[int, tuple[str, int]]) -> None:
 
 
 def _test(one: Instruction, registers: dict[int, tuple[str, int]], section: _Section) -> None:
-    """Take up what a test asks of the device or the access."""
+    """Record what a test requires of the device or the access."""
     field, mask = registers.get(one.dst, ("", -1))
     if one.code == JNE_REG:
         if field != "access" or registers.get(one.src) != ("access", -1):

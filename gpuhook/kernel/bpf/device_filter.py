@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device rules, and the BPF programs of cgroup v2 that are made of them.
 
-Pure: nothing here is loaded, see bpf_syscall.py. A rule list means what linux.resources.devices of
-the OCI runtime specification and the files of cgroup v1 mean by it: **each kind of access (read,
-write, mknod) is decided by the last rule that names it and the device; a request that asks for
-several is allowed when each of them is.** A program's context and its constants are those of
-BPF_PROG_TYPE_CGROUP_DEVICE in linux/bpf.h.
+Pure: nothing here is loaded, see bpf_syscall.py. A rule list has the semantics of
+linux.resources.devices in the OCI runtime specification and of the files of cgroup v1: **the last
+rule that names a kind of access (read, write, mknod) and the device decides that kind; a request
+for several kinds is allowed if each of them is.** A program's context and its constants are those
+of BPF_PROG_TYPE_CGROUP_DEVICE in linux/bpf.h.
 
-What gpuhook adds to a program of somebody else's is a block in front of it, between two marks. The
-block decides what its rules name, and leaves everything else to the old program, whose context
-register R1 it does not touch.
+gpuhook adds a block in front of another tool's program, between two marks. The block decides what
+its rules name, and leaves everything else to the old program, whose context register R1 it does not
+change.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _ALL_BITS = 7
 
 
 class Rule:
-    """One rule: what is allowed or denied of which devices.
+    """One rule: which access to which devices is allowed or denied.
 
-    `type` is "c", "b" or "a" for both; a number that is None stands for every number; `access`
-    is a part of "rwm", in that order.
+    `type` is "c", "b" or "a" for both; a number that is None matches every number; `access` is a
+    part of "rwm", in that order.
     """
 
     __slots__ = ("access", "allow", "major", "minor", "type")
@@ -87,8 +87,8 @@ class Rule:
     def of_oci(cls, entry: Mapping[str, Any]) -> Rule:
         """Return the rule of an entry of linux.resources.devices.
 
-        Negative numbers are wildcards, as runtimes have it; a rule that names no access denies
-        every kind, or allows none.
+        Negative numbers are wildcards, as in runtimes; a rule without an access denies every kind,
+        or allows none.
         """
         allow = entry.get("allow") is True
         numbers = [entry.get(key) for key in ("major", "minor")]
@@ -106,7 +106,7 @@ class Rule:
 
     @property
     def line(self) -> str:
-        """Return the rule as cgroup v1's files have it: "c 195:* rw"."""
+        """Return the rule in the form of cgroup v1's files: "c 195:* rw"."""
         major, minor = ("*" if n is None else n for n in (self.major, self.minor))
         return f"{self.type} {major}:{minor} {self.access}"
 
@@ -117,7 +117,7 @@ class Rule:
 
     @property
     def device(self) -> tuple[str, int, int]:
-        """Return type, major and minor of a rule for one device; raises ValueError for others."""
+        """Return type, major and minor of a rule for one device; ValueError for other rules."""
         if self.type not in TYPES or self.major is None or self.minor is None:
             raise ValueError(f"{self.line}: a rule of gpuhook's names one device")
         return self.type, self.major, self.minor
@@ -129,7 +129,7 @@ class Rule:
         return anything and self.bits == _ALL_BITS
 
     def names(self, kind: str, major: int, minor: int) -> bool:
-        """Return whether a device is one of the rule's."""
+        """Return whether the rule names a device."""
         return (
             self.type in ("a", kind) and self.major in (None, major) and self.minor in (None, minor)
         )
@@ -160,7 +160,7 @@ def bits_of(access: str) -> int:
 def evaluate(
     rules: Iterable[Rule], kind: str, access: str, major: int, minor: int, *, default: bool
 ) -> bool:
-    """Return whether `rules` allow a request; `default` stands where none of them says."""
+    """Return whether `rules` allow a request; `default` applies if no rule names the device."""
     verdicts = dict.fromkeys(access, default)
     for rule in rules:
         if rule.names(kind, major, minor):
@@ -169,9 +169,9 @@ def evaluate(
 
 
 def allows(code: bytes, kind: str, access: str, major: int, minor: int) -> bool:
-    """Return whether a program allows a request, by carrying it out.
+    """Return whether a program allows a request, by executing it.
 
-    Raises UnknownCodeError where it does what only the kernel can.
+    Raises UnknownCodeError for an instruction that only the kernel can execute.
     """
     what = bits_of(access) << 16 | TYPES[kind]
     return result(code, struct.pack("<III", what, major, minor)) != 0
@@ -180,8 +180,8 @@ def allows(code: bytes, kind: str, access: str, major: int, minor: int) -> bool:
 def program(rules: Iterable[Rule], *, default: bool) -> bytes:
     """Return a whole program that allows what evaluate() allows for these rules.
 
-    It goes through the rules from the last to the first; R3 holds the kinds of access that are
-    not decided yet.
+    It checks the rules from the last to the first; R3 holds the kinds of access that are not
+    decided yet.
     """
     parts = [_PROLOGUE]
     for rule in reversed([rule for rule in rules if _has_devices(rule)]):
@@ -194,9 +194,9 @@ def program(rules: Iterable[Rule], *, default: bool) -> bytes:
 def prepend(rules: Iterable[Rule], old: bytes) -> bytes:
     """Return a program that decides what `rules` name and leaves the rest to the program `old`.
 
-    Each rule names one device. A denial holds for every request that asks for one of its kinds of
-    access, an allowance for a request that asks for no other kind; a denial goes before an
-    allowance. Without rules it is `old`. Raises ValueError for a rule with wildcards.
+    Each rule names one device. A denial applies to every request that includes one of its kinds of
+    access, an allowance to a request that includes no other kind; denials come before allowances.
+    Without rules the result is `old`. Raises ValueError for a rule with wildcards.
     """
     held = by_device(rules)
     if not held:
@@ -211,9 +211,10 @@ def prepend(rules: Iterable[Rule], old: bytes) -> bytes:
 
 
 def split(code: bytes) -> tuple[list[Rule], bytes]:
-    """Return the rules of our block in a program, and the program without it.
+    """Return the rules of gpuhook's block in a program, and the program without it.
 
-    Also of one that was read back from the kernel. Without a block: no rules, and all of it.
+    Works for programs that were read back from the kernel, too. Without a block: no rules, and all
+    of it.
     """
     end = code.find(_END)
     if not code.startswith(_BEGIN) or end < 0 or end % SIZE:
@@ -239,7 +240,7 @@ def by_device(rules: Iterable[Rule]) -> dict[tuple[str, int, int], tuple[int, in
 
 
 def rules_of(held: Mapping[tuple[str, int, int], tuple[int, int]]) -> list[Rule]:
-    """Return the rules that by_device() made `held` of, one for each verdict on a device."""
+    """Return the rules for the result of by_device(), one for each verdict on a device."""
     return sorted(
         Rule(allow, *device, "".join(letter for letter in BITS if bits & BITS[letter]))
         for device, (allowed, denied) in held.items()
@@ -249,7 +250,7 @@ def rules_of(held: Mapping[tuple[str, int, int], tuple[int, int]]) -> list[Rule]
 
 
 def _section(rule: Rule, verdict: bytes) -> bytes:
-    """Return instructions that come to `verdict` for the rule's devices, else go past it."""
+    """Return instructions that return `verdict` for the rule's devices, else jump past it."""
     tests = [(2, TYPES.get(rule.type)), (4, rule.major), (5, rule.minor)]
     made = verdict
     for register, number in reversed(tests):
@@ -259,13 +260,13 @@ def _section(rule: Rule, verdict: bytes) -> bytes:
 
 
 def _has_devices(rule: Rule) -> bool:
-    """Return whether a rule can decide anything: numbers of devices are never that large."""
+    """Return whether a rule can match anything: device numbers are never that large."""
     numbers = [n for n in (rule.major, rule.minor) if n is not None]
     return bool(rule.bits) and rule.type in ("a", *TYPES) and all(n < 1 << 31 for n in numbers)
 
 
 def _verdict_of(rule: Rule) -> bytes:
-    """Return the verdict of one rule of a list, which may leave some kinds of access open."""
+    """Return the verdict of one rule of a list, which may leave some kinds of access undecided."""
     if rule.bits == _ALL_BITS:
         return encoded(MOV64_IMM, 0, imm=int(rule.allow)) + encoded(EXIT)
     if not rule.allow:
@@ -275,7 +276,7 @@ def _verdict_of(rule: Rule) -> bytes:
 
 
 def _unless(mask: int, jump: int, verdict: int) -> bytes:
-    """Return the verdict, gone past where `jump` holds for access & mask against 0."""
+    """Return the verdict, which is skipped if `jump` is true for access & mask against 0."""
     return b"".join(
         [
             encoded(MOV64_REG, 0, 3),
@@ -290,7 +291,7 @@ def _unless(mask: int, jump: int, verdict: int) -> bytes:
 def _rules_of(block: list[Instruction]) -> list[Rule]:
     """Return the rules of a block's sections.
 
-    They are found by what only they contain: the three numbers of a device, then masks.
+    Each section contains the three numbers of a device, then masks.
     """
     held: dict[tuple[str, int, int], tuple[int, int]] = {}
     letters = {number: letter for letter, number in TYPES.items()}

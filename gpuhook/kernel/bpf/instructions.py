@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of BPF programs as bytes: making them, reading them, carrying them out.
+"""BPF instructions: encoding, decoding and executing them.
 
-Pure. Knows what the programs of device cgroups are made of: arithmetic, jumps and loads from the
-context; no maps, no helper functions. Source: linux/bpf.h, the kernel's
+Pure. Knows the instructions of device programs: arithmetic, jumps and loads from the context; no
+maps, no helper functions. Source: linux/bpf.h, the kernel's
 Documentation/bpf/standardization/instruction-set.rst.
 """
 
@@ -43,7 +43,7 @@ _LAST_REGISTER = 10
 
 
 class UnknownCodeError(ValueError):
-    """A program uses what only the kernel can carry out or carry over."""
+    """A program has an instruction that only the kernel can execute or relocate."""
 
 
 class Instruction:
@@ -65,7 +65,7 @@ def encoded(code: int, dst: int = 0, src: int = 0, off: int = 0, imm: int = 0) -
 
 
 def instructions(code: bytes) -> list[Instruction]:
-    """Return the instructions of a program; raises UnknownCodeError where it is cut off."""
+    """Return the instructions of a program; raises UnknownCodeError if it is truncated."""
     if len(code) % SIZE:
         raise UnknownCodeError("the program ends in the middle of an instruction")
     return [
@@ -75,10 +75,10 @@ def instructions(code: bytes) -> list[Instruction]:
 
 
 def is_portable(code: bytes) -> bool:
-    """Return whether a program that the kernel showed can be loaded again as it is.
+    """Return whether a program that the kernel showed can be loaded again unchanged.
 
-    One with maps or calls cannot, since the kernel shows its own addresses in their place, and a
-    blinded one cannot, since its constants are hidden with a register that nobody else may use.
+    A program with maps or calls cannot, since the kernel shows its own addresses in their place. A
+    blinded one cannot, since it uses a register that programs may not use.
     """
     skip = False
     for one in instructions(code):
@@ -114,7 +114,7 @@ def result(code: bytes, context: bytes) -> int:
 def _step(
     one: Instruction, following: list[Instruction], registers: list[int], context: bytes
 ) -> int:
-    """Carry out an instruction and return how many to skip."""
+    """Execute an instruction, and return how many to skip."""
     kind = one.code & 7
     if one.code in _LOADS:
         # R1 is the address of the context, which is 0 here.

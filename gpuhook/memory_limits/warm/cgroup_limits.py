@@ -7,14 +7,13 @@ a library that crashes, cost a container its limit and hold up nobody.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
-from gpuhook.host.warm import descriptors
-from gpuhook.memory_limits.warm import guarantees, memory_backend
+from gpuhook.host.warm import child_process
+from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import is_limited
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MemoryLimit
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 _SIGKILL = 9
 _REFUSED = "GH1251"
 PATIENCE = 20.0  # seconds that the driver has for all limits of a container
-_LOOK = 0.002  # seconds between two looks at whether it has answered
 
 
 def apply(
@@ -169,7 +167,7 @@ def _set(
     try:
         limit = with_hard(limit, driver.within(limit.device, limit.hard))
         backend = driver.backend(limit.device, directories[-1])
-        kept, reason = guarantees.supported_limit(limit, guarantee, backend)
+        kept, reason = memory_backend.supported_limit(limit, guarantee, backend)
         chosen = memory_backend.to_limit(backend, directories) if is_limited(kept) else []
         for directory in chosen:
             driver.set(kept.device, directory, kept.hard, kept.soft)
@@ -195,26 +193,24 @@ def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
     return rebuild(*answer["error"])
 
 
-def _answers(work: Callable[[], Answer], patience: float) -> Answer:
+def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
     """Return what `work` returns in a child process; raises its faults, GH1256 to GH1258."""
     reader, writer = os.pipe()
+    end = time.monotonic() + seconds
     try:
-        pid = os.fork()
+        pid = child_process.fork(lambda: _send(work, writer), writer)
     except OSError as error:
         os.close(reader)
-        os.close(writer)
         raise fault("GH1258", reason=error.strerror) from error
-    if pid == 0:
-        _child(work, writer)
-    os.close(writer)
+    finally:
+        os.close(writer)
     try:
-        text = _read(reader, patience)
+        text, is_whole = child_process.read_until(reader, end)
     finally:
         os.close(reader)
-    if text is None:
-        # Not waited for: one that is stuck in the kernel does not end by a signal either.
+    if not is_whole:
         os.kill(pid, _SIGKILL)
-        raise fault("GH1256", seconds=patience)
+        raise fault("GH1256", seconds=seconds)
     status = os.waitpid(pid, 0)[1]
     try:
         document: Any = fastjson.loads(text)
@@ -232,38 +228,12 @@ def _answers(work: Callable[[], Answer], patience: float) -> Answer:
     return answers
 
 
-def _child(work: Callable[[], Answer], writer: int) -> None:
-    """Work, tell what came of it, and end: the parent's code never runs twice."""
-    status = 1
+def _send(work: Callable[[], Answer], writer: int) -> None:
+    """Write what `work` returns, or its error, as JSON; in the child."""
     try:
-        descriptors.keep_only(writer)
-        try:
-            document: dict[str, Any] = {"answers": work()}
-        except GpuhookError as error:
-            document = _failure(error)
-        except Exception as error:  # the parent tells it
-            document = {"crash": f"{type(error).__name__}: {error}"}
-        files.write_whole(writer, fastjson.dumps(document))
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _read(fd: int, patience: float) -> bytes | None:
-    """Return all that comes out of a pipe, None if that takes longer."""
-    os.set_blocking(fd, False)
-    chunks: list[bytes] = []
-    end = time.monotonic() + patience
-    while True:
-        try:
-            chunk = os.read(fd, 65536)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-            if time.monotonic() > end:
-                return None
-            time.sleep(_LOOK)
-            continue
-        if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
+        document: dict[str, Any] = {"answers": work()}
+    except GpuhookError as error:
+        document = _failure(error)
+    except Exception as error:  # the parent reports it
+        document = {"crash": f"{type(error).__name__}: {error}"}
+    files.write_whole(writer, fastjson.dumps(document))

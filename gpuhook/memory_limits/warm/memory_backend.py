@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.host.hot import settings
+from gpuhook.request.memory_request import MemoryLimit
+
 DMEM, MISC = "dmem", "misc"
 _LIMIT = "dmem.max"
 _REGIONS = "dmem.capacity"  # of the topmost cgroup alone: a line for each region of a device
@@ -90,3 +93,26 @@ def _text(path: str) -> str | None:
             return file.read()
     except OSError:
         return None
+
+
+ON_DMEM = (
+    "the kernel's controller dmem holds limits here, and would keep it in the cgroups above after "
+    "the container's end (limits.guarantee: auto)"
+)
+NEVER = "limits.guarantee: never"
+
+
+def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
+    """Return the limit that is set, and why its guarantee is left out, "" where it is not.
+
+    `policy` is the setting limits.guarantee, `backend` one of memory_backend's.
+    """
+    if not limit.soft or policy == settings.ALWAYS:
+        return limit, ""
+    if policy == settings.NEVER:
+        return _without(limit), NEVER
+    return (_without(limit), ON_DMEM) if backend == DMEM else (limit, "")
+
+
+def _without(limit: MemoryLimit) -> MemoryLimit:
+    return MemoryLimit(limit.device, limit.hard, 0, is_asked=limit.is_asked)

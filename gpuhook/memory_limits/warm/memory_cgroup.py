@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.containers.warm.membership import parents
 from gpuhook.containers.warm.process_handle import is_hosts_root
 from gpuhook.errors import fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 from gpuhook.kernel import cgroup, namespaces
 
 TYPE_CHECKING = False
@@ -61,7 +60,8 @@ def require_alone(own: list[str], process: Process) -> None:
         others = [
             pid
             for pid in cgroup.processes(path)
-            if pid == 0 or not (is_within or pid == process.pid or process.pid in parents(pid))
+            if pid == 0
+            or not (is_within or pid == process.pid or process.pid in procfs.parents(pid))
         ]
         if others:
             pids = ", ".join(map(str, others[:_SHOWN])) + (", ..." if others[_SHOWN:] else "")
@@ -86,7 +86,7 @@ def _leave_namespace(process: Process) -> None:
     The runtime is what has started `process` and waits for its hooks.
     """
     ours = os.stat(_NAMESPACE.format("self"))
-    for pid in parents(process.pid):
+    for pid in procfs.parents(process.pid):
         path = _NAMESPACE.format(pid)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from struct import Struct
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits.warm import memory_backend, nvml_refusal
-from gpuhook.memory_limits.warm.limit_value import DriverLimit
+from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.warm import nvml_constants
 

@@ -44,5 +44,5 @@ def test_one_that_hangs_is_ended(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that has closed what it speaks through: the start of a container waits for it."""
-    with pytest.raises(OSError, match="it has not ended in 1 seconds"):
+    with pytest.raises(OSError, match="it did not end within 1 seconds"):
         run(tmp_path, monkeypatch, f"exec {text}" if text[:5] == "sleep" else text)

@@ -18,7 +18,7 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.compile import compile_json
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import fastjson, settings, state
+from gpuhook.host.hot import fastjson, procfs, settings, state
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.spec import spec_records
@@ -105,7 +105,7 @@ def _unneeded(path: str) -> None:
 
 def _ledger(place: Path, more: dict[str, Any]) -> None:
     pid = os.getpid()
-    own = {"pid": pid, "started": ledger.start_time(pid), "devices": ["nvidia.com/gpu=0"]}
+    own = {"pid": pid, "started": procfs.start_time(pid), "devices": ["nvidia.com/gpu=0"]}
     ledger.record(str(place / "runc"), "one", {**own, **more})
 
 

@@ -328,7 +328,7 @@ def test_a_name_of_nobody_is_told_as_that_without_a_driver_too(tmp_path: Path) -
 
 
 def test_a_driver_that_hangs_is_given_up(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_worker, "PATIENCE", 0.2)
+    monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(discover, "node", lambda *_, **__: time.sleep(600))
     for words_ in (["compare", "--all"], ["inventory"]):
         done = CliRunner().invoke(main, [*words_, f"--driver-root={nobody}"])

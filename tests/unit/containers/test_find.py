@@ -16,6 +16,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.find import everything, find
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
 
 POD = {
     "io.kubernetes.cri.container-type": "container",
@@ -42,7 +43,7 @@ class Node:
         """Start a process; returns its pid and start time."""
         process = subprocess.Popen(["sleep", "60"])
         self.processes.append(process)
-        started = ledger.start_time(process.pid)
+        started = procfs.start_time(process.pid)
         assert started is not None
         return process.pid, started
 
@@ -233,10 +234,10 @@ def test_none(node: Node) -> None:
     ("text", "reason"),
     [
         ("{", "status: "),
-        ("[]", "status holds no JSON object"),
-        ('{"pid": "1"}', "pid is no pid"),
-        ('{"pid": -1}', "pid is no pid"),
-        ('{"pid": 1, "process-start-time": "x"}', "process-start-time is no number"),
+        ("[]", "status is not a JSON object"),
+        ('{"pid": "1"}', "pid is not a pid"),
+        ('{"pid": -1}', "pid is not a pid"),
+        ('{"pid": 1, "process-start-time": "x"}', "process-start-time is not a number"),
         (" " * (17 << 20), "status is not a regular file of at most"),
     ],
     ids=["cut", "list", "text", "negative", "start", "huge"],
@@ -297,7 +298,7 @@ def test_a_state_of_a_user(node: Node) -> None:
     os.chown(node.roots[1] + "/abc/status", 1000, 1000)
     error = refused("abc", node.roots)
     assert error.code == "GH1739"
-    assert "not of the user whose directory it is in" in error.message
+    assert "does not belong to the owner of its directory" in error.message
     os.chown(node.roots[1] + "/abc", 1000, 1000)
     error = refused("abc", node.roots)
     assert error.code == "GH1739"

@@ -18,6 +18,7 @@ import pytest
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +129,7 @@ def test_the_creator_stands_for_the_container() -> None:
     """Until the runtime has its state, and where no root is known, a living process counts."""
     process = subprocess.Popen(["sleep", "60"])
     try:
-        started = ledger.start_time(process.pid)
+        started = procfs.start_time(process.pid)
         entered("", "new", pid=process.pid, started=started)
         assert living() == ["new"]
     finally:
@@ -139,7 +140,7 @@ def test_the_creator_stands_for_the_container() -> None:
 
 def test_a_pid_that_is_used_again() -> None:
     """Another process of the same pid, told by its start time, is not the container."""
-    started = ledger.start_time(os.getpid())
+    started = procfs.start_time(os.getpid())
     assert isinstance(started, int)
     entered("", "now", pid=os.getpid(), started=started)
     entered("", "before", pid=os.getpid(), started=started - 1)
@@ -149,7 +150,7 @@ def test_a_pid_that_is_used_again() -> None:
 @pytest.mark.parametrize("pid", [0, -1, 1 << 40])
 def test_no_process(pid: int) -> None:
     """What is no process has no start time."""
-    assert ledger.start_time(pid) is None
+    assert procfs.start_time(pid) is None
 
 
 def test_a_command_with_spaces_and_parentheses(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_a_command_with_spaces_and_parentheses(tmp_path: Path) -> None:
     odd.symlink_to("/bin/sleep")
     process = subprocess.Popen([odd, "60"])
     try:
-        found, own = ledger.start_time(process.pid), ledger.start_time(os.getpid())
+        found, own = procfs.start_time(process.pid), procfs.start_time(os.getpid())
         assert found is not None
         assert own is not None
         assert found >= own
@@ -295,7 +296,7 @@ def test_an_entry_is_found(root: str, tmp_path: Path) -> None:
 def sleeper() -> Iterator[tuple[int, int]]:
     """Give the pid and start time of a process that stands for a container's first."""
     process = subprocess.Popen(["sleep", "60"])
-    started = ledger.start_time(process.pid)
+    started = procfs.start_time(process.pid)
     assert started is not None
     yield process.pid, started
     process.kill()
@@ -383,7 +384,7 @@ def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path
 
 def test_one_who_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container is changed by one at a time; others need not wait."""
-    monkeypatch.setattr(ledger_changes, "_PATIENCE", 0)
+    monkeypatch.setattr(ledger_changes, "_TIMEOUT", 0)
     with ledger_changes.Changing("x"):
         with ledger_changes.Changing("y"):
             pass
@@ -473,7 +474,7 @@ def test_warnings_are_added(root: str) -> None:
         (entry,) = ledger.living()
         assert ledger_warnings.read(entry) == ledger_warnings.records([first, second])
         assert ledger.is_holder(entry)
-    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), "route": ""}
+    own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid()), "route": ""}
     ledger_changes.add_warnings("new", "/n", [second], {**own, "bundle": "/n"})
     added = ledger.living()[1]
     assert (added["id"], ledger.is_holder(added)) == ("new", False)

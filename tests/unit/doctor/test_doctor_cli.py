@@ -260,7 +260,7 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*args: object) -> None:
         raise AssertionError("a reading was taken that no check needs")
 
-    monkeypatch.setattr("gpuhook.node.program_output.ProgramOutput", asked)
+    monkeypatch.setattr("gpuhook.node.node_programs.ProgramOutput", asked)
     monkeypatch.setattr("gpuhook.host.worker.call_in_child", asked)
 
 

@@ -18,7 +18,7 @@ from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
-from gpuhook.node import daemons, driver_worker, node_readings, program_output, program_versions
+from gpuhook.node import daemons, driver_worker, node_programs, node_readings
 from gpuhook.node.node_tree import DirectoryTree
 from tests.simulated.node import make_node
 
@@ -85,17 +85,17 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     """Nor what it has started, which has its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
     with pytest.raises(OSError, match="has not answered within"):
-        program_output.answer([path], seconds=0.2)
+        node_programs.answer([path], seconds=0.2)
 
 
 def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_output, "DIRECTORIES", (str(tmp_path),))
+    monkeypatch.setattr(node_programs, "DIRECTORIES", (str(tmp_path),))
     program(tmp_path / "runc", 'echo "runc version 1.1.12-0ubuntu2"')
     program(tmp_path / "crun", "exit 3")
     program(tmp_path / "nvidia-ctk", 'echo "NVIDIA Container Toolkit CLI version 1.17.4"')
     program(tmp_path / "podman", "echo nothing")
     Path(program(tmp_path / "dockerd", "touch $0.ran")).chmod(0o777)
-    found = program_versions.programs(DirectoryTree("/"))
+    found = node_programs.programs(DirectoryTree("/"))
     assert {name: told["version"] for name, told in found.items()} == {
         "runc": "1.1.12-0ubuntu2", "nvidia-ctk": "1.17.4", "crun": "", "dockerd": "", "podman": "",
     }  # fmt: skip
@@ -109,13 +109,13 @@ def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> None:
     path = program(tmp_path / "containerd", 'echo "# $*"')
     running = [{"name": "containerd", "exe": path, "argv": [path, *options]}]
-    told = program_versions.containerd(DirectoryTree("/"), running)
+    told = node_programs.containerd(DirectoryTree("/"), running)
     file = "--config /etc/k3s.toml " if options else ""
     assert told == {"config": f"# {file}config dump\n", "command": f"{path} {file}config dump"}
 
 
 def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_output, "DIRECTORIES", ())
+    monkeypatch.setattr(node_programs, "DIRECTORIES", ())
     taken = reading_collectors.live(DirectoryTree("/"), ReadingPlace())
     assert taken.of(node_readings.CONTAINERD).trouble.startswith(
         "containerd: there is no such program"
@@ -131,7 +131,7 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
-    monkeypatch.setattr(driver_worker, "PATIENCE", 0.2)
+    monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
     late = reading_collectors.live(tree, place).of(node_readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1901")
@@ -257,4 +257,4 @@ def test_fronts_under_nvidias_names(tmp_path: Path) -> None:
     (bindir / "nvidia-cdi-hook").write_text("#!/bin/sh\necho 1.18.0\n")
     for path in bindir.iterdir():
         path.chmod(0o755)
-    assert list(program_versions.programs(DirectoryTree(str(tmp_path)))) == ["nvidia-cdi-hook"]
+    assert list(node_programs.programs(DirectoryTree(str(tmp_path)))) == ["nvidia-cdi-hook"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that people ask for is written where they say, and nowhere that somebody else says."""
+"""A file that people ask for is written where they say, and nowhere that another user says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_link_at_the_place_is_replaced_itself(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["out", "shadow"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of somebody else's")
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user's")
 def test_nobody_elses_link_leads_to_the_directory(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
@@ -37,7 +37,7 @@ def test_nobody_elses_link_leads_to_the_directory(tmp_path: Path) -> None:
     os.lchown(tmp_path / "theirs", 54321, 54321)
     output_file.write(str(tmp_path / "ours/out"), b"new", 0o644)
     assert (real / "out").read_bytes() == b"new"
-    with pytest.raises(OSError, match="somebody else") as raised:
+    with pytest.raises(OSError, match="another user") as raised:
         output_file.write(str(tmp_path / "theirs/other"), b"new", 0o644)
     assert raised.value.filename == str(tmp_path / "theirs/other")
     assert os.listdir(real) == ["out"]

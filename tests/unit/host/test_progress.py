@@ -12,12 +12,12 @@ from pathlib import Path
 WAITING = """
 import threading
 from gpuhook.cli import main
-from gpuhook.host import progress
+from gpuhook.host import console
 import click
 
 @main.command()
 def wait():
-    with progress.telling("asking nobody", after={after}):
+    with console.progress("asking nobody", after={after}):
         threading.Event().wait({wait})
     click.echo("done")
 
@@ -60,9 +60,9 @@ def test_what_is_soon_done_says_nothing() -> None:
 def test_of_work_within_work_the_outer_is_told() -> None:
     program = """
 import threading
-from gpuhook.host import progress
+from gpuhook.host import console
 for what in ("outer", "later"):
-    with progress.telling(what, after=0.01), progress.telling("inner", after=0.01):
+    with console.progress(what, after=0.01), console.progress("inner", after=0.01):
         threading.Event().wait(0.3)
 """
     said = _said([sys.executable, "-c", program])[1]
@@ -77,8 +77,8 @@ def test_commands_that_look_at_a_node_tell_of_it(tmp_path: Path) -> None:
     program = f"""
 import threading
 from gpuhook.cli import doctor, main
-from gpuhook.host import progress
-progress.telling.__wrapped__.__defaults__ = (0.01,)
+from gpuhook.host import console
+console.progress.__wrapped__.__defaults__ = (0.01,)
 look = doctor.examine
 doctor.examine = lambda *of: threading.Event().wait(0.3) or look(*of)
 main(["doctor", "--root", {str(tmp_path)!r}])

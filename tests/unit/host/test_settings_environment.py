@@ -136,10 +136,10 @@ def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.Monk
 WRONG = [
     ("GPUHOOK_CDI_DEFAULT_KIND", "gpu", "it must be VENDOR/CLASS"),
     ("GPUHOOK_CDI_DEFAULT_KIND", "nvidia.com/gpu/x", "it must be VENDOR/CLASS"),
-    ("GPUHOOK_CDI_SPEC_DIRS", "/a:b", "b is no absolute path"),
+    ("GPUHOOK_CDI_SPEC_DIRS", "/a:b", "b is not an absolute path"),
     ("GPUHOOK_CDI_SPEC_DIRS", ":", "it is empty"),
     ("GPUHOOK_DRIVER_ROOT", "driver", "it must be an absolute path"),
-    ("GPUHOOK_LIMITS_HINTS", "jax,torch", "torch is none of tensorflow, pytorch"),
+    ("GPUHOOK_LIMITS_HINTS", "jax,torch", "torch is not one of tensorflow, pytorch"),
     ("GPUHOOK_REQUEST_ACCEPT_VOLUME_MOUNTS", "maybe", "it must be true or false"),
     ("GPUHOOK_REQUEST_ON_REFUSAL", "never", "it must be ignore or fail"),
     ("GPUHOOK_LIMITS_GUARANTEE", "x", "it must be auto, always or never"),

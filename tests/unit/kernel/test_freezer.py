@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.host.hot import files
-from gpuhook.kernel import freezer
+from gpuhook.kernel import cgroup
 
 
 def test_this_process_runs() -> None:
     """Whatever cgroups this machine has, who asks is not frozen."""
-    assert not freezer.is_frozen(files.read("/proc/self/cgroup"))
+    assert not cgroup.is_frozen(files.read("/proc/self/cgroup"))
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_this_process_runs() -> None:
 )
 def test_cgroups_that_we_do_not_see(line: bytes) -> None:
     """A cgroup outside of what is mounted here holds nothing still, as far as we can tell."""
-    assert not freezer.is_frozen(line)
+    assert not cgroup.is_frozen(line)

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.cli.options import container_options as options
-from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import find
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
 from gpuhook.live.container_worker import ContainerWorker
 from gpuhook.target import running_container
 
@@ -99,7 +99,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
 def test_repair_all_of_a_container_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no failure: containers come and go, and of this one there is nothing to repair."""
     child = subprocess.Popen(["sleep", "60"])
-    found = Found("gone", child.pid, ledger.start_time(child.pid))
+    found = Found("gone", child.pid, procfs.start_time(child.pid))
     child.kill()
     child.wait()
     monkeypatch.setattr(options, "context", lambda: None)

@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_value import DriverLimit
+from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.memory_limits.warm.memory_backend import DMEM, MISC
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT

@@ -13,7 +13,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits import driver_support
-from gpuhook.memory_limits.warm.limit_value import DriverLimit
+from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import build, stub_events, stub_limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.node import daemons, program_versions
+from gpuhook.node import daemons, node_programs
 from gpuhook.node.node_tree import DirectoryTree
 
 HOST, OTHER = "mnt:[4026531841]", "mnt:[4026532999]"
@@ -73,5 +73,5 @@ def test_a_containers_program_is_not_run(tmp_path: Path) -> None:
     exe.symlink_to(f"{volume}/containerd")
     tree = DirectoryTree(str(tmp_path))
     with pytest.raises(FileNotFoundError):
-        program_versions.containerd(tree, daemons.processes(tree))
+        node_programs.containerd(tree, daemons.processes(tree))
     assert not ran.exists()

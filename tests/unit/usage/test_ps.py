@@ -27,6 +27,7 @@ from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
+from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
 from gpuhook.usage import kubelet_units, ps_text, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
@@ -378,7 +379,7 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     container(public, "one", **holding(0))
     (public / "runc").chmod(0o700)
-    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid()), **holding(1)}
+    own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid()), **holding(1)}
     ledger.record("", "two", own)
     with nobody():
         shown = ps()

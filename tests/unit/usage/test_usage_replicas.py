@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gpuhook.containers.hot import ledger
+from gpuhook.host.hot import procfs
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode
 from tests.simulated.running import Running
@@ -153,7 +154,7 @@ def test_a_container_that_claims_more_replicas_than_the_kubelet_assigned(
     config["process"] = {"env": [f"GPUHOOK_REPLICAS={','.join(units)}"]}
     pid = running.start("one", pod=("train-0", "ml", "main"), config=config)
     if is_recorded:
-        entry: dict[str, Any] = {"pid": pid, "started": ledger.start_time(pid)}
+        entry: dict[str, Any] = {"pid": pid, "started": procfs.start_time(pid)}
         entry |= {"container": "main", "nodes": ["/dev/nvidia0"], "route": "wrapper"}
         entry["devices"] = [f"nvidia.com/gpu={gpu}"]
         ledger.record(str(running.root), "one", {**entry, "replicas": units})

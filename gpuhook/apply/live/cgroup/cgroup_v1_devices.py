@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device files of a container's cgroup v1: what they say, and changing it.
+"""The device files of a container's cgroup v1: reading and changing them.
 
-devices.list has the exceptions of a cgroup that denies what it does not list. One that allows
-everything does not show what it denies all the same (devices.rst): there a denial is written, and
-taken on trust.
+devices.list has the exceptions of a cgroup that denies everything else. A cgroup that allows
+everything does not show its denials (devices.rst): there a denial is written and not verified.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeviceFiles:
-    """The files of one cgroup, and what was written to them so far."""
+    """The files of one cgroup, and the rules written to them so far."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -29,20 +28,20 @@ class DeviceFiles:
     def listed(self) -> list[Rule]:
         """Return the rules of devices.list, as it is now; raises OSError."""
         lines = devices_list(self._path)
-        if lines != self._lines:  # it is asked about device after device
+        if lines != self._lines:  # callers ask about one device after another
             self._lines, self._rules = lines, [Rule.of_line(line) for line in lines]
         return self._rules
 
     def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
-        """Return whether one of the rules listed allows the whole request, and which."""
+        """Return whether one of the listed rules allows the whole request, and which."""
         for rule in self.listed():
             if rule.names(kind, major, minor) and set(access) <= set(rule.access):
-                hidden = ", which shows no denials" if rule.is_everything else ""
+                hidden = ", which does not show denials" if rule.is_everything else ""
                 return True, f"allowed by {rule.line} in {self._path}/devices.list{hidden}"
         return False, f"no rule in {self._path}/devices.list allows it"
 
     def change(self, allow: Iterable[Rule], deny: Iterable[Rule]) -> None:
-        """Make the rules hold; when that fails, all is as before."""
+        """Apply the rules; if that fails, the earlier state is restored."""
         start = self.snapshot()
         try:
             for rule in allow:
@@ -54,17 +53,17 @@ class DeviceFiles:
             raise
 
     def drop(self, rules: Iterable[Rule]) -> None:
-        """Take back rules that change() made, by their contrary."""
+        """Remove rules that change() added, by writing the opposite."""
         rules = list(rules)
         contrary = [Rule(not rule.allow, *rule.device, rule.access) for rule in rules]
         self.change([r for r in contrary if r.allow], [r for r in contrary if not r.allow])
 
     def snapshot(self) -> int:
-        """Return a mark that restore() goes back to."""
+        """Return a mark for restore()."""
         return len(self._done)
 
     def restore(self, mark: int) -> None:
-        """Take back what was written since; raises OSError, but not where the cgroup is gone."""
+        """Undo the writes since the mark; raises OSError, but not if the cgroup is gone."""
         while len(self._done) > mark:
             rule = self._done.pop()
             try:
@@ -73,12 +72,12 @@ class DeviceFiles:
                 continue
 
     def close(self) -> None:
-        """Forget what could have been taken back."""
+        """Drop the record of writes that restore() would undo."""
         self._done.clear()
 
     def _allow(self, rule: Rule) -> None:
         if self._allows_all():
-            # What it denies does not show: a denial of ours may be there to take back.
+            # Denials are not visible: one of gpuhook's may have to be removed.
             devices_write(self._path, [rule.line], allow=True)
         elif not self.verdict(*rule.device, rule.access)[0]:
             self._write(rule, self._held(rule))
@@ -96,7 +95,7 @@ class DeviceFiles:
                 raise fault("GH1704", rule=rule.line, reason=reason)
 
     def _write(self, rule: Rule, already: str) -> None:
-        """Write a rule, and note what of it was not so before."""
+        """Write a rule, and record the part of it that is new."""
         devices_write(self._path, [rule.line], allow=rule.allow)
         news = "".join(letter for letter in rule.access if letter not in already)
         self._done.append(Rule(rule.allow, *rule.device, news))
@@ -105,7 +104,7 @@ class DeviceFiles:
         return any(rule.is_everything for rule in self.listed())
 
     def _held(self, rule: Rule) -> str:
-        """Return the access that a rule for exactly this device gives by now."""
+        """Return the access that a rule for exactly this device allows now."""
         exact = [found for found in self.listed() if found.type == rule.type]
         numbers = (rule.major, rule.minor)
         held = {c for f in exact if (f.major, f.minor) == numbers for c in f.access}

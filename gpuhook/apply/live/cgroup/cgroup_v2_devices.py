@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device programs of a container's cgroup v2: what they decide, and our block in each.
+"""The device programs of a container's cgroup v2: their decisions, and gpuhook's block in each.
 
-All programs that hold for a cgroup must allow a request, those of the cgroups above it included.
-The container's own are treated, every one of them: systemd adds one at a daemon-reload.
+All programs that apply to a cgroup must allow a request, those of the cgroups above it included.
+Each of the container's own programs is changed: systemd adds one at a daemon-reload.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gpuhook.kernel.bpf.instructions import UnknownCodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.cgroup.rule_block import Change
+    from gpuhook.apply.live.cgroup.device_program import Change
     from gpuhook.kernel.cgroup import DeviceCgroup
 
 NAME = "gpuhook"
 _ABOVE = "a cgroup above"
 _TRIES = 8
-# What engines allow every container besides config.json's rules: making any node, and the default
+# Rules that engines add to config.json's for every container: making any node, and the default
 # devices of the OCI runtime specification (config-linux.md) with the terminals.
 _DEFAULTS = [
     *("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm"),
@@ -33,9 +33,9 @@ _DEFAULTS = [
 
 
 class _Replaced:
-    """One program that took the place of another, which is held so that it can come back.
+    """A program that replaced another one, with descriptors of both for the way back.
 
-    A descriptor is -1 where there was no program before, or is none now.
+    A descriptor is -1 if there was no program before, or there is no program now.
     """
 
     def __init__(self, cgroup: str, flags: int, old_fd: int, new_fd: int) -> None:
@@ -45,7 +45,7 @@ class _Replaced:
         self.new_fd = new_fd
 
     def undo(self) -> None:
-        """Put the old program back, unless the new one or the cgroup is gone; raises OSError."""
+        """Restore the old program, unless the new one or the cgroup is gone; raises OSError."""
         try:
             with _Directory(self.cgroup) as fd:
                 if self.old_fd < 0:
@@ -59,14 +59,14 @@ class _Replaced:
         self.close()
 
     def close(self) -> None:
-        """Let go of both programs."""
+        """Close both programs."""
         for fd in (self.old_fd, self.new_fd):
             if fd >= 0:
                 os.close(fd)
 
 
 class _Directory:
-    """A cgroup's descriptor, closed at the end of a with statement; raises OSError."""
+    """A context manager with a cgroup's descriptor; raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -81,20 +81,20 @@ class _Directory:
 
 
 class DevicePrograms:
-    """The programs that decide for one cgroup, and the changes made to them so far."""
+    """The programs that decide for one cgroup, and the changes to them so far."""
 
     def __init__(self, place: DeviceCgroup, fallback: list[Rule] | None) -> None:
         self._upwards = place.upwards()
         self._own = place.own
         self._fallback = None if fallback is None else fallback + default_rules()
         self._done: list[_Replaced] = []
-        # What we have loaded ourselves, which the kernel may not show.
+        # Programs that this process loaded: the kernel may not show them.
         self._loaded: dict[int, bytes] = {}
-        # A program never changes, and another one gets another id.
+        # A program never changes, and a new one gets a new id.
         self._known: dict[tuple[int, str, int], Program] = {}
 
     def attached(self) -> list[Program]:
-        """Return every program that holds, the container's own first; raises OSError."""
+        """Return every program that applies, the container's own first; raises OSError."""
         with _Directory(self._upwards[0]) as fd:
             effective = set(bpf_syscall.prog_query(fd, effective=True)[0])
         found: list[Program] = []
@@ -115,7 +115,7 @@ class DevicePrograms:
                     return False, f"{one} denies it"
             except UnknownCodeError as error:
                 if self._fallback is None or not one.own:
-                    return False, f"{one} cannot be judged: {error}"
+                    return False, f"{one} cannot be evaluated: {error}"
                 if not evaluate(self._fallback, kind, access, major, minor, default=False):
                     return False, f"{one} denies it by the rules of config.json: {error}"
         if not attached:
@@ -123,10 +123,10 @@ class DevicePrograms:
         return True, f"allowed by {', '.join(map(str, attached))}"
 
     def change(self, wanted: Change, denies: bool) -> None:
-        """Give every program of the container's own the rules that `wanted` makes for it.
+        """Set the rules of `wanted` in each of the container's own programs.
 
-        Where a denial is among them and the container has no program, one is attached. When
-        something fails everything is as before.
+        If `denies` and the container has no program, one is attached. If something fails, the
+        earlier state is restored.
         """
         start = self.snapshot()
         try:
@@ -140,16 +140,16 @@ class DevicePrograms:
             raise
 
     def snapshot(self) -> int:
-        """Return a mark that restore() goes back to."""
+        """Return a mark for restore()."""
         return len(self._done)
 
     def restore(self, mark: int) -> None:
-        """Put back exactly the programs that were replaced since; raises OSError."""
+        """Restore exactly the programs that were replaced since the mark; raises OSError."""
         while len(self._done) > mark:
             self._done.pop().undo()
 
     def close(self) -> None:
-        """Let go of the programs that could have been put back."""
+        """Close the programs that restore() would need."""
         while self._done:
             self._done.pop().close()
 
@@ -161,7 +161,7 @@ class DevicePrograms:
         return [one for one in found if one is not None]
 
     def _program(self, identity: int, cgroup: str, flags: int, *, own: bool) -> Program | None:
-        """Return what is known of an attached program, None when it is gone by now."""
+        """Return an attached program, None if it is gone by now."""
         key = (identity, cgroup, flags)
         if key in self._known:
             return self._known[key]
@@ -182,7 +182,7 @@ class DevicePrograms:
         return info
 
     def _treat(self, cgroup: str, wanted: Change) -> None:
-        """Change the programs of one cgroup; those that others replace meanwhile are met anew."""
+        """Change the programs of one cgroup; those that are replaced meanwhile are read again."""
         with _Directory(cgroup) as fd:
             for _ in range(_TRIES):
                 ids, flags = bpf_syscall.prog_query(fd)
@@ -199,7 +199,7 @@ class DevicePrograms:
         return {bpf_syscall.prog_info(one.new_fd).id for one in self._done if one.new_fd >= 0}
 
     def _one(self, fd: int, cgroup: str, identity: int, flags: int, wanted: Change) -> None:
-        """Replace one program where its rules are not the wanted ones."""
+        """Replace one program whose rules differ."""
         old_fd = bpf_syscall.prog_get_fd_by_id(identity)
         new_fd = -1
         try:
@@ -228,7 +228,7 @@ class DevicePrograms:
         return fd
 
     def _rebuilt(self, old: Program) -> bytes:
-        """Return a program of config.json's rules; nobody knows what a block of ours held."""
+        """Return a program of config.json's rules; GH1701 if a block of ours may be unreadable."""
         if self._fallback is None or old.name == NAME:
             raise fault("GH1701", program=old)
         return program(self._fallback, default=False)
@@ -245,14 +245,14 @@ class DevicePrograms:
 
 
 def default_rules() -> list[Rule]:
-    """Return what engines allow every container."""
+    """Return the rules that engines give every container."""
     return [Rule.of_line(line) for line in _DEFAULTS]
 
 
 def _name(old: Program, rules: list[Rule]) -> str:
-    """Return the name of a program that takes the place of `old`: its own, or ours.
+    """Return the name of a program that replaces `old`: its own, or ours.
 
-    One that is made anew is ours for good: it is known from then on that a block may be in it.
+    A rebuilt program keeps our name for good: it shows that the program may have a block.
     """
     if old.code is None:
         return NAME
@@ -262,9 +262,9 @@ def _name(old: Program, rules: list[Rule]) -> str:
 
 
 def _replace(cgroup_fd: int, new_fd: int, old_fd: int, flags: int) -> None:
-    """Put a program in another one's place; raises OSError, ENOENT where that one is gone.
+    """Replace a program; raises OSError, ENOENT if the old one is gone.
 
-    Without BPF_F_ALLOW_MULTI a cgroup has one program, and attaching swaps it.
+    Without BPF_F_ALLOW_MULTI a cgroup has one program, and attaching replaces it.
     """
     if not flags & bpf_syscall.BPF_F_ALLOW_MULTI:
         bpf_syscall.prog_attach(cgroup_fd, new_fd, flags)
@@ -274,6 +274,6 @@ def _replace(cgroup_fd: int, new_fd: int, old_fd: int, flags: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        # Linux before 5.6 cannot replace: both hold for a moment, which allows nothing more.
+        # Linux before 5.6 cannot replace: for a moment both apply, which allows nothing more.
         bpf_syscall.prog_attach(cgroup_fd, new_fd, flags)
         bpf_syscall.prog_detach(cgroup_fd, old_fd)

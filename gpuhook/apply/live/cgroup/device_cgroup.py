@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices the cgroup of a running container lets it use, and changing that.
+"""The devices that the cgroup of a running container allows, and changes to them.
 
-One face for cgroup v1's files and cgroup v2's programs. What is changed holds at once, for
-processes that run already too; what they have open stays open.
+One interface for cgroup v1's files and cgroup v2's programs. Changes apply at once, also to running
+processes; open descriptors are not affected.
 """
 
 from __future__ import annotations
 
 from gpuhook.apply.live.cgroup.cgroup_v1_devices import DeviceFiles
 from gpuhook.apply.live.cgroup.cgroup_v2_devices import DevicePrograms
-from gpuhook.apply.live.cgroup.rule_block import with_rules, without_rules
+from gpuhook.apply.live.cgroup.device_program import with_rules, without_rules
 from gpuhook.apply.live.cgroup.systemd_scope import Scope
 from gpuhook.containers.warm.process_handle import is_hosts_root
 from gpuhook.errors import fault
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """What restore() goes back to."""
+    """The state that restore() restores."""
 
     __slots__ = ("entries", "marks")
 
@@ -37,18 +37,18 @@ class Snapshot:
 class DeviceRules:
     """The device rules of one container's cgroup.
 
-    `version` is "v1", "v2", or "none" where no device cgroup decides or we may not touch it, as
-    without the host's root: then everything is up to the nodes' own permissions, and `why_none`
-    says why. `path` is the cgroup's directory.
+    `version` is "v1", "v2", or "none" if no device cgroup applies or this process may not change
+    it, as without the host's root: then only the nodes' permissions decide, and `why_none` is the
+    reason. `path` is the cgroup's directory.
     """
 
     def __init__(self, place: DeviceCgroup | None, fallback: list[Rule] | None) -> None:
         self.version = "none" if place is None else place.version
         self.path = "" if place is None else place.path
         self.why_none = "" if place is not None else _why_none()
-        self.notes: list[str] = []  # what a systemd unit was told, or could not be
+        self.notes: list[str] = []  # changes of a systemd unit, and failures
         self._scope = None if place is None else Scope.of(place.unit)
-        # From the highest down: a cgroup allows nothing that the one above denies.
+        # From the highest down: a cgroup allows nothing that its parent denies.
         self._files: list[DeviceFiles] = []
         if place is not None and self.version == "v1":
             self._files = [DeviceFiles(path) for path in reversed(place.own)]
@@ -66,7 +66,7 @@ class DeviceRules:
         """Return the rules for the cgroup that the content of a /proc/PID/cgroup names.
 
         `fallback_rules` are config.json's linux.resources.devices, for programs that the kernel
-        does not show; `recorded` is the cgroup that the runtime wrote down. Raises OSError where
+        does not show; `recorded` is the cgroup that the runtime recorded. Raises OSError if
         mountinfo cannot be read.
         """
         place = DeviceCgroup.of(cgroup_file, recorded) if is_hosts_root() else None
@@ -78,13 +78,13 @@ class DeviceRules:
     def verdict(self, kind: str, major: int, minor: int, access: str) -> tuple[bool, str]:
         """Return whether the cgroup allows a request such as "c", 195, 0, "rw", and why.
 
-        Raises OSError, FileNotFoundError where the cgroup is gone.
+        Raises OSError, FileNotFoundError if the cgroup is gone.
         """
         if self._files:
             return self._files[-1].verdict(kind, major, minor, access)
         if self._programs is not None:
             return self._programs.verdict(kind, major, minor, access)
-        return True, "no device cgroup decides here, or none that can be seen"
+        return True, "no device cgroup applies here, or none that is visible"
 
     def change(
         self,
@@ -92,28 +92,28 @@ class DeviceRules:
         deny: Iterable[Rule] = (),
         paths: Mapping[Rule, str] | None = None,
     ) -> bool:
-        """Make exactly these rules hold, whatever was there; returns whether anything changed.
+        """Apply exactly these rules, whatever the state was; returns whether anything changed.
 
-        Nothing is done where they hold already. Each rule names one device; `paths` has the
-        host's node for rules that a systemd scope should know of. Where something fails all is as
-        before. Raises OSError; GH1701 for a program that can neither be read nor made anew, GH1702
-        where a cgroup above still denies, GH1703 and GH1704.
+        Rules that already apply change nothing. Each rule names one device; `paths` has the host's
+        node for rules that a systemd scope should have. If something fails, the earlier state is
+        restored. Raises OSError; GH1701 for a program that can be neither read nor rebuilt, GH1702
+        if a cgroup above still denies access, GH1703 and GH1704.
         """
         allow, deny = list(allow), list(deny)
         return self._changes(lambda: self._change(allow, deny, paths or {}))
 
     def drop(self, rules: Iterable[Rule], paths: Mapping[Rule, str] | None = None) -> bool:
-        """Take back rules that change() made, and return as it does; raises as it does."""
+        """Remove rules that change() added; returns and raises as change() does."""
         rules = list(rules)
         return self._changes(lambda: self._drop(rules, paths or {}))
 
     def snapshot(self) -> Snapshot:
-        """Return what restore() goes back to."""
+        """Return the state for restore()."""
         entries = None if self._scope is None else self._scope.allowed()
         return Snapshot(self._marks(), entries)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put back exactly what change() and drop() altered since; raises OSError."""
+        """Undo exactly the changes of change() and drop() since then; raises OSError."""
         entries = snapshot.entries
         if self._scope is not None and entries is not None and self._scope.allowed() != entries:
             self._scope.put(entries)
@@ -121,23 +121,23 @@ class DeviceRules:
             one.restore(mark)
 
     def close(self) -> None:
-        """Let go of what restore() would need."""
+        """Close the descriptors that restore() would need."""
         for one in self._changed():
             one.close()
 
     def programs(self) -> list[Program]:
-        """Return the programs that decide, the container's own first; [] but on v2."""
+        """Return the programs that decide, the container's own first; [] unless it is v2."""
         return [] if self._programs is None else self._programs.attached()
 
     def _changed(self) -> list[DeviceFiles | DevicePrograms]:
-        """Return what is changed, each of which can be put back."""
+        """Return the objects that change, each of which can be restored."""
         return [*self._files, *([self._programs] if self._programs is not None else [])]
 
     def _marks(self) -> list[int]:
         return [one.snapshot() for one in self._changed()]
 
     def _changes(self, work: Callable[[], None]) -> bool:
-        """Return whether `work` changed anything; where it fails, all is as before."""
+        """Return whether `work` changed anything; if it fails, the earlier state is restored."""
         start = self.snapshot()
         try:
             work()
@@ -147,7 +147,7 @@ class DeviceRules:
         return self._marks() != start.marks
 
     def _change(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
-        self._tell(allow, deny, paths)
+        self._set_scope(allow, deny, paths)
         for one in self._files:
             one.change(allow, deny)
         if self._programs is None:
@@ -159,14 +159,14 @@ class DeviceRules:
                 raise fault("GH1702", rule=rule.line, reason=reason)
 
     def _drop(self, rules: list[Rule], paths: Mapping[Rule, str]) -> None:
-        self._tell([], [rule for rule in rules if rule.allow], paths)
+        self._set_scope([], [rule for rule in rules if rule.allow], paths)
         for one in self._files:
             one.drop(rules)
         if self._programs is not None:
             self._programs.change(without_rules(rules), denies=False)
 
-    def _tell(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
-        """Tell the systemd scope; before the programs, since it loads its own anew for that."""
+    def _set_scope(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
+        """Change the systemd scope; before the programs, since systemd then loads its own again."""
         if self._scope is None or not paths:
             return
         entries = [f"{paths[rule]} {rule.access}" for rule in allow if rule in paths]
@@ -176,7 +176,7 @@ class DeviceRules:
 
 
 def _why_none() -> str:
-    """Return why there are no rules that we could change."""
+    """Return why there are no rules that this process could change."""
     if is_hosts_root():
-        return "the container has no cgroup of its own"
+        return "the container does not have its own cgroup"
     return "only root of the host can change them (rootless container)"

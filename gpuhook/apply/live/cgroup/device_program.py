@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One device program that is attached to a cgroup: what is known of it."""
+"""One device program of a cgroup, and changes of gpuhook's block in it."""
 
 from __future__ import annotations
 
 from gpuhook.kernel.bpf import bpf_syscall
 from gpuhook.kernel.bpf.blinding import unblinded
 from gpuhook.kernel.bpf.device_decode import decode
-from gpuhook.kernel.bpf.device_filter import Rule, allows, split
+from gpuhook.kernel.bpf.device_filter import Rule, allows, by_device, rules_of, split
 from gpuhook.kernel.bpf.instructions import UnknownCodeError, is_portable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    # From gpuhook's rules in a program and the program without them to the rules it shall have.
+    Change = Callable[[list[Rule], bytes], list[Rule]]
 
 _KINDS = {
     0: "none",
@@ -17,10 +24,10 @@ _KINDS = {
 
 
 class Program:
-    """An attached program: where and how, its instructions, and what they say.
+    """An attached program: its cgroup, its instructions, and their rules.
 
-    `code` is None where the kernel does not show them or they cannot be loaded again; `ours` are
-    the rules of our block in it; `rules` the others as far as they can be decoded, else None.
+    `code` is None if the kernel does not show them or they cannot be loaded again; `ours` are the
+    rules of gpuhook's block in it; `rules` the others as far as they can be decoded, else None.
     """
 
     __slots__ = ("cgroup", "code", "flags", "id", "name", "ours", "own", "rest", "seen")
@@ -37,7 +44,7 @@ class Program:
 
     @property
     def rules(self) -> list[Rule] | None:
-        """Return the rules of the program without our block, None where it cannot be decoded."""
+        """Return the rules of the program without gpuhook's block, None if it cannot be decoded."""
         return None if self.code is None else decode(self.rest)
 
     def allows(self, kind: str, access: str, major: int, minor: int) -> bool:
@@ -52,7 +59,7 @@ class Program:
 
 
 def _loadable(info: bpf_syscall.Info) -> bytes | None:
-    """Return a program's instructions as they can be loaded again, None where they cannot."""
+    """Return a program's instructions in a form that can be loaded again, None if there is none."""
     if info.instructions is None or info.maps:
         return None
     try:
@@ -60,3 +67,53 @@ def _loadable(info: bpf_syscall.Info) -> bytes | None:
         return code if is_portable(code) else None
     except UnknownCodeError:
         return None
+
+
+def with_rules(allow: Iterable[Rule], deny: Iterable[Rule]) -> Change:
+    """Return the change that applies `allow` and `deny` with as few rules of gpuhook as possible.
+
+    An opposite rule of gpuhook is removed, which may be enough.
+    """
+
+    def wanted(ours: list[Rule], rest: bytes) -> list[Rule]:
+        held = by_device(ours)
+        for rule in [*allow, *deny]:
+            allowed, denied = held.get(rule.device, (0, 0))
+            if rule.allow:
+                denied &= ~rule.bits
+                allowed |= 0 if _says(rest, rule) else rule.bits
+            else:
+                allowed &= ~rule.bits
+                denied |= 0 if _says(rest, rule) else rule.bits
+            held[rule.device] = allowed, denied
+        return rules_of(held)
+
+    return wanted
+
+
+def without_rules(rules: Iterable[Rule]) -> Change:
+    """Return the change that removes rules of gpuhook."""
+
+    def wanted(ours: list[Rule], _: bytes) -> list[Rule]:
+        held = by_device(ours)
+        for rule in rules:
+            allowed, denied = held.get(rule.device, (0, 0))
+            if rule.allow:
+                allowed &= ~rule.bits
+            else:
+                denied &= ~rule.bits
+            held[rule.device] = allowed, denied
+        return rules_of(held)
+
+    return wanted
+
+
+def _says(rest: bytes, rule: Rule) -> bool:
+    """Return whether a program decides as the rule does, for its whole access and for each part."""
+    kind, major, minor = rule.device
+    asked = (*rule.access, rule.access)
+    try:
+        verdicts = [allows(rest, kind, access, major, minor) for access in asked]
+    except UnknownCodeError:
+        return False
+    return all(verdicts) if rule.allow else not any(verdicts)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeviceAllow of a container's systemd scope: what a `systemctl daemon-reload` makes anew.
+"""DeviceAllow of a container's systemd scope, which a `systemctl daemon-reload` applies again.
 
-Where systemd keeps a container's scope, it puts the device rules of the unit back at every
-daemon-reload. A device that the unit knows of survives that. Source: systemd.resource-control(5).
+If systemd manages a container's scope, each daemon-reload restores the device rules of the unit, so
+the unit must list a new device, too. Source: systemd.resource-control(5).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "PATH": ":".join(state.PROGR
 
 
 class Scope:
-    """The unit of a container, and the systemctl that changes it; failures are told in words."""
+    """The unit of a container, and the systemctl that changes it; failures become notes."""
 
     def __init__(self, unit: str, systemctl: str) -> None:
         self.unit = unit
@@ -29,9 +29,9 @@ class Scope:
 
     @classmethod
     def of(cls, cgroup: str) -> Scope | None:
-        """Return the scope that a container's highest cgroup is, None where it is none.
+        """Return the scope of a container's highest cgroup, None if the cgroup is not a scope.
 
-        One further up is somebody else's, the container around it or a login session.
+        A scope further up belongs to the container around it or a login session.
         """
         name = cgroup.rpartition("/")[2]
         if not name.endswith(".scope") or name == "init.scope" or not os.path.isdir(_RUNNING):
@@ -44,7 +44,7 @@ class Scope:
         return None
 
     def _is_at(self, cgroup: str) -> bool:
-        """Return whether the unit of this name is the one of this cgroup, as far as is told."""
+        """Return whether the unit of this name has this cgroup, as far as systemctl shows."""
         status, output = self._called("show", "--property", "ControlGroup", "--", self.unit)
         return status != 0 or output.decode("utf-8", "replace").strip() == f"ControlGroup={cgroup}"
 
@@ -58,14 +58,14 @@ class Scope:
         return [value for value in values if value]
 
     def add(self, entries: Iterable[str]) -> list[str]:
-        """Add entries that the unit has not; returns what was done or could not be."""
+        """Add entries that the unit lacks; returns what was done or failed."""
         held = self.allowed()
         if held is None:
             return [self._warning()]
         return self._set([entry for entry in entries if entry not in held], "added")
 
     def remove(self, entries: Iterable[str]) -> list[str]:
-        """Take entries away from the unit; returns what was done or could not be."""
+        """Remove entries of the unit; returns what was done or failed."""
         held = self.allowed()
         if held is None:
             return [self._warning()]
@@ -73,8 +73,8 @@ class Scope:
         return self.put([entry for entry in held if entry not in gone]) if gone else []
 
     def put(self, entries: list[str]) -> list[str]:
-        """Make these the unit's entries; returns what was done or could not be."""
-        # An empty assignment forgets all entries, the others add: one call, so one change.
+        """Set the unit's entries; returns what was done or failed."""
+        # An empty assignment removes all entries, the others add: one call, so one change.
         return self._set(["", *entries], "set")
 
     def _set(self, entries: list[str], verb: str) -> list[str]:
@@ -89,11 +89,11 @@ class Scope:
     def _warning(self) -> str:
         return (
             f"warning: {self._systemctl} did not change {_PROPERTY} of {self.unit}:"
-            " the next daemon-reload takes the device away again"
+            " the next daemon-reload removes the device again"
         )
 
     def _called(self, *words: str) -> tuple[int, bytes]:
-        """Run systemctl and return its exit status and what it printed."""
+        """Run systemctl, and return its exit status and its output."""
         reader, writer = os.pipe()
         quiet = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
         try:

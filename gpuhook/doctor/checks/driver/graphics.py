@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 
 from gpuhook.doctor.check import SPECS, WARNING, Check, Finding, absent, ok
@@ -11,6 +10,7 @@ from gpuhook.doctor.checks.cdi.specs import DRIVER, each
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space
 from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
     if content is None:
         return  # that a mounted file is missing is told elsewhere
     try:
-        wanted = list(_libraries(json.loads(content)))
-    except (ValueError, RecursionError):
+        wanted = list(_libraries(documents.parse_json(content)))
+    except ValueError:
         said = f"{path} is no JSON"
     else:
         lacking = [name for name in wanted if not _has(posixpath.basename(name), mounted)]

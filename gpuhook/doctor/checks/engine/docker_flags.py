@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
-
 from gpuhook.doctor.check import ENGINES, FAILED, Check, Finding, absent, ok
 from gpuhook.doctor.facts.engine_facts import dockers
 from gpuhook.engines.configure.docker import dockerd_flags
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +51,9 @@ def flags(node: ExaminedNode) -> Iterable[Finding]:
 
 def _members(content: bytes) -> frozenset[str]:
     try:
-        document = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
+        return frozenset(documents.parse_json_object(content or b"{}"))
+    except ValueError:
         return frozenset()  # which docker.config says
-    return frozenset(document) if isinstance(document, dict) else frozenset()
 
 
 CHECKS = (

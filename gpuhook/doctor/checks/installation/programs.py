@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posixpath import dirname
 
 from gpuhook.engines.read import compat_programs
-from gpuhook.node import node_tree, program_output
+from gpuhook.node import node_programs, node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FRONTS = (
 )
 OF_THE_CLI = (CLI, CTK)
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
-_DIRECTORIES = (*program_output.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
+_DIRECTORIES = (*node_programs.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
 # Where engines name the runtime that they call.
 _ENGINES = (
     "/etc/containerd/config.toml",
@@ -108,7 +108,7 @@ def version(files: Tree, library: str) -> str:
 
 
 def program(node: ExaminedNode, name: str) -> str:
-    """Return the path of a program in the directories of programs, "" if there is none."""
+    """Return the path of a program in the directories of node_programs, "" if there is none."""
     for directory in _DIRECTORIES:
         found = node.tree.status(f"{directory}/{name}")
         if found is not None and found.is_executable:

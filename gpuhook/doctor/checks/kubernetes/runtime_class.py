@@ -6,8 +6,8 @@ from __future__ import annotations
 from gpuhook.doctor.check import FAILED, KUBERNETES, WARNING, Check, Finding, absent, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.host import bounded_yaml
 from gpuhook.node import kubelet_files
-from gpuhook.node import node_tree as trees
 from gpuhook.node.engine_handlers import is_for_gpus
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpuhook.doctor.check import ExaminedNode
 
+_MAX_MANIFEST = 1 << 20  # bytes
 EXISTS = "runtime-class.exists"
 # They make classes for more handlers than a node needs, and make them again if they are deleted.
 _OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
@@ -37,12 +38,12 @@ def _declared(node: ExaminedNode) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for path in kubelet_files.manifests(node.tree):
-        text = trees.text(node.tree, path, 1 << 20) or ""
-        if "RuntimeClass" not in text:
+        content = node.tree.read(path, _MAX_MANIFEST) or b""
+        if b"RuntimeClass" not in content:
             continue
         try:
-            documents = list(yaml.safe_load_all(text))
-        except (yaml.YAMLError, RecursionError, ValueError):
+            documents = bounded_yaml.all_documents(content, _MAX_MANIFEST)
+        except yaml.YAMLError:
             continue
         for one in documents:
             if isinstance(one, dict) and one.get("kind") == "RuntimeClass":

@@ -13,6 +13,7 @@ from typing import Any
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.errors import fault
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def change(node: EngineNode, program: str, of: str) -> ConfigChange | None:
 def without(content: bytes, program: str) -> bytes:
     """Return a base spec less our hook; as it is where it is no spec any more."""
     try:
-        spec = json.loads(content)
+        spec = documents.parse_json(content)
         stage = spec["hooks"]["prestart"]
         stage[:] = [one for one in stage if one.get("args") != _hook(program)["args"]]
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError):
         return content
     return json.dumps(spec, indent=4).encode() + b"\n"
 
@@ -62,13 +63,13 @@ def _hook(program: str) -> dict[str, Any]:
 def _parsed(source: str, content: bytes) -> dict[str, Any]:
     """Return the spec, checked as far as it is changed."""
     try:
-        spec = json.loads(content)
+        spec = documents.parse_json(content)
         hooks = spec.get("hooks") or {}
         stage = hooks.get("prestart") or []
         for one in (spec["process"], hooks, *stage):
             one.get("path")
         spec["hooks"] = {**hooks, "prestart": list(stage)}
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError):
         said = "this is no OCI spec, of which a base spec could be made"
         raise fault("GH2027", where=source, said=said) from None
     return dict(spec)

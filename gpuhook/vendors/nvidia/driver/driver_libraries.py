@@ -14,7 +14,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 
-from gpuhook.loader import elf, multilib
+from gpuhook.loader import elf, library_directory
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile, Link
 
 TYPE_CHECKING = False
@@ -137,9 +137,9 @@ def _place(root: DriverRoot, libcuda: Libcuda, path: str) -> str:
     A plugin that moves for that is found by the loader, as its callers try that in the end.
     """
     place = root.container(path)
-    if libcuda.bits == 64 or multilib.is_narrow(place):
+    if libcuda.bits == 64 or library_directory.is_narrow(place):
         return place
-    return f"{multilib.DIRECTORY}/{posixpath.basename(path)}"
+    return f"{library_directory.DIRECTORY}/{posixpath.basename(path)}"
 
 
 def _link_development(found: Libraries, root: DriverRoot, path: str, file: DriverFile) -> None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 
 import gpuhook
 from gpuhook.errors import GpuhookError
+from gpuhook.host import documents
 from gpuhook.vendors.nvidia.warm import nvml_library
 
 # The driver container of NVIDIA's GPU operator; GKE's installer.
@@ -76,11 +76,10 @@ def installed_file() -> str:
 def installed_roots() -> tuple[str, str]:
     """Return the driver root and the dev root of `gpuhook install`, "" for one that is not set."""
     try:
-        with open(installed_file(), encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
+        with open(installed_file(), "rb") as file:
+            known = documents.parse_json_object(file.read())
+    except (OSError, ValueError):
         return "", ""
-    known = found if isinstance(found, dict) else {}
     root, dev_root = (known.get(key) for key in ("root", "devRoot"))
     return _absolute(root), _absolute(dev_root)
 

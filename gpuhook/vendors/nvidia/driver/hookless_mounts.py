@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from posixpath import basename, dirname, join, normpath
 
-from gpuhook.loader.multilib import is_narrow
+from gpuhook.host.hot.files import MAX_LINKS
+from gpuhook.loader.library_directory import is_narrow
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ def _by_container_path(files: tuple[DriverFile, ...]) -> dict[str, str]:
 
 def _end(path: str, targets: dict[str, str]) -> str:
     """Return where a chain of links that starts at `path` ends."""
-    for _ in range(40):  # Linux follows as many (path_resolution(7))
+    for _ in range(MAX_LINKS):
         if path not in targets:
             break
         path = targets[path]

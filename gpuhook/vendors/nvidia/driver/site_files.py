@@ -12,7 +12,7 @@ import posixpath
 import stat
 from fnmatch import fnmatchcase
 
-from gpuhook.loader import elf, multilib
+from gpuhook.loader import elf, library_directory
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
@@ -85,7 +85,7 @@ def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
     """Return (the file, "") or (None, why there is none)."""
     real = root.real(root.inside(one.path))
     host = root.host(real or one.path)
-    told = {"where": one.where, "path": host, "directory": multilib.DIRECTORY}
+    told = {"where": one.where, "path": host, "directory": library_directory.DIRECTORY}
     try:
         status = os.stat(host)
         binary = elf.read(host) if stat.S_ISREG(status.st_mode) else None
@@ -105,7 +105,7 @@ def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
         if kind == "library" and binary.bits == 32 and not vocabulary.is_32_bit(place):
             if one.container_path:
                 return None, _WIDTH.format(**told)
-            place = f"{multilib.DIRECTORY}/{posixpath.basename(place)}"
+            place = f"{library_directory.DIRECTORY}/{posixpath.basename(place)}"
     return DriverFile(kind, host, place, soname, one.capabilities), ""
 
 

@@ -95,7 +95,7 @@ def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
         raise fault("GH1243", file=file, line=1, column=1, reason="it is larger than 1 MiB")
     try:
         document, tree = bounded_yaml.read(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         line, column, reason = bounded_yaml.place_and_reason(error)
         at = {"line": line or 1, "column": column or 1}
         raise fault("GH1243", file=file, reason=reason, **at) from error

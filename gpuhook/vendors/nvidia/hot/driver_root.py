@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import posixpath
 
+from gpuhook.host.hot import rooted_path
+
 # Where GKE's own device plugin mounts its driver directory, and where the PATH and the
 # LD_LIBRARY_PATH of CUDA images look.
 PREFIX_IN_CONTAINERS = "/usr/local/nvidia"
 _SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
-_MAX_LINKS = 40  # as the kernel
 
 
 class DriverRoot:
@@ -44,30 +45,11 @@ class DriverRoot:
         """Return `inside` with every link followed inside, None when it leads nowhere."""
         if "\0" in inside:  # of a kernel's file or a loader cache: no path has one
             return None
-        todo = inside.split("/")[::-1]
-        done = ""
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part in ("", "."):
-                continue
-            if part == "..":
-                done = posixpath.dirname(done).rstrip("/")
-                continue
-            try:
-                target = os.readlink(self.host(done + "/" + part))
-            except FileNotFoundError:
-                return None
-            except OSError:  # not a link
-                done += "/" + part
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                return None
-            if target.startswith("/"):
-                done = ""
-            todo += target.split("/")[::-1]
-        return done or "/" if os.path.lexists(self.host(done)) else None
+        try:
+            real = rooted_path.resolve(self.path, inside, must_exist=True)
+        except OSError:
+            return None
+        return real if os.path.lexists(self.host(real)) else None
 
     def directory(self, inside: str) -> str | None:
         """Return the directory `inside` with links followed, None when it is none."""

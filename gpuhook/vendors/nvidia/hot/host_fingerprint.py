@@ -14,7 +14,23 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from typing import Protocol
+
+    class Recorded(Protocol):
+        """A description of a GPU set-up that records the host it was made on."""
+
+        @property
+        def fingerprint(self) -> str:
+            """The fingerprint of that host, "" if it was not recorded."""
+
+        @property
+        def host_root(self) -> str:
+            """The directory that has the host's /proc and /sys."""
+
+        @property
+        def libcuda(self) -> str:
+            """The host path of libcuda, "" without one."""
+
 
 PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
 NO_DRIVER = "no NVIDIA driver is loaded"
@@ -103,14 +119,17 @@ def differences(recorded: str, current: str) -> list[str]:
     ]
 
 
-def changes(job: Jobs) -> list[str]:
-    """Return what is another on this host since the spec of a job was written, a phrase each."""
-    if not job.fingerprint:
+def changes(made: Recorded) -> list[str]:
+    """Return what has changed on this host since the spec `made` was written, a phrase each.
+
+    `made` is a hook's job, or a record of a spec; [] if it records no fingerprint.
+    """
+    if not made.fingerprint:
         return []
-    return differences(job.fingerprint, fingerprint(job.host_root, job.libcuda))
+    return differences(made.fingerprint, fingerprint(made.host_root, made.libcuda))
 
 
-def require_fresh(job: Jobs) -> None:
+def require_fresh(job: Recorded) -> None:
     """Raise GH1120 if the spec that a job comes from describes another state of this host."""
     changed = changes(job)
     if changed:

@@ -8,7 +8,7 @@ VOCABULARY tells it their names. NVIDIA_DRIVER_CAPABILITIES is parsed here.
 from __future__ import annotations
 
 from gpuhook.errors import fault
-from gpuhook.loader.multilib import is_narrow
+from gpuhook.loader.library_directory import is_narrow
 from gpuhook.request.parse import Vocabulary
 
 TYPE_CHECKING = False

@@ -67,7 +67,7 @@ def parse(content: bytes, file: str) -> Node:
     """Return the node in `content`, YAML or JSON; `file` names it in faults."""
     try:
         document = bounded_yaml.document(content, documents.LARGEST)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         line, column, reason = bounded_yaml.place_and_reason(error)
         at = {"line": line or 1, "column": column or 1}
         raise fault("GH1501", file=file, reason=reason, **at) from error

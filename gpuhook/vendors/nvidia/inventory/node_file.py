@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write(node: Node, aliases: dict[str, str], spec_path: str) -> None:
     """Write node.json, atomically, for the spec just written to `spec_path`; raises OSError."""
     found = os.stat(spec_path)
-    identity = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    identity = files.version(found)
     document = {
         **dump.as_dict(node),
         "aliases": aliases,

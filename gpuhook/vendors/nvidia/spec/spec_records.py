@@ -84,7 +84,7 @@ def identity(path: str) -> str:
         found = os.stat(path)
     except OSError:
         return ""
-    return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+    return files.version(found)
 
 
 def inputs(files_dir: str) -> str:
@@ -103,10 +103,7 @@ def _rules(files_dir: str) -> list[str]:
 
 def changes(made: Generated) -> list[str]:
     """Return why a spec is no longer what would be written now, a phrase each; [] if it is."""
-    found = []
-    if made.fingerprint:
-        now = host_fingerprint.fingerprint(made.host_root, made.libcuda)
-        found += host_fingerprint.differences(made.fingerprint, now)
+    found = host_fingerprint.changes(made)
     if made.inputs != inputs(made.files_dir):
         places = f"{settings.path()}, {driver_locations.installed_file()}"
         found.append(f"{places} or a file of {made.files_dir} was changed")

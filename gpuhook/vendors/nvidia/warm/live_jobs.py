@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.live.file_change import FileChange
 from gpuhook.apply.live.hotplug_plan import DesiredState
+from gpuhook.apply.live.live_files import FileChange
 from gpuhook.apply.rootfs.rootfs_files import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError

@@ -20,7 +20,7 @@ from gpuhook.device_plugin.config.grammar import config_schema
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
-from gpuhook.kernel import process_name
+from gpuhook.kernel import process
 
 REPOSITORY = Path(__file__).parents[4]
 GOOD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
@@ -252,8 +252,8 @@ def test_every_option_is_in_the_help(file: Path) -> None:
 
 NAMED = """\
 import sys
-from gpuhook.kernel import process_name
-process_name.rename(sys.argv[1])
+from gpuhook.kernel import process
+process.rename(sys.argv[1])
 print(open("/proc/self/cmdline").read().split("\\0")[0], open("/proc/self/comm").read().strip())
 print(sys.argv[2], sys.prefix)
 """
@@ -279,7 +279,7 @@ def test_a_name_without_room_is_refused(name: str) -> None:
     """A name that does not fit where the arguments are changes nothing."""
     before = Path("/proc/self/cmdline").read_bytes()
     with pytest.raises(GpuhookError) as caught:
-        process_name.rename(name)
+        process.rename(name)
     assert caught.value.code == "GH1806"
     assert Path("/proc/self/cmdline").read_bytes() == before
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_signal, process_scope
 from gpuhook.device_plugin.guard.container_processes import About, Processes
 from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
@@ -23,6 +22,7 @@ from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics import cgroup_names
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
@@ -62,7 +62,7 @@ def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
 
 
 def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
-    started = ledger.start_time(sleeper.pid)
+    started = procfs.start_time(sleeper.pid)
     assert started is not None
     member = cgroup_names.of_pid(sleeper.pid)
     found = Processes().about(sleeper.pid)
@@ -203,7 +203,7 @@ class InContainers(Processes):
 def carried_out(
     pid: int, driver: Driver, container: str = "web", *, started: int | None = None, **more: int
 ) -> bool:
-    began = started if started is not None else ledger.start_time(pid) or 0
+    began = started if started is not None else procfs.start_time(pid) or 0
     share = GuardShare("web", ("", "", "web"), "GPU-1", GIB)
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)

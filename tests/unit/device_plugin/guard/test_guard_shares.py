@@ -19,6 +19,7 @@ from gpuhook.device_plugin.guard.ledger_limits import Recorded
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
@@ -186,7 +187,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def enter(root: str, identity: str, memory: object, **more: Any) -> None:
-    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     ledger.record(root, identity, {**own, "memory": memory, **more})
 
 

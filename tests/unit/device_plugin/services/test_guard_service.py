@@ -33,6 +33,7 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.device_plugin.services import guard_service
 from gpuhook.device_plugin.services.guard_service import Guarding
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 from tests.unit.api_stand_in import serving
@@ -151,7 +152,7 @@ async def until(wanted: Callable[[], object]) -> None:
 
 
 def enter(identity: str = "web", by: str = "", hard: int = 4 * GIB, pid: int = 0) -> None:
-    own = {"pid": pid or os.getpid(), "started": ledger.start_time(os.getpid())}
+    own = {"pid": pid or os.getpid(), "started": procfs.start_time(os.getpid())}
     memory = [{"device": GPU, "hard": hard, "soft": hard, "by": by}]
     names = {"namespace": "default", "pod": identity, "container": "main"}
     ledger.record("", identity, {**own, **names, "memory": memory})
@@ -300,7 +301,7 @@ def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Po
     host.containers = {sleeper.pid: STRANGER}
     host.uses = {sleeper.pid: 5 * GIB}
     room.holdings = Holdings({f"{GPU}::0": Holder("default", "old", "main")})
-    own = {"pid": os.getpid(), "started": ledger.start_time(os.getpid())}
+    own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     names = {"namespace": "default", "pod": "old", "container": "main"}
     ledger.record("", STRANGER, {**own, **names})
 

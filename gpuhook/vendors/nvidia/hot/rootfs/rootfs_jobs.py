@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.apply.rootfs.filesystem_ids import Identity
-from gpuhook.apply.rootfs.root_directory import Root
+from gpuhook.apply.rootfs.root_directory import Identity, Root
 from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec

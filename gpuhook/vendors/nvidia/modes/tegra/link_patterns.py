@@ -11,6 +11,7 @@ import posixpath
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.vendors.nvidia.inventory.inventory import Link
 
 TYPE_CHECKING = False
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 _MAGIC = frozenset("*?[")
-_MAX_LINKS = 40  # as the kernel
 _MAX_MATCHES = 4096
 
 
@@ -55,7 +55,7 @@ def chain(root: DriverRoot, path: str) -> tuple[list[Link], str | None]:
     from / on, as a container may have that directory elsewhere.
     """
     links: list[Link] = []
-    for _ in range(_MAX_LINKS):
+    for _ in range(MAX_LINKS):
         directory, _, name = path.rpartition("/")
         real = root.real(directory or "/")
         if real is None or name in ("", ".", ".."):

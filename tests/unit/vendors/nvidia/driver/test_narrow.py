@@ -12,7 +12,7 @@ import pytest
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import Provision, provide
 from gpuhook.explain.trace import resolution_trace
-from gpuhook.loader import ld_cache_entries, multilib
+from gpuhook.loader import ld_cache_entries, library_directory
 from gpuhook.vendors.nvidia.driver import driver_files, hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -184,7 +184,7 @@ def test_musl_is_left_alone(tmp_path: Path) -> None:
 
 def test_names_of_directories() -> None:
     """Only whole names of directories count."""
-    assert multilib.is_narrow("/usr/lib32/libc.so")
-    assert multilib.is_narrow("/lib/i386-linux-gnu/libc.so")
+    assert library_directory.is_narrow("/usr/lib32/libc.so")
+    assert library_directory.is_narrow("/lib/i386-linux-gnu/libc.so")
     for path in ("/usr/lib/lib32.so", "/usr/lib64/libc.so", "/opt/mylib32/libc.so"):
-        assert not multilib.is_narrow(path)
+        assert not library_directory.is_narrow(path)

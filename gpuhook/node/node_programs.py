@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the node's programs say of themselves: their versions, and what containerd has read."""
+"""Programs of the node, run with a deadline: their versions, and what containerd has read."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import signal
+import subprocess
+from contextlib import suppress
 from typing import Any
 
 from gpuhook.engines.read import compat_programs
 from gpuhook.engines.read.containerd_config import configuration_file
-from gpuhook.node import program_output
+from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuhook.node.node_tree import Tree
+
 
 # By program: the words that make it tell its version.
 _WORDS = {
@@ -46,11 +52,11 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
     """
     found = {name: path for name in _WORDS if (path := where(tree, name))}
     found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
-    asked: dict[str, program_output.ProgramOutput | OSError] = {}
+    asked: dict[str, ProgramOutput | OSError] = {}
     for name, path in found.items():
         try:
             _require_roots(tree, path)
-            asked[name] = program_output.ProgramOutput([path, _WORDS[name]], tree.root)
+            asked[name] = ProgramOutput([path, _WORDS[name]], tree.root)
         except OSError as error:
             asked[name] = error
     return {name: _told(path, asked[name]) for name, path in found.items()}
@@ -68,7 +74,7 @@ def _is_front(tree: Tree, name: str, path: str) -> bool:
 
 def where(tree: Tree, name: str) -> str:
     """Return the path of a program of the node, "" where it has none."""
-    for directory in program_output.DIRECTORIES:
+    for directory in DIRECTORIES:
         path = f"{directory}/{name}"
         try:
             found = tree.status(path)
@@ -94,10 +100,10 @@ def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, 
         raise OSError(errno.ENOENT, "there is no such program on this node", _PROCESS)
     _require_roots(tree, path)
     words = [path, *(["--config", file] if file else []), "config", "dump"]
-    return {"config": program_output.answer(words, tree.root), "command": " ".join(words)}
+    return {"config": answer(words, tree.root), "command": " ".join(words)}
 
 
-def _told(path: str, asked: program_output.ProgramOutput | OSError) -> dict[str, str]:
+def _told(path: str, asked: ProgramOutput | OSError) -> dict[str, str]:
     try:
         if isinstance(asked, OSError):
             raise asked
@@ -115,3 +121,62 @@ def _require_roots(tree: Tree, path: str) -> None:
     found = tree.status(path)
     if found is None or found.uid not in (0, os.geteuid()) or found.permissions & 0o002:
         raise OSError(errno.EPERM, "it is not run: others than root may change it", path)
+
+
+PATIENCE = 5.0  # seconds
+# Where programs are that no PATH of the system's names: snaps, k3s and rke2 bring their own.
+_MORE = (
+    "/snap/bin",
+    "/var/lib/rancher/k3s/data/current/bin",
+    "/var/lib/rancher/rke2/bin",
+    "/opt/bin",
+)
+DIRECTORIES = (*state.PROGRAM_DIRS, *_MORE)
+_MAX_OUTPUT = 1 << 20
+_ENDS_WITHIN = 1.0  # seconds
+
+
+class ProgramOutput:
+    """A program that was started, to be heard later: several run at the same time."""
+
+    def __init__(self, argv: Sequence[str], root: str = "/") -> None:
+        """Start `argv`, a whole path first, below `root`; raises OSError."""
+        self._argv = argv
+        command = list(argv) if root == "/" else ["chroot", root, *argv]
+        environment = {"PATH": ":".join(DIRECTORIES), "LC_ALL": "C", "HOME": "/"}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def heard(self, seconds: float = PATIENCE) -> str:
+        """Return what it has printed; raises OSError if it fails, or goes on for too long."""
+        try:
+            out, _ = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self._end()
+            late = f"it has not answered within {seconds:g} seconds"
+            raise OSError(errno.ETIMEDOUT, late, self._argv[0]) from None
+        if self._process.returncode != 0:
+            status = self._process.returncode
+            raise OSError(errno.EIO, f"it ended with status {status}", self._argv[0])
+        return out[:_MAX_OUTPUT].decode("utf-8", "replace")
+
+    def _end(self) -> None:
+        """Kill it with what it has started; one that hangs in the kernel is not waited for."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS_WITHIN)
+
+
+def answer(argv: Sequence[str], root: str = "/", seconds: float = PATIENCE) -> str:
+    """Return what a program prints; raises OSError with its name."""
+    return ProgramOutput(argv, root).heard(seconds)
