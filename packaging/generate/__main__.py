@@ -15,10 +15,22 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 sys.path[:0] = [str(CHECKOUT)]
 
-from generate import doctor_checks, errors, plugin_schema, settings  # noqa: E402 # of this checkout
+from generate import (  # noqa: E402 # of this checkout
+    doctor_checks,
+    errors,
+    inventory_schema,
+    plugin_schema,
+    settings,
+)
 
 # Each returns the texts of files, by their paths in the checkout.
-GENERATORS = (errors.files, settings.files, plugin_schema.files, doctor_checks.files)
+GENERATORS = (
+    errors.files,
+    settings.files,
+    plugin_schema.files,
+    doctor_checks.files,
+    inventory_schema.files,
+)
 
 
 def main() -> None:

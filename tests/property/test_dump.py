@@ -5,28 +5,25 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.gpu.compute_policy import TIME_SLICES
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,
     Driver,
     DriverFile,
+    FactRule,
     Gpu,
     Link,
     MigInstance,
     Node,
+    fact_rules,
 )
-from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES
 
-hexadecimal = st.text("0123456789ABCDEF", min_size=2, max_size=2)
-bus_ids = st.builds("00000000:{}:{}.{}".format, hexadecimal, hexadecimal, st.integers(0, 7))
-versions = st.lists(st.integers(0, 999), min_size=2, max_size=3).map(
-    lambda v: ".".join(map(str, v))
-)
 # 'unknown' is the one word that cannot be a fact.
 words = st.text(string.ascii_letters + string.digits + " :-.'\"#é{}", min_size=1).filter(
     lambda word: word != "unknown"
@@ -34,50 +31,43 @@ words = st.text(string.ascii_letters + string.digits + " :-.'\"#é{}", min_size=
 paths = words.map("/".__add__)
 numbers = st.integers(0, 2**63)
 
-drivers = st.builds(
-    Driver,
-    version=st.none() | versions,
-    module_version=st.none() | versions,
-    cuda=st.none() | versions,
-    nvml=st.none() | paths,
-)
-instances = st.builds(
-    MigInstance,
-    index=st.integers(0, 7),
-    uuid=st.uuids().map("MIG-{}".format),
-    gpu_instance=st.integers(0, 14),
-    compute_instance=st.integers(0, 7),
-    profile=st.none() | words,
-    memory_bytes=st.none() | numbers,
-    multiprocessors=st.none() | numbers,
-    has_graphics=st.none() | st.booleans(),
-    gpu_instance_minor=st.none() | numbers,
-    trouble=st.none() | words,
-)
-gpus = st.builds(
-    Gpu,
-    index=st.integers(0, 999),
-    uuid=st.none() | st.uuids().map("GPU-{}".format),
-    minor=st.none() | st.integers(0, 1048575),
-    pci_bus_id=st.none() | bus_ids,
-    name=st.none() | words,
-    brand=st.none() | words,
-    architecture=st.none() | words,
-    compute_capability=st.none() | versions,
-    memory_bytes=st.none() | numbers,
-    numa_node=st.none() | st.integers(0, 64),
-    mig_mode=st.none() | st.sampled_from(["enabled", "disabled", "unsupported"]),
-    compute_mode=st.none() | st.sampled_from(list(COMPUTE_MODES.values())),
-    time_slice=st.none() | st.sampled_from(TIME_SLICES),
-    lost=st.none() | words,
-    instances=st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple),
-    drm=st.lists(st.integers(0, 255).map("renderD{}".format), max_size=2).map(tuple),
-)
+
+def known(hint: Any, rule: FactRule) -> st.SearchStrategy[Any]:
+    """Return the values of one fact, without None."""
+    values = rule.values or tuple((rule.words or {}).values() if rule.is_optional else ())
+    if values:
+        return st.sampled_from(values)
+    if rule.pattern:
+        texts = st.from_regex(rule.pattern, fullmatch=True)
+        texts = texts.filter(lambda text: text != "unknown" and "\n" not in text)
+        is_tuple = hint == tuple[str, ...]
+        return st.lists(texts, max_size=2).map(tuple) if is_tuple else texts
+    if hint == tuple[MigInstance, ...]:
+        return st.lists(instances, max_size=3, unique_by=lambda one: one.index).map(tuple)
+    if hint in (bool, bool | None):
+        return st.booleans()
+    return numbers if hint in (int, int | None) else words
+
+
+def facts(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Return objects of a class of facts, each with any of its facts unknown."""
+    hints, rules = get_type_hints(kind), fact_rules(kind)
+    found = {}
+    for one in fields(kind):
+        value = known(hints[one.name], rules[one.name])
+        found[one.name] = st.none() | value if one.default is None else value
+    assert any(one.default is not MISSING for one in fields(kind))
+    return st.builds(kind, **found)
+
+
+drivers = facts(Driver)
+instances = facts(MigInstance)
+gpus = facts(Gpu)
 
 
 def different(key: str, several: Sequence[Gpu | MigInstance]) -> bool:
-    known = [getattr(gpu, key) for gpu in several if getattr(gpu, key) is not None]
-    return len(set(known)) == len(known)
+    values = [getattr(gpu, key) for gpu in several if getattr(gpu, key) is not None]
+    return len(set(values)) == len(values)
 
 
 several_gpus = st.lists(gpus, max_size=4).filter(

@@ -44,7 +44,7 @@ def gpu_probe() -> Path:
 
 def _compiled(source: str, options: tuple[str, ...]) -> Path:
     stem = source.partition(".")[0]
-    text = b"".join(path.read_bytes() for path in sorted(_HERE.glob(f"{stem}*.c")))
+    text = b"".join(path.read_bytes() for path in sorted(_HERE.glob(f"{stem}*.[ch]")))
     key = hashlib.sha256(text + "\0".join(options).encode()).hexdigest()[:16]
     built = cache_directory() / f"{stem}-{key}"
     if built.exists():

@@ -110,10 +110,10 @@ def capacity_of(node: SimulatedNode, uuid: str) -> int | None:
                 break
             own = {}
         own[key] = value
-    if own.get("uuid") != uuid or own.get("lost_after") == "0" or "memory" not in own:
+    if own.get("uuid") != uuid or own.get("lost_after") == "0" or "memory_bytes" not in own:
         return None
     taken = (int(own.get(key, "0")) for key in ("reserved", "used"))
-    return int(own["memory"]) - sum(taken)
+    return int(own["memory_bytes"]) - sum(taken)
 
 
 def _used(held: Iterable[Held], limit: Kept) -> int:

@@ -84,7 +84,7 @@ def make_node(
     node = replace(
         facts,
         driver=replace(facts.driver, nvml=str(nvml)),
-        gpus=tuple(g if g.lost else replace(g, compute_mode="default") for g in facts.gpus),
+        gpus=tuple(map(nvml_profile.with_settings, facts.gpus)),
         files=files,
         links=links,
         library_dirs=library_dirs,

@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NVML stub is to answer for a node, in the stub's own format (see nvml_stub.c)."""
+"""The profile of the NVML stub for a node, in the stub's own format (see nvml_stub.c)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuhook.vendors.nvidia.devices import mig_profile
-from gpuhook.vendors.nvidia.warm.nvml_constants import ARCHITECTURES, BRANDS
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, fact_rules
+from gpuhook.vendors.nvidia.nvml.nvml_inventory import QUESTIONS
 from tests.simulated import watch_profile
 from tests.simulated.mig_node import PROFILE_NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import MigInstance, Node
 
 GPU_IS_LOST, NOT_SUPPORTED = 15, 3
-_MIG_MODES = {"unsupported": "-1", "disabled": "0", "enabled": "1"}
+_RULES = fact_rules(Gpu)
+
+
+def with_settings(gpu: Gpu) -> Gpu:
+    """Return the GPU with the driver's default, number 0, of each setting that it lacks."""
+    if gpu.lost is not None:
+        return gpu
+    defaults = {
+        name: rule.words[0]
+        for name, rule in _RULES.items()
+        if rule.words and rule.is_optional and getattr(gpu, name) is None
+    }
+    return replace(gpu, **defaults)  # type: ignore[arg-type] # texts, of the fields with words
 
 
 def text(node: Node) -> str:
@@ -28,28 +43,24 @@ def text(node: Node) -> str:
 
 
 def _gpu(node: Node, gpu: Gpu) -> list[str]:
-    capability = gpu.compute_capability
-    answers: dict[str, tuple[str, object]] = {
-        "uuid": ("uuid", gpu.uuid),
-        "name": ("name", gpu.name),
-        "minor": ("minor", gpu.minor),
-        "pci": ("bus", gpu.pci_bus_id),
-        "brand": ("brand", _number(BRANDS, gpu.brand)),
-        "arch": ("arch", _number(ARCHITECTURES, gpu.architecture)),
-        "cc": ("cc", capability.replace(".", " ") if capability else None),
-        "memory": ("memory", gpu.memory_bytes),
-        "mig": ("mig", _MIG_MODES.get(gpu.mig_mode or "")),
-    }
     lines = ["gpu"]
     if gpu.lost is not None:
         lines.append(f"fail handle {GPU_IS_LOST}")
-    for question, (key, value) in answers.items():
-        unsupported = f"fail {question} {NOT_SUPPORTED}"
-        lines.append(unsupported if value is None else f"{key} {value}")
+    for name in QUESTIONS:
+        value = _answer(name, getattr(with_settings(gpu), name))
+        lines.append(f"fail {name} {NOT_SUPPORTED}" if value is None else f"{name} {value}")
     lines += watch_profile.lines(node, gpu)
     for instance in gpu.instances:
         lines += _instance(gpu, instance)
     return lines
+
+
+def _answer(name: str, value: object) -> object:
+    """Return a fact as NVML reports it: a number for a word."""
+    words = _RULES[name].words
+    if words is None:
+        return value
+    return next((number for number, word in words.items() if word == value), None)
 
 
 def _instance(gpu: Gpu, instance: MigInstance) -> list[str]:
@@ -75,12 +86,8 @@ def _instance(gpu: Gpu, instance: MigInstance) -> list[str]:
         f"instance {instance.index}",
         f"uuid {instance.uuid}",
         f"name {gpu.name} MIG {profile}",
-        f"memory {memory}",
+        f"memory_bytes {memory}",
         f"ids {instance.gpu_instance} {instance.compute_instance}",
         f"attributes {' '.join(map(str, attributes))}",
         f"profile {number} {identity} MIG {whole}",
     ]
-
-
-def _number(words: dict[int | None, str], word: str | None) -> int | None:
-    return next((number for number, known in words.items() if known == word), None)

@@ -8,9 +8,9 @@
  *   cuda 13000              1000 * major + 10 * minor
  *   init 18                 nvmlInit fails with this nvmlReturn_t
  *   gpu                     a GPU begins; the lines below belong to it
- *   uuid GPU-...            and so on: name, minor, bus, brand, arch, cc ("7 5"), memory, mig
- *   fail uuid 15            this question fails with this nvmlReturn_t: handle, uuid, name, minor,
- *                           pci, brand, arch, cc, memory, mig
+ *   uuid GPU-...            and so on: the facts by their names in gpuhook's inventory, those with
+ *                           words by NVML's numbers; nvml_stub_facts.h lists them
+ *   fail uuid 15            this question fails with this nvmlReturn_t: a fact, or handle
  *   instance 2              a MIG device begins: nvml_stub_mig.c
  *   lost_after 3            after so many questions, every one fails with NVML_ERROR_GPU_IS_LOST
  *
@@ -38,21 +38,39 @@ enum {
 	UNKNOWN = 999,
 };
 
-enum question { HANDLE, UUID, NAME, MINOR, PCI, BRAND, ARCH, CC, MEMORY, MIG, QUESTIONS };
-
-static const char *const question_names[QUESTIONS] = {
-	"handle", "uuid", "name", "minor", "pci", "brand", "arch", "cc", "memory", "mig",
+#define FACT(name) ASK_##name,
+#define TEXT_FACT(name, function) FACT(name)
+#define NUMBER_FACT(name, function) FACT(name)
+#define SETTING_FACT(name, function) FACT(name)
+enum question {
+#include "nvml_stub_facts.h"
+	HANDLE,
+	QUESTIONS
 };
+#undef FACT
+
+#define FACT(name) #name,
+static const char *const question_names[QUESTIONS] = {
+#include "nvml_stub_facts.h"
+	"handle",
+};
+#undef FACT
+#undef TEXT_FACT
+#undef NUMBER_FACT
+#undef SETTING_FACT
 
 #define MAX_GPUS 64
 #define TEXT 96
 
 struct gpu {
-	char uuid[TEXT], name[TEXT], bus[32];
-	int minor, brand, arch, cc_major, cc_minor, mig, lost_after, asked;
+	char facts[HANDLE][TEXT]; /* "" for one that the profile does not have */
+	int lost_after, asked;
 	int fail[QUESTIONS + 1]; /* the last: questions of nvml_stub_watch.c */
-	unsigned long long memory;
 };
+
+#define UUID_OF(gpu) ((gpu)->facts[ASK_uuid])
+#define MEMORY_OF(gpu) strtoull((gpu)->facts[ASK_memory_bytes], NULL, 10)
+#define IS_IN_MIG_MODE(gpu) (!strcmp((gpu)->facts[ASK_mig_mode], "enabled"))
 
 static struct gpu gpus[MAX_GPUS];
 static unsigned gpu_count;
@@ -69,32 +87,17 @@ static unsigned long long watch_used(const struct gpu *gpu);
 
 static void gpu_line(struct gpu *gpu, const char *key, const char *value)
 {
-	char word[16];
+	char word[32];
 	int number;
 
 	if (watch_line(gpu, key, value))
 		return;
-	if (!strcmp(key, "uuid"))
-		snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
-	else if (!strcmp(key, "name"))
-		snprintf(gpu->name, sizeof gpu->name, "%s", value);
-	else if (!strcmp(key, "bus"))
-		snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
-	else if (!strcmp(key, "minor"))
-		gpu->minor = atoi(value);
-	else if (!strcmp(key, "brand"))
-		gpu->brand = atoi(value);
-	else if (!strcmp(key, "arch"))
-		gpu->arch = atoi(value);
-	else if (!strcmp(key, "cc"))
-		sscanf(value, "%d %d", &gpu->cc_major, &gpu->cc_minor);
-	else if (!strcmp(key, "memory"))
-		gpu->memory = strtoull(value, NULL, 10);
-	else if (!strcmp(key, "mig"))
-		gpu->mig = atoi(value);
-	else if (!strcmp(key, "lost_after"))
+	for (int i = 0; i < HANDLE; i++)
+		if (!strcmp(key, question_names[i]))
+			snprintf(gpu->facts[i], TEXT, "%s", value);
+	if (!strcmp(key, "lost_after"))
 		gpu->lost_after = atoi(value);
-	else if (!strcmp(key, "fail") && sscanf(value, "%15s %d", word, &number) == 2)
+	else if (!strcmp(key, "fail") && sscanf(value, "%31s %d", word, &number) == 2)
 		for (int i = 0; i < QUESTIONS; i++)
 			if (!strcmp(word, question_names[i]))
 				gpu->fail[i] = number;
@@ -221,15 +224,16 @@ struct pci_v3 {
 
 static int pci(const struct gpu *gpu, struct pci_v1 *info)
 {
-	int failed = ask(gpu, PCI);
+	const char *bus = gpu->facts[ASK_pci_bus_id];
+	int failed = ask(gpu, ASK_pci_bus_id);
 
 	if (failed)
 		return failed;
 	memset(info, 0, sizeof *info);
 	/* The legacy form has a domain of four digits. */
 	snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%.15s",
-		 strlen(gpu->bus) > 4 ? gpu->bus + 4 : gpu->bus);
-	sscanf(gpu->bus, "%x:%x:%x", &info->domain, &info->bus, &info->device);
+		 strlen(bus) > 4 ? bus + 4 : bus);
+	sscanf(bus, "%x:%x:%x", &info->domain, &info->bus, &info->device);
 	return SUCCESS;
 }
 
@@ -249,7 +253,8 @@ int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci_v3 *info)
 	int failed = pci(gpu, &info->v1);
 
 	info->pci_subsystem_id = 0;
-	snprintf(info->bus_id, sizeof info->bus_id, "%s", failed ? "" : gpu->bus);
+	snprintf(info->bus_id, sizeof info->bus_id, "%.31s",
+		 failed ? "" : gpu->facts[ASK_pci_bus_id]);
 	return failed;
 }
 
@@ -259,38 +264,21 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version)
 	return cuda ? SUCCESS : NOT_SUPPORTED;
 }
 
-int nvmlDeviceGetMinorNumber(const struct gpu *gpu, unsigned *minor)
-{
-	int failed = ask(gpu, MINOR);
-
-	*minor = gpu->minor;
-	return failed;
-}
-
 int nvmlDeviceGetCudaComputeCapability(const struct gpu *gpu, int *major, int *minor)
 {
-	int failed = ask(gpu, CC);
+	int failed = ask(gpu, ASK_compute_capability);
 
-	*major = gpu->cc_major;
-	*minor = gpu->cc_minor;
-	return failed;
-}
-
-int nvmlDeviceGetArchitecture(const struct gpu *gpu, unsigned *architecture)
-{
-	int failed = ask(gpu, ARCH);
-
-	*architecture = gpu->arch;
+	sscanf(gpu->facts[ASK_compute_capability], "%d.%d", major, minor);
 	return failed;
 }
 
 int nvmlDeviceGetMigMode(const struct gpu *gpu, unsigned *current, unsigned *pending)
 {
-	int failed = ask(gpu, MIG);
+	int failed = ask(gpu, ASK_mig_mode);
 
-	if (!failed && gpu->mig < 0)
+	if (!failed && !strcmp(gpu->facts[ASK_mig_mode], "unsupported"))
 		failed = NOT_SUPPORTED;
-	*current = *pending = gpu->mig;
+	*current = *pending = IS_IN_MIG_MODE(gpu);
 	return failed;
 }
 
@@ -315,27 +303,40 @@ int nvmlSystemGetDriverVersion(char *buffer, unsigned size)
 	return started ? text(driver, buffer, size) : UNINITIALIZED;
 }
 
-int nvmlDeviceGetUUID(const struct gpu *gpu, char *buffer, unsigned size)
+static int text_fact(const struct gpu *gpu, enum question fact, char *buffer, unsigned size)
 {
-	int failed = ask(gpu, UUID);
+	int failed = ask(gpu, fact);
 
-	return failed ? failed : text(gpu->uuid, buffer, size);
+	return failed ? failed : text(gpu->facts[fact], buffer, size);
 }
 
-int nvmlDeviceGetName(const struct gpu *gpu, char *buffer, unsigned size)
-{
-	int failed = ask(gpu, NAME);
+/* In nvml_stub_watch.c: a setting that was set since the profile was written. */
+static int setting(const struct gpu *gpu, enum question fact, unsigned *number);
 
-	return failed ? failed : text(gpu->name, buffer, size);
-}
-
-int nvmlDeviceGetBrand(const struct gpu *gpu, int *brand)
-{
-	int failed = ask(gpu, BRAND);
-
-	*brand = gpu->brand;
-	return failed;
-}
+#define FACT(name)
+#define TEXT_FACT(name, function)                                           \
+	int function(const struct gpu *gpu, char *buffer, unsigned size)    \
+	{                                                                   \
+		return text_fact(gpu, ASK_##name, buffer, size);            \
+	}
+#define SETTING_FACT(name, function)                                        \
+	int function(const struct gpu *gpu, unsigned *number)               \
+	{                                                                   \
+		int failed = ask(gpu, ASK_##name);                          \
+                                                                            \
+		return failed ? failed : setting(gpu, ASK_##name, number);  \
+	}
+#ifdef NVML_STUB_OLD
+#define NUMBER_FACT(name, function)
+#else
+#define NUMBER_FACT(name, function)                                         \
+	int function(const struct gpu *gpu, unsigned *number)               \
+	{                                                                   \
+		*number = atoi(gpu->facts[ASK_##name]);                     \
+		return ask(gpu, ASK_##name);                                \
+	}
+#endif
+#include "nvml_stub_facts.h"
 
 struct memory {
 	unsigned long long total, free, used;
@@ -343,10 +344,10 @@ struct memory {
 
 int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *memory)
 {
-	int failed = ask(gpu, MEMORY);
+	unsigned long long total = MEMORY_OF(gpu), used = watch_used(gpu);
 
-	*memory = (struct memory){ gpu->memory, gpu->memory - watch_used(gpu), watch_used(gpu) };
-	return failed;
+	*memory = (struct memory){ total, total - used, used };
+	return ask(gpu, ASK_memory_bytes);
 }
 
 #include "nvml_stub_watch.c"

@@ -169,7 +169,7 @@ static int cgroup_found(const struct gpu *gpu, const char *path, struct cgroup *
 		cgroup->born = found.stx_btime.tv_sec * 1000000000ull + found.stx_btime.tv_nsec;
 	beside_profile("nvml-stub.limits", directory);
 	mkdir(directory, 0755);
-	snprintf(cgroup->file, sizeof cgroup->file, "%s/%s.%u-%u.%llu", directory, gpu->uuid,
+	snprintf(cgroup->file, sizeof cgroup->file, "%s/%s.%u-%u.%llu", directory, UUID_OF(gpu),
 		 found.stx_dev_major, found.stx_dev_minor, cgroup->inode);
 	return SUCCESS;
 }
@@ -268,7 +268,7 @@ static int limits_ask(const struct gpu *gpu, enum watch_question question, const
 	failed = watch_ask(gpu, question, &more);
 	if (failed)
 		return failed;
-	if (mig_of(gpu) || gpu->mig > 0)
+	if (mig_of(gpu) || IS_IN_MIG_MODE(gpu))
 		return NOT_SUPPORTED;
 	return cgroup_found(gpu, path, cgroup);
 }
@@ -283,18 +283,18 @@ int nvmlDeviceSetMemoryLimits_v1(const struct gpu *gpu, const struct limits *lim
 		return failed;
 	if (geteuid())
 		return NO_PERMISSION;
-	if (!limits->hard || limits->soft > limits->hard || limits->soft > gpu->memory ||
-	    (limits->hard != NO_LIMIT && limits->hard > gpu->memory))
+	if (!limits->hard || limits->soft > limits->hard || limits->soft > MEMORY_OF(gpu) ||
+	    (limits->hard != NO_LIMIT && limits->hard > MEMORY_OF(gpu)))
 		return INVALID_ARGUMENT;
 	known = limits_read(&cgroup, &before);
 	if (!watched_of(gpu)->is_dmem) {
-		if (known && held_in(gpu->uuid, cgroup.inode) > limits->hard)
+		if (known && held_in(UUID_OF(gpu), cgroup.inode) > limits->hard)
 			return INVALID_ARGUMENT;
 		return limits_write(&cgroup, limits);
 	}
 	if (!has_dmem(gpu, limits->path))
 		return NOT_FOUND;
-	if (held_in(gpu->uuid, cgroup.inode) > limits->hard)
+	if (held_in(UUID_OF(gpu), cgroup.inode) > limits->hard)
 		now.hard = before.hard;
 	reserve_above(gpu, limits->path, now.soft - before.soft);
 	return limits_write(&cgroup, &now);
@@ -318,7 +318,7 @@ int nvmlDeviceGetMemoryLimits_v1(const struct gpu *gpu, struct limits *limits)
 		known = limits_read(&cgroup, limits);
 	if (!known)
 		return NOT_SUPPORTED;
-	limits->used = held_in(gpu->uuid, cgroup.inode);
+	limits->used = held_in(UUID_OF(gpu), cgroup.inode);
 	if (more->limits_read) {
 		limits->hard = more->limits_reading[0];
 		limits->soft = more->limits_reading[1];

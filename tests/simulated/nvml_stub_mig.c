@@ -3,7 +3,7 @@
  * MIG devices of the stub: included by nvml_stub.c. Lines of the profile below a `gpu`:
  *
  *   instance 2              the MIG device of index 2 begins; until the next `instance` or `gpu`
- *                           uuid, name, memory and fail are its own
+ *                           uuid, name, memory_bytes and fail are its own
  *   ids 9 0                 of its GPU instance and its compute instance
  *   attributes 14 1 0 0 0 0 1 1 4864
  *                           multiprocessors, copy engines, decoders, encoders, jpegs, ofas, slices
@@ -52,7 +52,7 @@ static int mig_line(struct gpu *gpu, const char *key, const char *value)
 {
 	struct mig *mig = mig_count ? &migs[mig_count - 1] : NULL;
 	unsigned *n;
-	char word[16];
+	char word[32];
 	int number, known = 0;
 
 	if (!strcmp(key, "instance") && mig_count < MAX_GPUS * MAX_INSTANCES) {
@@ -71,7 +71,7 @@ static int mig_line(struct gpu *gpu, const char *key, const char *value)
 	else if (!strcmp(key, "profile"))
 		sscanf(value, "%u %u %95[^\n]", &mig->profile, &mig->profile_id,
 		       mig->profile_name);
-	else if (!strcmp(key, "fail") && sscanf(value, "%15s %d", word, &number) == 2) {
+	else if (!strcmp(key, "fail") && sscanf(value, "%31s %d", word, &number) == 2) {
 		for (int i = 0; i < M_QUESTIONS; i++)
 			if (!strcmp(word, mig_question_names[i])) {
 				mig->fail[i] = number;
@@ -101,7 +101,7 @@ static int mig_fails(struct mig *mig, enum mig_question question)
 
 int nvmlDeviceGetMaxMigDeviceCount(const struct gpu *gpu, unsigned *number)
 {
-	*number = gpu->mig < 0 ? 0 : MAX_INSTANCES - 1;
+	*number = strcmp(gpu->facts[ASK_mig_mode], "unsupported") ? MAX_INSTANCES - 1 : 0;
 	return ask(gpu, HANDLE);
 }
 

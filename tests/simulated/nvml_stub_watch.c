@@ -6,8 +6,8 @@
  *   events 11               mask of the event types that it supports (11 without the line); 0: none
  *   used 1048576            bytes of its memory that are in use; so does: reserved
  *   recovery 1              its recovery action; without the line, the driver has no such field
- *   compute_mode 3          nvmlComputeMode_t; one that was set is in nvml-stub.mode.UUID, beside
- *                           the profile, and stays when the library's process ends
+ *   compute_mode 3          nvmlComputeMode_t; one that was set is in nvml-stub.mode.UUID, next to
+ *                           the profile, and remains when the library's process ends
  *   levels 0 10 50          topology levels to the GPUs by index
  *   nvlink switch BUS 6     six links to the switch at BUS, or: nvlink gpu BUS 6, nvlink down - 6;
  *                           BUS "-": the driver does not tell it
@@ -17,7 +17,7 @@
  *   works 42 35             process 42 has used 35 percent of its time
  *   fabric UUID 3 2         32 hexadecimal digits, state, clique
  *   fail events 3           as in nvml_stub.c: events, register, recovery, topology, nvlink,
- *                           processes, mode, fabric; nvml_stub_memory.c has more
+ *                           processes, fabric; nvml_stub_memory.c has more
  *
  * nvmlInit is counted. The file changes under a started library: values are new at the next
  * question, GPUs beyond the number at start are not there until the last nvmlShutdown.
@@ -45,12 +45,12 @@ enum { NO_INSTANCE = 0xffffffffu, MAX_LINKS = 18, MAX_PROCESSES = 64, MAX_HOLDER
 enum { SLICE_MS = 1000 };
 
 enum watch_question {
-	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, MODE, FABRIC, SET_LIMITS,
+	EVENTS, REGISTER, RECOVERY, TOPOLOGY, NVLINK, PROCESSES, FABRIC, SET_LIMITS,
 	GET_LIMITS, WATCH_QUESTIONS
 };
 
 static const char *const watch_names[WATCH_QUESTIONS] = {
-	"events", "register", "recovery", "topology", "nvlink", "processes", "mode", "fabric",
+	"events", "register", "recovery", "topology", "nvlink", "processes", "fabric",
 	"set_limits", "get_limits",
 };
 
@@ -67,7 +67,7 @@ struct nvlink {
 
 struct watched {
 	int fail[WATCH_QUESTIONS];
-	int recovery, compute_mode;
+	int recovery;
 	unsigned events, levels[MAX_GPUS], level_count;
 	unsigned link_count, process_count;
 	unsigned long long used, reserved;
@@ -99,7 +99,7 @@ static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 static void watched_empty(struct watched *more)
 {
 	memset(more, 0, sizeof *more);
-	more->recovery = more->compute_mode = more->busy = -1;
+	more->recovery = more->busy = -1;
 	more->events = SINGLE_BIT | DOUBLE_BIT | XID;
 }
 
@@ -211,8 +211,6 @@ static int watch_line(struct gpu *whole, const char *key, const char *value)
 		gpu->reserved = strtoull(value, NULL, 10);
 	else if (!strcmp(key, "recovery"))
 		gpu->recovery = atoi(value);
-	else if (!strcmp(key, "compute_mode"))
-		gpu->compute_mode = atoi(value);
 	else if (!strcmp(key, "levels"))
 		levels_line(gpu, value);
 	else if (!strcmp(key, "nvlink"))
@@ -272,7 +270,7 @@ static unsigned long long watch_used(const struct gpu *gpu)
 {
 	if (!mig_of(gpu) && (gpu < gpus || gpu >= gpus + gpu_count))
 		return 0;
-	return watched_of(gpu)->used + watched_of(gpu)->reserved + held_of(gpu->uuid);
+	return watched_of(gpu)->used + watched_of(gpu)->reserved + held_of(UUID_OF(gpu));
 }
 
 /* ---- questions ---- */
@@ -297,10 +295,10 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu)
 	if (watch_gone())
 		return UNKNOWN;
 	for (unsigned i = 0; i < gpu_count; i++)
-		if (!strcmp(gpus[i].uuid, uuid))
+		if (!strcmp(UUID_OF(&gpus[i]), uuid))
 			return handle(i, gpu);
 	for (unsigned i = 0; i < mig_count; i++)
-		if (!strcmp(migs[i].device.uuid, uuid)) {
+		if (!strcmp(UUID_OF(&migs[i].device), uuid)) {
 			*gpu = &migs[i].device;
 			return ask(*gpu, HANDLE);
 		}
@@ -313,24 +311,18 @@ static FILE *mode_opened(const struct gpu *gpu, const char *how)
 	char path[4096 + 160];
 
 	snprintf(path, sizeof path, "%.*s/nvml-stub.mode.%s", slash ? (int)(slash - profile) : 0,
-		 profile, gpu->uuid);
+		 profile, UUID_OF(gpu));
 	return fopen(path, how);
 }
 
-int nvmlDeviceGetComputeMode(const struct gpu *gpu, unsigned *mode)
+static int setting(const struct gpu *gpu, enum question fact, unsigned *number)
 {
-	struct watched *more;
-	int failed = watch_ask(gpu, MODE, &more);
-	FILE *set;
+	FILE *set = fact == ASK_compute_mode ? mode_opened(gpu, "re") : NULL;
+	int failed = *gpu->facts[fact] ? SUCCESS : NOT_SUPPORTED;
 
-	if (failed)
-		return failed;
-	*mode = more->compute_mode;
-	if (more->compute_mode < 0)
-		return NOT_SUPPORTED;
-	set = mode_opened(gpu, "re");
+	*number = atoi(gpu->facts[fact]);
 	if (set) {
-		failed = fscanf(set, "%u", mode) == 1 ? SUCCESS : UNKNOWN;
+		failed = fscanf(set, "%u", number) == 1 ? SUCCESS : UNKNOWN;
 		fclose(set);
 	}
 	return failed;
@@ -338,13 +330,12 @@ int nvmlDeviceGetComputeMode(const struct gpu *gpu, unsigned *mode)
 
 int nvmlDeviceSetComputeMode(const struct gpu *gpu, unsigned mode)
 {
-	struct watched *more;
-	int failed = watch_ask(gpu, MODE, &more);
+	int failed = ask(gpu, ASK_compute_mode);
 	FILE *set;
 
 	if (failed)
 		return failed;
-	if (more->compute_mode < 0)
+	if (!*gpu->facts[ASK_compute_mode])
 		return NOT_SUPPORTED;
 	set = mode_opened(gpu, "we");
 	if (!set)
@@ -374,7 +365,7 @@ static int processes(const struct gpu *gpu, char kind, unsigned *number, void *a
 		return failed;
 	count = more->process_count;
 	memcpy(all, more->processes, count * sizeof *all);
-	count += holders_of(gpu->uuid, all + count, MAX_HOLDERS);
+	count += holders_of(UUID_OF(gpu), all + count, MAX_HOLDERS);
 	for (unsigned i = 0; i < count; i++) {
 		const struct process *process = &all[i];
 
@@ -484,17 +475,17 @@ struct memory_v2 {
 int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *memory)
 {
 	const struct watched *more;
-	int failed = ask(gpu, MEMORY);
+	int failed = ask(gpu, ASK_memory_bytes);
 
 	if (failed)
 		return failed;
 	more = watched_of(gpu);
 	if (memory->version != (sizeof *memory | 2 << 24))
 		return ARGUMENT_VERSION_MISMATCH;
-	memory->total = gpu->memory;
+	memory->total = MEMORY_OF(gpu);
 	memory->reserved = more->reserved;
-	memory->used = more->used + held_of(gpu->uuid);
-	memory->free = gpu->memory - memory->used - more->reserved;
+	memory->used = more->used + held_of(UUID_OF(gpu));
+	memory->free = memory->total - memory->used - more->reserved;
 	return SUCCESS;
 }
 
@@ -688,7 +679,7 @@ static int event_read(struct event_set *set, const char *line, struct event *eve
 	if (uuid[0] == '-')
 		return SUCCESS;
 	for (unsigned i = 0; i < gpu_count; i++)
-		if (!strcmp(gpus[i].uuid, uuid) && set->types[i] & event->type) {
+		if (!strcmp(UUID_OF(&gpus[i]), uuid) && set->types[i] & event->type) {
 			event->gpu = &gpus[i];
 			return SUCCESS;
 		}

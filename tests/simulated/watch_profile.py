@@ -23,7 +23,7 @@ def lines(node: Node, gpu: Gpu) -> list[str]:
     """Return the lines of `gpu`; none for a lost one, which answers nothing."""
     if gpu.lost is not None:
         return []
-    said = ["compute_mode 0"]
+    said = []
     if int((node.driver.version or "0").partition(".")[0]) >= _FIRST_WITH_RECOVERY:
         said.append("recovery 0")
     said.append("levels " + " ".join(str(_level(gpu, other)) for other in node.gpus))

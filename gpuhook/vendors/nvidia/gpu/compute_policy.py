@@ -23,13 +23,13 @@ import subprocess
 from dataclasses import dataclass
 
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.warm.nvml_constants import TIME_SLICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
 
 PROGRAM = "nvidia-smi"
-TIME_SLICES = ("default", "short", "medium", "long")  # each in the place of its number
 _SECONDS = 10.0
 _COLUMNS = 3
 _UNSUPPORTED = ("not supported", "function not found")

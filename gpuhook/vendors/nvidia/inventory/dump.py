@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node as a plain dict, for `gpuhook inventory -o yaml`, and back.
 
-'unknown' stands for what the node could not tell. A host path is left out where it is the same as
-the container's, so that a dump of a usual node is pleasant to read. The keys are described by
-gpuhook/schemas/inventory.json.
+'unknown' is a fact that the node did not report. What is left out: optional facts that are None,
+empty tuples, and a host path that equals the container's. gpuhook/schemas/inventory.json describes
+the keys.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import (
     Link,
     MigInstance,
     Node,
+    fact_rules,
 )
 
 SCHEMA = "gpuhook/inventory/v1"
@@ -29,7 +30,7 @@ def as_dict(node: Node) -> dict[str, Any]:
     """Return the dump of `node`, made of dicts, lists, strings, numbers and booleans only."""
     return {
         "schema": SCHEMA,
-        "driver": _known(node.driver),
+        "driver": _dumped(node.driver),
         "driver_root": node.driver_root,
         "dev_root": node.dev_root,
         "fingerprint": node.fingerprint,
@@ -62,9 +63,15 @@ def from_dict(dump: dict[str, Any]) -> Node:
     )
 
 
-def _known(facts: Driver | Gpu | MigInstance) -> dict[str, Any]:
-    values = {field.name: getattr(facts, field.name) for field in fields(facts)}
-    return {name: UNKNOWN if value is None else value for name, value in values.items()}
+def _dumped(facts: Driver | Gpu | MigInstance) -> dict[str, Any]:
+    rules = fact_rules(type(facts))
+    found = {}
+    for name in (one.name for one in fields(facts)):
+        value = getattr(facts, name)
+        if value == () or (value is None and rules[name].is_optional):
+            continue
+        found[name] = UNKNOWN if value is None else value
+    return found
 
 
 def _facts(dumped: dict[str, Any]) -> dict[str, Any]:
@@ -72,23 +79,12 @@ def _facts(dumped: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
-    dumped = _known(gpu)
-    for name in ("coherent", "compute_mode", "time_slice", "lost"):  # settings, and what is unusual
-        if dumped[name] == UNKNOWN:
-            del dumped[name]
-    del dumped["instances"], dumped["drm"]
-    if gpu.drm:
-        dumped["drm"] = list(gpu.drm)
-    if gpu.instances:
-        dumped["instances"] = [_instance(instance) for instance in gpu.instances]
-    return dumped
-
-
-def _instance(instance: MigInstance) -> dict[str, Any]:
-    dumped = _known(instance)
-    if instance.trouble is None:
-        del dumped["trouble"]
-    return dumped
+    found = _dumped(gpu)
+    lists = {"drm": list(gpu.drm), "instances": [_dumped(one) for one in gpu.instances]}
+    for name in lists.keys() & found.keys():
+        del found[name]
+    # Lists are last in a dump, the longest of them at the end.
+    return found | {name: one for name, one in lists.items() if one}
 
 
 def _read_gpu(dumped: dict[str, Any]) -> Gpu:

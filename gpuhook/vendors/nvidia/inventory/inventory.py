@@ -1,26 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node has, as facts: its driver, its GPUs, its device nodes and the driver's files.
+"""The facts of a node: its driver, its GPUs, its device nodes and the driver's files.
 
-Everything is frozen. None means that the GPU, the library or the kernel could not tell; people
-see it as 'unknown'.
+All classes are frozen. None means that the GPU, the library or the kernel does not report the
+fact; people see it as 'unknown'. How NVML reports a fact and what its values look like is with the
+field (`fact`): the dump, its JSON schema and the tests' NVML stub follow from that.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from gpuhook.vendors.nvidia.warm import nvml_constants
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VDPAU_PLUGIN = "libvdpau_nvidia.so."  # and a version
+_VERSION = r"^(unknown|[0-9]+(\.[0-9]+)+)$"
+
+
+@dataclass(frozen=True, slots=True)
+class FactRule:
+    """How one fact is read and dumped."""
+
+    nvml: str = ""  # the NVML function that returns the fact as one number or text
+    words: Mapping[int | None, str] | None = None  # the texts of NVML's numbers
+    values: tuple[str, ...] = ()  # all texts, where words does not list them
+    pattern: str = ""  # regular expression of the text, or of each text of a tuple
+    is_optional: bool = False  # a dump leaves the fact out if it is None
+
+
+def fact(*, default: Any = None, **rule: Any) -> Any:
+    """Return a dataclass field with its FactRule; `default` MISSING makes the field required."""
+    return field(default=default, metadata={"rule": FactRule(**rule)})
+
+
+def fact_rules(kind: type[Any]) -> dict[str, FactRule]:
+    """Return the FactRule of each field of a class of this module."""
+    return {one.name: one.metadata.get("rule") or FactRule() for one in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
     """The NVIDIA driver of a node."""
 
-    version: str | None = None  # "580.95.05", from NVML, the kernel module or libcuda's file name
-    module_version: str | None = None  # of the loaded kernel module; None: not loaded
-    cuda: str | None = None  # highest CUDA version, "13.0"
+    # "580.95.05", from NVML, the kernel module or libcuda's file name
+    version: str | None = fact(pattern=_VERSION)
+    module_version: str | None = fact(pattern=_VERSION)  # None: no kernel module is loaded
+    cuda: str | None = fact(pattern=_VERSION)  # highest CUDA version, "13.0"
     nvml: str | None = None  # host path of the libnvidia-ml.so.1 that answered
 
 
@@ -28,14 +59,14 @@ class Driver:
 class MigInstance:
     """One MIG device: a compute instance in a GPU instance, with its share of the GPU.
 
-    `trouble` is the reason why it cannot be given to a container, or None. The capability nodes
-    /dev/nvidia-caps/nvidia-cap<minor> open it; their minors are in mig-minors of /proc.
+    The capability nodes /dev/nvidia-caps/nvidia-cap<minor> open it; mig-minors of /proc lists
+    their minors.
     """
 
     index: int  # among the MIG devices of its GPU: the 1 of "0:1"
-    uuid: str  # "MIG-..."
-    gpu_instance: int
-    compute_instance: int
+    uuid: str = fact(default=MISSING, pattern=r"^MIG-[0-9A-Za-z/-]+$")
+    gpu_instance: int = fact(default=MISSING)
+    compute_instance: int = fact(default=MISSING)
     profile: str | None = None  # "1g.5gb", "1g.5gb+me", "1c.3g.20gb"
     memory_bytes: int | None = None
     gpu_slices: int | None = None
@@ -49,30 +80,40 @@ class MigInstance:
     has_graphics: bool | None = None
     gpu_instance_minor: int | None = None  # of its access capability
     compute_instance_minor: int | None = None
-    trouble: str | None = None
+    trouble: str | None = fact(is_optional=True)  # why no container can get it
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One physical GPU. `lost` is the reason why it cannot be used, or None."""
+    """One physical GPU."""
 
     index: int
-    uuid: str | None = None  # "GPU-..."
-    minor: int | None = None  # of /dev/nvidia<minor>; not always the index
-    pci_bus_id: str | None = None  # "00000000:00:1E.0", NVML's form
-    name: str | None = None
-    brand: str | None = None
-    architecture: str | None = None
-    compute_capability: str | None = None  # "7.5"
+    uuid: str | None = fact(nvml="nvmlDeviceGetUUID", pattern=r"^(unknown|GPU-[0-9A-Za-z-]+)$")
+    # Of /dev/nvidia<minor>; not always the index.
+    minor: int | None = fact(nvml="nvmlDeviceGetMinorNumber")
+    # NVML's form, "00000000:00:1E.0".
+    pci_bus_id: str | None = fact(pattern=r"^(unknown|[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7])$")
+    name: str | None = fact(nvml="nvmlDeviceGetName")
+    brand: str | None = fact(nvml="nvmlDeviceGetBrand", words=nvml_constants.BRANDS)
+    architecture: str | None = fact(
+        nvml="nvmlDeviceGetArchitecture", words=nvml_constants.ARCHITECTURES
+    )
+    compute_capability: str | None = fact(pattern=_VERSION)  # "7.5"
     memory_bytes: int | None = None
     numa_node: int | None = None
-    mig_mode: str | None = None  # "enabled", "disabled", "unsupported"
-    compute_mode: str | None = None  # "default", "exclusive-process", ...: who else may use it
-    time_slice: str | None = None  # "default", "short", ...; only `gpuhook inventory` asks
-    coherent: bool | None = None  # whether it addresses the host's memory coherently (ATS)
-    lost: str | None = None
+    mig_mode: str | None = fact(values=("enabled", "disabled", "unsupported"))
+    # Which processes may use the GPU at the same time.
+    compute_mode: str | None = fact(
+        nvml="nvmlDeviceGetComputeMode", words=nvml_constants.COMPUTE_MODES, is_optional=True
+    )
+    # Only `gpuhook inventory` reads it.
+    time_slice: str | None = fact(values=nvml_constants.TIME_SLICES, is_optional=True)
+    # Whether the GPU addresses the host's memory coherently (ATS).
+    coherent: bool | None = fact(is_optional=True)
+    lost: str | None = fact(is_optional=True)  # why it cannot be used
     instances: tuple[MigInstance, ...] = ()  # of a GPU in MIG mode, by index
-    drm: tuple[str, ...] = ()  # what the kernel calls its nodes in /dev/dri: "card1", "renderD128"
+    # The kernel's names of its nodes in /dev/dri: "card1", "renderD128".
+    drm: tuple[str, ...] = fact(default=(), pattern=r"^(card|renderD)[0-9]{1,7}$")
 
     @property
     def loss(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import pynvml
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import FactRule, Gpu, fact_rules
 from gpuhook.vendors.nvidia.nvml import nvml_mig, nvml_sessions
 from gpuhook.vendors.nvidia.warm import nvml_constants
 from gpuhook.vendors.nvidia.warm.nvml_library import version_of
@@ -126,7 +126,7 @@ def _gpu(index: int) -> Gpu:
     except pynvml.NVMLError as error:
         return Gpu(index=index, lost=_LOST.get(error.value) or f"NVML says: {error}")
     try:
-        for name, question in _QUESTIONS.items():
+        for name, question in QUESTIONS.items():
             facts[name] = question(handle)
         if facts["mig_mode"] == "enabled":
             uuid, memory = facts["uuid"], facts["memory_bytes"]
@@ -156,10 +156,6 @@ def _field(call: Callable[..., T]) -> T | None:
         return None
 
 
-def _uuid(handle: object) -> str | None:
-    return _asked(pynvml.nvmlDeviceGetUUID, handle)
-
-
 def _pci_bus_id(handle: object) -> str | None:
     info = _asked(pynvml.nvmlDeviceGetPciInfo, handle)
     if info is None:
@@ -170,22 +166,6 @@ def _pci_bus_id(handle: object) -> str | None:
         text = text.decode("ascii", "replace")
     domain, _, rest = text.partition(":")
     return f"{domain:0>8}:{rest}".upper()
-
-
-def _minor(handle: object) -> int | None:
-    return _asked(pynvml.nvmlDeviceGetMinorNumber, handle)
-
-
-def _name(handle: object) -> str | None:
-    return _asked(pynvml.nvmlDeviceGetName, handle)
-
-
-def _brand(handle: object) -> str | None:
-    return nvml_constants.BRANDS.get(_asked(pynvml.nvmlDeviceGetBrand, handle))
-
-
-def _architecture(handle: object) -> str | None:
-    return nvml_constants.ARCHITECTURES.get(_asked(pynvml.nvmlDeviceGetArchitecture, handle))
 
 
 def _compute_capability(handle: object) -> str | None:
@@ -210,20 +190,31 @@ def _mig_mode(handle: object) -> str | None:
     return "enabled" if current == pynvml.NVML_DEVICE_MIG_ENABLE else "disabled"
 
 
-def _compute_mode(handle: object) -> str | None:
-    return nvml_constants.COMPUTE_MODES.get(_asked(pynvml.nvmlDeviceGetComputeMode, handle))
+def _reader(rule: FactRule) -> Callable[[object], Any]:
+    """Return the question for a fact that NVML returns as one number or text."""
+
+    def ask(handle: object) -> Any:
+        value = _asked(getattr(pynvml, rule.nvml), handle)
+        return value if rule.words is None else rule.words.get(value)
+
+    return ask
 
 
-# In the order in which they are asked: what names the GPU first, should it go away in between.
-_QUESTIONS: dict[str, Callable[[object], Any]] = {
-    "uuid": _uuid,
+# Facts that NVML returns as a structure or as several values.
+_READERS: dict[str, Callable[[object], Any]] = {
     "pci_bus_id": _pci_bus_id,
-    "minor": _minor,
-    "name": _name,
-    "brand": _brand,
-    "architecture": _architecture,
     "compute_capability": _compute_capability,
     "memory_bytes": _memory_bytes,
     "mig_mode": _mig_mode,
-    "compute_mode": _compute_mode,
 }
+
+
+def _questions() -> dict[str, Callable[[object], Any]]:
+    """Return the question of each fact, those that identify the GPU first: it may get lost."""
+    rules = fact_rules(Gpu)
+    named = [name for name, rule in rules.items() if rule.nvml or name in _READERS]
+    named.sort(key=lambda name: name not in ("uuid", "pci_bus_id"))
+    return {name: _READERS.get(name) or _reader(rules[name]) for name in named}
+
+
+QUESTIONS = _questions()

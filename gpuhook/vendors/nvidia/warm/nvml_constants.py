@@ -39,13 +39,16 @@ ARCHITECTURES: dict[int | None, str] = {
     13: "rubin",
 }
 
-# nvmlComputeMode_t: who may use a GPU beside whom.
+# nvmlComputeMode_t: which processes may use a GPU at the same time.
 COMPUTE_MODES: dict[int | None, str] = {
     0: "default",
     1: "exclusive-thread",
     2: "prohibited",
     3: "exclusive-process",
 }
+
+# The time slices of `nvidia-smi compute-policy --set-timeslice`; a slice's number is its position.
+TIME_SLICES = ("default", "short", "medium", "long")
 
 # nvmlReturn_enum: errors after which nothing that a GPU says can be relied on.
 LOSSES: dict[int, str] = {

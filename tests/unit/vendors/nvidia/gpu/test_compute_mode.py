@@ -32,7 +32,7 @@ def test_mode_is_set(node: SimulatedNode) -> None:
 
 def test_refusal_is_told(node: SimulatedNode) -> None:
     uuid = str(node.node.gpus[0].uuid)
-    stub_events.say(node, uuid, "fail mode 4")
+    stub_events.say(node, uuid, "fail compute_mode 4")
     with pytest.raises(GpuhookError) as refused:
         set_compute_mode((node.nvml_library, None), uuid, "default")
     assert refused.value.code == "GH1877"

@@ -10,6 +10,7 @@ import pytest
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.gpu import compute_policy
 from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
+from gpuhook.vendors.nvidia.warm.nvml_constants import TIME_SLICES
 from tests.simulated import time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.time_slices import TimeSlices
@@ -34,7 +35,7 @@ def _uuid(node: SimulatedNode, index: int) -> str:
     return str(node.node.gpus[index].uuid)
 
 
-@pytest.mark.parametrize("value", compute_policy.TIME_SLICES)
+@pytest.mark.parametrize("value", TIME_SLICES)
 def test_value_that_is_set_is_read(
     value: str, node: SimulatedNode, driver: TimeSlices, smi: Smi
 ) -> None:

@@ -121,6 +121,7 @@ def test_not_a_mapping(content: bytes) -> None:
         ("/gpus/0/index", -1, "/gpus/0/index: expected a number with the minimum 0, found -1"),
         ("/gpus/0/minor", "x", "/gpus/0/minor: expected a whole number or 'unknown', found 'x'"),
         ("/gpus/0/minor", [], "/gpus/0/minor: expected a whole number or a text, found []"),
+        ("/gpus/0/coherent", 1, "/gpus/0/coherent: expected true or false or a text, found 1"),
         ("/gpus/0/mig_mode", "on", "/gpus/0/mig_mode: expected one of enabled, disabled"),
         ("/gpus/0/instances", [{"index": 0}], "/gpus/0/instances/0: 'uuid' is missing"),
         ("/gpus/0/vram", 1, "/gpus/0: unknown key 'vram'"),

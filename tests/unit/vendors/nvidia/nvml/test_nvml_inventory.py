@@ -41,48 +41,37 @@ def code_of_start(path: str, module_version: str | None = None) -> GpuhookError:
 
 @pytest.mark.parametrize("name", ["t4", "h100x8", "a100-mig"])
 def test_all_facts_of_a_gpu(tmp_path: Path, name: str) -> None:
-    """Every fact that NVML tells of a GPU arrives, the minor too where it isn't the index."""
+    """Every fact that NVML reports is read, also a minor that differs from the index."""
     node = dump_file.load(name)
     with nvml_inventory.opened(stub(tmp_path, nvml_profile.text(node))) as answering:
         assert answering.driver_version() == node.driver.version
         assert answering.cuda_version() == node.driver.cuda
-        for gpu, expected in zip(answering.gpus(), node.gpus, strict=True):
-            for fact in nvml_inventory._QUESTIONS.keys() - {
-                "compute_mode"
-            }:  # a setting: in no profile
+        for gpu, known in zip(answering.gpus(), node.gpus, strict=True):
+            expected = nvml_profile.with_settings(known)
+            for fact in nvml_inventory.QUESTIONS:
                 assert getattr(gpu, fact) == getattr(expected, fact), fact
-            assert gpu.compute_mode == "default"
             assert gpu.lost is None
 
 
-@pytest.mark.parametrize(
-    ("question", "fact"),
-    [
-        ("uuid", "uuid"),
-        ("name", "name"),
-        ("minor", "minor"),
-        ("pci", "pci_bus_id"),
-        ("brand", "brand"),
-        ("arch", "architecture"),
-        ("cc", "compute_capability"),
-        ("memory", "memory_bytes"),
-    ],
-)
+@pytest.mark.parametrize("fact", sorted(nvml_inventory.QUESTIONS.keys() - {"mig_mode"}))
 @pytest.mark.parametrize("error", [3, 13, 999])
-def test_a_field_that_is_not_supported_is_unknown(
-    tmp_path: Path, question: str, fact: str, error: int
-) -> None:
+def test_a_field_that_is_not_supported_is_unknown(tmp_path: Path, fact: str, error: int) -> None:
     """A question that fails leaves its fact unknown and all others known."""
-    with nvml_inventory.opened(stub(tmp_path, f"{T4}fail {question} {error}\n")) as answering:
+    with nvml_inventory.opened(stub(tmp_path, f"{T4}fail {fact} {error}\n")) as answering:
         (gpu,) = answering.gpus()
-    unknown = [name for name in nvml_inventory._QUESTIONS if getattr(gpu, name) is None]
+    unknown = [name for name in nvml_inventory.QUESTIONS if getattr(gpu, name) is None]
     assert unknown == [fact]
     assert gpu.lost is None
 
 
 @pytest.mark.parametrize(
     ("line", "mode"),
-    [("mig 1", "enabled"), ("mig 0", "disabled"), ("mig -1", "unsupported"), ("fail mig 13", None)],
+    [
+        ("mig_mode enabled", "enabled"),
+        ("mig_mode disabled", "disabled"),
+        ("mig_mode unsupported", "unsupported"),
+        ("fail mig_mode 13", None),
+    ],
 )
 def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
     """A GPU that cannot do MIG is told from a library that doesn't know the question."""
@@ -90,7 +79,7 @@ def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
         assert answering.gpus()[0].mig_mode == mode
 
 
-@pytest.mark.parametrize("answered", range(len(nvml_inventory._QUESTIONS) + 1))
+@pytest.mark.parametrize("answered", range(len(nvml_inventory.QUESTIONS) + 1))
 def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None:
     """A GPU that falls off the bus after some answers keeps them, and the others are listed."""
     h100 = nvml_profile.text(dump_file.load("h100x8"))
@@ -98,8 +87,8 @@ def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None
     profile = f"driver 580.95.05\ngpu\n{first}lost_after {answered}\ngpu\n{rest}"
     with nvml_inventory.opened(stub(tmp_path, profile)) as answering:
         gpus = answering.gpus()
-    known = [name for name in nvml_inventory._QUESTIONS if getattr(gpus[0], name) is not None]
-    assert known == list(nvml_inventory._QUESTIONS)[: max(answered - 1, 0)]
+    known = [name for name in nvml_inventory.QUESTIONS if getattr(gpus[0], name) is not None]
+    assert known == list(nvml_inventory.QUESTIONS)[: max(answered - 1, 0)]
     assert gpus[0].lost == "fallen off the bus or otherwise inaccessible"
     assert [gpu.lost for gpu in gpus[1:]] == [None] * 7
 
@@ -189,13 +178,15 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
     assert "not an NVML library" in error.message
 
 
-def test_questions_cover_the_facts() -> None:
-    """Every fact of a GPU is asked of NVML or nvidia-smi, the kernel's, the index or the loss."""
-    fields = set(Gpu.__dataclass_fields__) - {"time_slice", "coherent"}
-    assert fields - set(nvml_inventory._QUESTIONS) == {
-        "index",
-        "numa_node",
-        "lost",
-        "instances",
-        "drm",
+def test_every_fact_has_a_source() -> None:
+    """NVML reports a fact, or it is in this list with its source."""
+    sources = {
+        "index": "NVML's order",
+        "numa_node": "sysfs",
+        "time_slice": "nvidia-smi",
+        "coherent": "coherence.py",
+        "lost": "NVML's errors",
+        "instances": "nvml_mig.py",
+        "drm": "sysfs",
     }
+    assert set(Gpu.__dataclass_fields__) - set(nvml_inventory.QUESTIONS) == set(sources)

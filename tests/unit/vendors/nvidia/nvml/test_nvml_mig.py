@@ -105,7 +105,7 @@ def test_a_library_without_mig(tmp_path: Path) -> None:
     ("line", "facts"),
     [
         ("fail attributes 3", {"multiprocessors", "copy_engines", "decoders", "encoders"}),
-        ("fail memory 3", set()),
+        ("fail memory_bytes 3", set()),
         ("fail name 3", set()),
         ("fail profile 3", set()),
     ],

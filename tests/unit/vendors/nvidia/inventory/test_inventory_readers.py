@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each fact of the inventory is used by some code, or is kept with a reason for readers of dumps."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import fields
+from pathlib import Path
+
+import gpuhook
+from gpuhook.vendors.nvidia.inventory.inventory import (
+    DeviceNode,
+    Driver,
+    DriverFile,
+    Gpu,
+    Link,
+    MigInstance,
+    Node,
+)
+
+PACKAGE = Path(gpuhook.__file__).parent
+NVIDIA = PACKAGE / "vendors/nvidia"
+# Code that collects the facts or dumps them.
+WRITERS = [
+    *(NVIDIA / "inventory").glob("*.py"),
+    NVIDIA / "devices/mig_nodes.py",
+    NVIDIA / "devices/proc_gpus.py",
+    NVIDIA / "nvml/nvml_inventory.py",
+    NVIDIA / "nvml/nvml_mig.py",
+]
+# Code that reads facts by their names as texts.
+BY_TEXT = (NVIDIA / "hot/node_json.py", PACKAGE / "device_plugin/labels/gpu_groups.py")
+# Facts for readers of `gpuhook inventory -o json`, with the reason.
+FOR_DUMPS: dict[str, str] = {}
+
+
+def read_names() -> set[str]:
+    """Return the attributes that code outside the writers reads, and the names in BY_TEXT."""
+    found = set()
+    for path in set(PACKAGE.rglob("*.py")) - set(WRITERS):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            elif path in BY_TEXT and isinstance(node, ast.Constant):
+                found.add(str(node.value))
+    return found
+
+
+def test_every_fact_is_read() -> None:
+    """A fact that no code reads has its reason above, and no fact that is read has one."""
+    kinds = (Driver, MigInstance, Gpu, DeviceNode, DriverFile, Link, Node)
+    names = {one.name for kind in kinds for one in fields(kind)}
+    assert names - read_names() == set(FOR_DUMPS)
