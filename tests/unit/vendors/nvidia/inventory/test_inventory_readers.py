@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fact of the inventory is used by some code, or is kept with a reason for readers of dumps."""
+"""Each fact of the inventory is used by some code, or is kept for readers of dumps."""
 
 from __future__ import annotations
 
