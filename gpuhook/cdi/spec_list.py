@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CDI specs of this host describe, read here and now: for people, not for the wrapper."""
+"""The CDI specs of this host, read from their files without the compiled forms: for commands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.cdi import spec_reader
-from gpuhook.cdi.hot import registry
-from gpuhook.errors import GpuhookError
+from gpuhook.cdi import spec_file
+from gpuhook.cdi.hot import compile as compiler
+from gpuhook.cdi.hot import compiled_spec, registry
+from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
 
     `dirs` are in the order of priority, lowest first.
     """
-    layers = spec_reader.layers(dirs)
-    known = registry.Registry(dirs, layers)
+    by_directory = layers(dirs)
+    known = registry.Registry(dirs, by_directory)
     owners: dict[str, list[tuple[int, Compiled]]] = {}
     found = []
-    for level, layer in enumerate(layers):
+    for level, layer in enumerate(by_directory):
         for source in layer:
             for device in source.names() if source.error is None else ():
                 name = f"{source.kind}={device}"
@@ -58,3 +59,26 @@ def _note(known: registry.Registry, name: str, held: list[tuple[int, Compiled]])
     except GpuhookError as error:
         return {source.path: error.message for _, source in held}
     return {source.path: "" for _, source in held}
+
+
+def layers(dirs: list[str]) -> list[list[Compiled]]:
+    """Return the specs in each of `dirs`, and what is wrong with those that are broken."""
+    return [_layer(directory) for directory in dirs]
+
+
+def _layer(directory: str) -> list[Compiled]:
+    found = (_read(path) for path in registry.files(directory))
+    return [source for source in found if source is not None]
+
+
+def _read(path: str) -> Compiled | None:
+    """Return a spec, or what is wrong with it; None for a dangling link or a file that is gone."""
+    try:
+        return compiled_spec.of_spec(path, compiler.checked(spec_file.parser(path), path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
+        return compiled_spec.Compiled.of_fault(path, unreadable)
+    except GpuhookError as error:
+        return compiled_spec.Compiled.of_fault(path, error)

@@ -19,7 +19,7 @@ from gpuhook.live import container_worker, repair
 from gpuhook.memory_limits import limit_report
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import parse
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False

@@ -59,10 +59,10 @@ def _with_time_slices(node: Node) -> Node:
 
     No other command needs them, and an nvidia-smi takes as long as all the rest.
     """
-    from gpuhook.vendors.nvidia.driver import driver_programs
+    from gpuhook.vendors.nvidia.driver import driver_locations
     from gpuhook.vendors.nvidia.gpu import compute_policy
 
-    program = driver_programs.path(node, compute_policy.PROGRAM)
+    program = driver_locations.program_path(node, compute_policy.PROGRAM)
     try:
         told = compute_policy.time_slices(compute_policy.Smi(program, node.driver.nvml or ""))
     except GpuhookError:

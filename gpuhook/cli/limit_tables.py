@@ -10,8 +10,7 @@ from gpuhook.host import console
 from gpuhook.host.text_table import shortened
 from gpuhook.memory_limits import guard_state, limit_report
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import NO_LIMIT, amount
 from gpuhook.usage.display_names import pod_container, short_id
 
 TYPE_CHECKING = False

@@ -15,8 +15,7 @@ from gpuhook.host import console
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
 from gpuhook.vendors.nvidia.system.expected_nodes import KernelFacts
-from gpuhook.vendors.nvidia.system.system_root import SystemRoot
-from gpuhook.vendors.nvidia.system.system_step import CHANGES, REFUSE, SKIP, Step
+from gpuhook.vendors.nvidia.system.system_root import CHANGES, REFUSE, SKIP, Step, SystemRoot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -104,11 +104,11 @@ def write(path: str, choices: Choices, driver_root: str = "/") -> None:
     Raises OSError, and the faults of asking the driver, of describing, and of writing (GH1111).
     """
     from gpuhook.cdi import validate  # with jsonschema, which only who mends needs
-    from gpuhook.vendors.nvidia.inventory import discover, node_file
+    from gpuhook.vendors.nvidia.inventory import discover, dump_file
 
     node = discover.node(discover.roots(driver_root, None, choices.host_root))
     found = describe(node, choices)
     validate.check(found.spec, path)
     spec_file.write(found.spec, path, path.rpartition(".")[2])
     compiled_spec.store(path, os.stat(path), found.spec)
-    node_file.write(node, device_selection.aliases(found.gpus, choices.strategies), path)
+    dump_file.write_node_json(node, device_selection.aliases(found.gpus, choices.strategies), path)

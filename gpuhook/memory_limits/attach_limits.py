@@ -20,8 +20,7 @@ from gpuhook.memory_limits.nvml_worker import PatientDriver
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
-from gpuhook.request.memory_request import MemoryLimit
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.warm import nvml_library
 

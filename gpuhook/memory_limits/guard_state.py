@@ -18,7 +18,7 @@ from typing import Any
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files, procfs, state
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_GUARD, BY_NOBODY
 
 TYPE_CHECKING = False

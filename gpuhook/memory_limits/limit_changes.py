@@ -13,8 +13,7 @@ from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.limit_state import HoldMemory, unlimited
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_backend, memory_cgroup
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
-from gpuhook.request.memory_request import MemoryLimit
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.target.running_container import ContainerNote, Report
 
 TYPE_CHECKING = False

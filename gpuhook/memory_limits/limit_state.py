@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import memory_request
-from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, amount
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ What gpuhook-runtime does about a stale spec is reported here, and not done.
 
 from __future__ import annotations
 
-from gpuhook.cdi import spec_reader
+from gpuhook.cdi import spec_list
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.host.hot import settings, state
@@ -35,7 +35,7 @@ class SpecNode(NvidiaNode):
         if self._registry is None:
             dirs = self._spec_dirs
             vendor = self.kind.partition("/")[0]
-            self._registry = Registry(dirs, spec_reader.layers(dirs), vendor)
+            self._registry = Registry(dirs, spec_list.layers(dirs), vendor)
         return self._registry
 
     def await_refresh(self) -> dict[str, str]:

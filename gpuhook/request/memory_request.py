@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 _MAX_DIGITS = 9  # of MiB: a PiB
 _ASKED = "asked"
+_GIB = 1 << 30
+NO_LIMIT = (1 << 64) - 1  # bytes: of a container with a request only
 
 
 class MemoryLimit:
@@ -159,7 +161,17 @@ def narrowed(device: str, grant: MemoryLimit | None, wanted: MemoryRequest) -> M
     return MemoryLimit(device, hard, soft, is_asked=is_asked)
 
 
-NO_LIMIT = (1 << 64) - 1  # bytes: of a container with a request only
+def amount(size: int) -> str:
+    """Return bytes as Kubernetes writes them: 4Gi, 3776Mi; "none" for NO_LIMIT.
+
+    >>> amount(4 << 30), amount(3776 << 20)
+    ('4Gi', '3776Mi')
+    """
+    if size == NO_LIMIT:
+        return "none"
+    if size and size % _GIB == 0:
+        return f"{size // _GIB}Gi"
+    return f"{size // MIB}Mi"
 
 
 def _parsed(name: str) -> MemoryLimit | None:

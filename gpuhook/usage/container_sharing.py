@@ -13,7 +13,7 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.request import memory_request, parse, replicas
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.hot import vocabulary
 

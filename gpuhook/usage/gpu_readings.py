@@ -155,7 +155,7 @@ def _minors(host_root: str) -> dict[str, int]:
 
 
 def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[UsageDevice]:
-    from gpuhook.vendors.nvidia.nvml import gpu_usage, gpu_utilization
+    from gpuhook.vendors.nvidia.nvml import gpu_usage
 
     uuid = gpu.uuid or ""
     facts: dict[str, Any] = {"name": gpu.name or "", "lost": gpu.lost or ""}
@@ -164,9 +164,9 @@ def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[UsageDevice]:
     is_split = gpu.mig_mode == "enabled"
     if uuid and not gpu.lost:
         facts |= _memory(uuid)
-        facts["percent"] = None if is_split else gpu_utilization.of_gpu(uuid)
+        facts["percent"] = None if is_split else gpu_usage.gpu_percent(uuid)
         listed = () if is_split else gpu_usage.processes(uuid)
-        told = {} if is_split else gpu_utilization.of_processes(uuid)
+        told = {} if is_split else gpu_usage.process_percents(uuid)
         facts["processes"] = _uses(listed, told)
     facts.setdefault("total", gpu.memory_bytes)
     yield UsageDevice(uuid, uuid, str(gpu.index), is_split=is_split, **facts)

@@ -7,7 +7,7 @@ import time
 
 from gpuhook.host.text_table import shortened, table
 from gpuhook.memory_limits import guard_state
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.usage.display_names import pod_container, short_id
 from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.driver import driver_programs
+from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.gpu import compute_mode, compute_policy
 from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
 from gpuhook.vendors.nvidia.warm.nvml_constants import COMPUTE_MODES, TIME_SLICES
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 def test_time_slice_is_read(real: Installation) -> None:
     """The table of --list is as this driver prints it, for one GPU and for all."""
     node = real.node.node
-    program = driver_programs.path(node, compute_policy.PROGRAM)
+    program = driver_locations.program_path(node, compute_policy.PROGRAM)
     smi = Smi(program, str(node.driver.nvml))
     try:
         told = compute_policy.time_slice(smi, str(real.gpu(0).uuid))

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.cdi import common_edits
 from gpuhook.cdi.hot.container_edits import merged
+from gpuhook.vendors.nvidia.spec import gpu_spec
 
 NAMES = st.sampled_from("abc")
 ENV = st.lists(st.builds("{}=1".format, NAMES), max_size=3, unique=True)
@@ -26,7 +26,7 @@ EDITS = st.fixed_dictionaries({}, optional={"env": ENV, "deviceNodes": NODES, "g
 def test_nothing_changes_for_a_container(own: dict[str, Any], common: dict[str, Any]) -> None:
     """Applied after the spec's own edits, what is left of a device's makes the same container."""
     device: Any = {"name": "x", "containerEdits": own}
-    left = common_edits.without(device, common)  # type: ignore[arg-type]
+    left = gpu_spec.without_common(device, common)  # type: ignore[arg-type]
     both = merged([common, own])  # type: ignore[list-item]
     assert merged([common, left["containerEdits"]]) == both  # type: ignore[list-item]
     assert bool(left["containerEdits"]) == bool(own)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.cdi import resolution, spec_reader
+from gpuhook.cdi import resolution, spec_list
 from gpuhook.cdi.hot import registry
 from gpuhook.cli.cdi_commands import edits_text
 from gpuhook.cli.options import parameters, spec_directories
@@ -49,7 +49,7 @@ def resolve(
     dirs = spec_directories.chosen(spec_dir)
     kind = settings_file.of_node().default_kind or vocabulary.VOCABULARY.default_kind
     found = resolution.resolve(
-        name, kind, registry.Registry(dirs, spec_reader.layers(dirs), vocabulary.VENDOR)
+        name, kind, registry.Registry(dirs, spec_list.layers(dirs), vocabulary.VENDOR)
     )
     if config is not None:
         click.echo(_applied(found, config), nl=False)

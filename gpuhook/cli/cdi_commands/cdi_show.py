@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuhook.cdi import spec_file, spec_reader
+from gpuhook.cdi import spec_file, spec_list
 from gpuhook.cdi.hot import names, registry
 from gpuhook.cli.options import parameters, spec_directories
 from gpuhook.errors import fault
@@ -42,7 +42,7 @@ def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
 
 def _device(name: str, dirs: list[str]) -> tuple[Spec, str]:
     """Return a spec of one device and the file that it is from; GH1101 to GH1104."""
-    held, edits = registry.Registry(dirs, spec_reader.layers(dirs), vocabulary.VENDOR).device(name)
+    held, edits = registry.Registry(dirs, spec_list.layers(dirs), vocabulary.VENDOR).device(name)
     found: Spec = {"cdiVersion": held.version, "kind": held.kind}
     found["devices"] = [{"name": name.partition("=")[2], "containerEdits": edits}]
     if held.edits:

@@ -15,7 +15,7 @@ from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory import node_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, spec_records
 
 TYPE_CHECKING = False
@@ -123,7 +123,9 @@ def _remember(found: Described, choices: Choices, path: str) -> None:
     if found.node is None:
         return
     try:
-        node_file.write(found.node, device_selection.aliases(found.gpus, choices.strategies), path)
+        dump_file.write_node_json(
+            found.node, device_selection.aliases(found.gpus, choices.strategies), path
+        )
     except OSError as error:
         reason = error.strerror or error
         click.echo(f"warning: {node_json.path()} was not written: {reason}", err=True)

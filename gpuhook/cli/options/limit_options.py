@@ -10,8 +10,7 @@ import click
 from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY
 from gpuhook.device_plugin.config.grammar.value_kinds import Quantity, UnfitError
 from gpuhook.memory_limits.limit_changes import Wish
-from gpuhook.request.memory_request import MIB
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import MIB, amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gpuhook.device_plugin.gpu_policies.policy_plan import TIME_SLICE
 from gpuhook.errors import DriverError
-from gpuhook.vendors.nvidia.driver import driver_programs
+from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,4 +93,4 @@ class Gpus:
     def _smi(self) -> Smi:
         from gpuhook.vendors.nvidia.gpu.compute_policy import PROGRAM, Smi
 
-        return Smi(driver_programs.path(self._look.seen, PROGRAM), self._look.library[0])
+        return Smi(driver_locations.program_path(self._look.seen, PROGRAM), self._look.library[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
 from gpuhook.device_plugin.offer import memory_bounds
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY, Isolation
 

@@ -170,12 +170,12 @@ class Monitoring:
             return
         library = look.library
         if self._watcher is None or self._library != library:
-            from gpuhook.vendors.nvidia.nvml import nvml_events, recovery_action
+            from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 
             if self._watcher is not None:
                 self._watcher.stop()
             source = EventSource(
-                partial(nvml_events.watched, *library), recovery_action.recovery_action
+                partial(nvml_events.watched, *library), nvml_device.recovery_action
             )
             self._library = library
             self._watcher = Watcher(source, poster(loop, partial(self._heard_of, library)))

@@ -9,7 +9,7 @@ from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.mps import orphan_daemons
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.driver import driver_programs
+from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,4 +137,4 @@ def _quit(daemon: MpsDaemon) -> None:
 def _program(look: Look) -> str:
     from gpuhook.device_plugin.mps.mps_daemon import PROGRAM
 
-    return driver_programs.path(look.seen, PROGRAM)
+    return driver_locations.program_path(look.seen, PROGRAM)

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from gpuhook.explain.text.explain_terms import SHOWN, called, counted, listed
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpuhook.errors import fault
 from gpuhook.host.hot import settings
 from gpuhook.request import memory_request, replicas
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 
 TYPE_CHECKING = False

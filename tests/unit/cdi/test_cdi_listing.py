@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuhook.cdi import spec_list, spec_reader
+from gpuhook.cdi import spec_list
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
 from gpuhook.errors import fault
@@ -65,6 +65,6 @@ def test_a_compiled_form_is_no_matter(dirs: list[str]) -> None:
     compiled_spec.store(
         path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept")
     )
-    (compiled,) = spec_reader.layers(dirs[:1])[0]
+    (compiled,) = spec_list.layers(dirs[:1])[0]
     assert compiled.error is None
     assert compiled.device("a") == {"env": ["A=1"]}

@@ -19,7 +19,6 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.apply.live import ldconfig
-from gpuhook.cdi import common_edits
 from gpuhook.cli import main
 from gpuhook.cli.generate import toolkit_switches
 from gpuhook.cli.generate_cdi import generate_cdi
@@ -29,6 +28,7 @@ from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from gpuhook.vendors.nvidia.modes import management
 from gpuhook.vendors.nvidia.nvml import coherence, nvml_inventory
+from gpuhook.vendors.nvidia.spec import gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from gpuhook.vendors.nvidia.warm import hook_names
@@ -267,10 +267,10 @@ def test_what_all_have_leaves_the_devices() -> None:
     node = {"path": "/dev/a"}
     common: Any = {"env": ["A=1"], "deviceNodes": [node], "additionalGids": [7]}
     own: Any = {"env": ["A=1", "B=2"], "deviceNodes": [node], "additionalGids": [7]}
-    found = common_edits.without({"name": "x", "containerEdits": own}, common)
+    found = gpu_spec.without_common({"name": "x", "containerEdits": own}, common)
     assert found == {"name": "x", "containerEdits": {"env": ["B=2"], "additionalGids": [7]}}
     same: Any = {"name": "x", "containerEdits": {"deviceNodes": [node]}}
-    assert common_edits.without(same, common) == same
+    assert gpu_spec.without_common(same, common) == same
 
 
 def coherent(*facts: bool | None) -> Node:

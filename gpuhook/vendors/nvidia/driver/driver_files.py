@@ -11,7 +11,6 @@ from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import (
     companion_files,
     driver_libraries,
-    explicit_libraries,
     libcuda,
     site_files,
     site_rules,
@@ -61,7 +60,7 @@ def find(
     located = libcuda.locate(root, version, library_search_paths)
     found = _libraries(root, located)
     if with_explicit_libraries:
-        explicit_libraries.add(found, root, located)
+        driver_libraries.add_explicit(found, root, located)
     for path in config_search_paths:
         if not path.startswith("/"):
             raise fault("GH1236", path=path)

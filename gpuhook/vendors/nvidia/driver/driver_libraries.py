@@ -48,6 +48,21 @@ _XORG_DIRECTORIES = (
     "/usr/X11R6/lib64/modules/drivers",
     "/usr/X11R6/lib64/modules/extensions",
 )
+# Libraries of no driver version. Most images for graphics have their own, so containers get them
+# only on request (feature flag enable-explicit-driver-libraries). The list is the toolkit's.
+_EXPLICIT = (
+    "libEGL",
+    "libGL",
+    "libGLESv1_CM",
+    "libGLESv2",
+    "libGLX",
+    "libGLdispatch",
+    "libOpenCL",
+    "libOpenGL",
+    "libnvidia-api",
+    "libnvidia-egl-xcb",
+    "libnvidia-egl-xlib",
+)
 
 
 @dataclass
@@ -71,12 +86,12 @@ def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
     for directory in libcuda.directories:
         for name in _names(root, directory, libcuda.version):
             key = _stem(name)
-            if key not in seen and take(found, root, libcuda, posixpath.join(directory, name)):
+            if key not in seen and _take(found, root, libcuda, posixpath.join(directory, name)):
                 seen.add(key)
     for directory in libcuda.directories:
         for name in root.names(posixpath.join(directory, "vdpau")):
             if name == VDPAU_PLUGIN + libcuda.version and _stem(name) not in seen:
-                take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
+                _take(found, root, libcuda, posixpath.join(directory, "vdpau", name))
     if libcuda.bits == 64:
         _take_xorg(found, root, libcuda)
     _link_always(found, libcuda.version)
@@ -102,7 +117,7 @@ def _stem(name: str) -> str:
     return name.partition(".so")[0]
 
 
-def take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bool:
+def _take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bool:
     """Add the library `path` (inside the root) with its links; tell whether it is one."""
     name = path.rpartition("/")[2]
     plugin = name.startswith((VDPAU_PLUGIN, _XORG_SERVER)) or name == "nvidia_drv.so"
@@ -158,7 +173,7 @@ def _take_xorg(found: Libraries, root: DriverRoot, libcuda: Libcuda) -> None:
     for name in ("nvidia_drv.so", _XORG_SERVER + libcuda.version):
         for directory in (*places, *_XORG_DIRECTORIES, "/usr/lib/nvidia/current"):
             path = posixpath.join(directory, name)
-            if root.real(path) and take(found, root, libcuda, path):
+            if root.real(path) and _take(found, root, libcuda, path):
                 break
 
 
@@ -209,3 +224,20 @@ def _add(found: Libraries, path: str, target: str) -> None:
     """Add a link, unless the host's own of that name is there already."""
     if all(link.path != path for link in found.links):
         found.links.append(Link(path, target))
+
+
+def add_explicit(found: Libraries, root: DriverRoot, libcuda: Libcuda) -> None:
+    """Add each explicit library from the first of the driver's library directories that has it."""
+    present = {_stem(posixpath.basename(file.container_path)) for file in found.files}
+    for stem in _EXPLICIT:
+        if stem not in present:
+            _add_by_stem(found, root, libcuda, stem)
+
+
+def _add_by_stem(found: Libraries, root: DriverRoot, libcuda: Libcuda, stem: str) -> None:
+    for directory in libcuda.directories:
+        names = [name for name in root.names(directory) if f"{name}.".startswith(f"{stem}.so.")]
+        # Links are followed, so that the container gets the file under its own name.
+        for real in dict.fromkeys(root.real(f"{directory}/{name}") for name in names):
+            if real and _take(found, root, libcuda, real):
+                return

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 
 import gpuhook
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.vendors.nvidia.warm import nvml_library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 # The driver container of NVIDIA's GPU operator; GKE's installer.
 OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
@@ -86,3 +91,11 @@ def installed_roots() -> tuple[str, str]:
 
 def _absolute(path: object) -> str:
     return path if isinstance(path, str) and path.startswith("/") else ""
+
+
+def program_path(node: Node, name: str) -> str:
+    """Return the driver's own program `name`, else the one in PATH, else the name itself."""
+    for file in node.files:
+        if os.path.basename(file.container_path) == name:
+            return file.host_path
+    return shutil.which(name) or name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """node.json read: what generate-cdi noted of this node's GPUs, and under which names.
 
-Read only for a name that no spec has. node_file.py writes it.
+Read only for a name that no spec has. inventory/dump_file.py writes it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ import yaml
 
 from gpuhook.errors import fault
 from gpuhook.host import bounded_yaml, documents
+from gpuhook.host.hot import fastjson, files, state
+from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.inventory import dump
 
 TYPE_CHECKING = False
@@ -88,6 +90,23 @@ def text(node: Node, form: str) -> str:
         if "instances" in gpu:
             gpu["instances"] = [_OneLine(item) for item in gpu["instances"]]
     return documents.yaml_text(document, _Lines, width=100_000)
+
+
+def write_node_json(node: Node, aliases: dict[str, str], spec_path: str) -> None:
+    """Write node.json atomically: the node that the spec at `spec_path` was generated for.
+
+    It is the dump with two more keys: `aliases`, the other names of each GPU in lower case to the
+    name that the spec has, and `spec`, the file and its identity (<size>-<mtime_ns>-<inode>).
+    node_json.py reads it. Raises OSError.
+    """
+    identity = files.version(os.stat(spec_path))
+    document = {
+        **dump.as_dict(node),
+        "aliases": aliases,
+        "spec": {"path": spec_path, "identity": identity},
+    }
+    os.makedirs(state.directory(), 0o755, exist_ok=True)
+    files.replace(node_json.path(), fastjson.dumps(document) + b"\n", mode=0o644)
 
 
 class _OneLine(dict[str, Any]):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU is used for right now, asked of the NVML that is open: memory, processes.
+"""The current use of a GPU, from the NVML that is open: memory, processes, utilization.
 
-Memory and processes of a MIG instance are asked by the instance's own UUID. Source: nvml.h.
+NVML reports memory and processes of a MIG instance by the instance's own UUID, and the utilization
+of whole GPUs only. Source: nvml.h.
 """
 
 from __future__ import annotations
 
 import ctypes
+import time
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -19,7 +21,9 @@ from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
 _MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
 _NO_INSTANCE = 0xFFFFFFFF
 _NO_MEMORY = 0xFFFFFFFFFFFFFFFF
-_TRIES = 4  # the list of processes grows between asking for its length and for itself
+_TRIES = 4  # the list of processes may grow between the call for its length and the next one
+_SAMPLE_AGE = 3.0  # seconds: older samples of utilization are left out
+_MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,33 @@ def _process(
 
 def _instance(number: int) -> int | None:
     return None if number == _NO_INSTANCE else number
+
+
+def gpu_percent(uuid: str) -> int | None:
+    """Return the percentage of the last moments in which the GPU computed, None if unknown."""
+    return ask_device(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
+
+
+def process_percents(uuid: str) -> dict[int, int] | None:
+    """Return the percentage of the multiprocessors' time by pid, None if NVML does not report it.
+
+    Processes that were idle in the last seconds are left out. Source: nvml.h,
+    nvmlDeviceGetProcessUtilization.
+    """
+    since = int((time.time() - _SAMPLE_AGE) * _MICROSECONDS)
+    return ask_device(uuid, lambda handle: _latest(_samples(handle, since)))
+
+
+def _samples(handle: Any, since: int) -> list[Any]:
+    try:
+        return list(pynvml.nvmlDeviceGetProcessUtilization(handle, since))
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_NOT_FOUND:
+            return []  # nvml.h: no process has used it since
+        raise
+
+
+def _latest(samples: list[Any]) -> dict[int, int]:
+    """Return the last percentage of each process; values above 100 are a driver's garbage."""
+    ordered = sorted(samples, key=lambda sample: int(sample.timeStamp))
+    return {int(one.pid): int(one.smUtil) for one in ordered if one.pid and one.smUtil <= 100}

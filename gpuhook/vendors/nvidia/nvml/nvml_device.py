@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+_RECOVERY_FIELD = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older pynvml has no name for
+# nvmlDeviceGpuRecoveryAction_t.
+_RECOVERY_ACTIONS = (
+    "none",
+    "reset",
+    "reboot",
+    "drain-p2p",
+    "drain-and-reset",
+    "recover-imex",
+    "bus-reset",
+    "system-reboot",
+)
+# The member of nvmlValue_t by nvmlValueType_t.
+_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
 
 def ask_device(uuid: str, question: Callable[[Any], T]) -> T | None:
@@ -47,3 +61,21 @@ def loss_of(error: Any) -> str | None:
     if error.value == pynvml.NVML_ERROR_NOT_FOUND:
         return "NVML no longer knows it"
     return nvml_constants.LOSSES.get(error.value)
+
+
+def recovery_action(uuid: str) -> str | None:
+    """Return what the driver recommends for the GPU: "none", "reset", "reboot", "drain-p2p" ...
+
+    An action that is newer than this module is "action 9". None: the driver has no
+    such field, or the GPU is lost.
+    """
+    return ask_device(uuid, _recovery)
+
+
+def _recovery(handle: Any) -> str | None:
+    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [_RECOVERY_FIELD])
+    member = _MEMBERS.get(field.valueType)
+    if field.nvmlReturn != pynvml.NVML_SUCCESS or member is None:
+        return None
+    number = int(getattr(field.value, member))
+    return _RECOVERY_ACTIONS[number] if 0 <= number < len(_RECOVERY_ACTIONS) else f"action {number}"

@@ -7,7 +7,6 @@ be stale. The lowest version of CDI that fits is declared, since engines refuse 
 
 from __future__ import annotations
 
-from gpuhook.cdi import common_edits
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.vendors.nvidia.nvml import coherence
 from gpuhook.vendors.nvidia.spec import device_selection, node_edits
@@ -16,11 +15,14 @@ from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Spec
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 # What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
 _LOWEST_VERSION = "0.5.0"
+_PARTS = ("env", "deviceNodes", "mounts", "hooks")
 
 
 def describe(node: Node, choices: Choices) -> Described:
@@ -44,7 +46,7 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
 
     What a device has in common with all is left out of it, unless nothing would be left.
     """
-    devices = [common_edits.without(device, common) for device in devices]
+    devices = [without_common(device, common) for device in devices]
     spec: Spec = {
         "cdiVersion": _LOWEST_VERSION,
         "kind": kind,
@@ -54,6 +56,24 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     lowest = spec_versions.lowest(dict(spec))
     spec["cdiVersion"] = max(_LOWEST_VERSION, lowest, key=spec_versions.VERSIONS.index)
     return spec
+
+
+def without_common(device: Device, common: ContainerEdits) -> Device:
+    """Return `device` without what `common` says too; as it is if nothing would be left of it.
+
+    A spec's own edits are applied before its devices', so nothing changes for a container.
+    """
+    left: dict[str, Any] = {}
+    for key, items in device["containerEdits"].items():
+        known = common.get(key)
+        if key in _PARTS and isinstance(items, list) and isinstance(known, list):
+            items = [item for item in items if item not in known]
+            if not items:
+                continue
+        left[key] = items
+    if not left or left == device["containerEdits"]:
+        return device
+    return {**device, "containerEdits": left}  # type: ignore[typeddict-item] # the keys are its own
 
 
 def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:

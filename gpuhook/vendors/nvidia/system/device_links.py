@@ -11,8 +11,7 @@ import posixpath
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.system.system_root import described
-from gpuhook.vendors.nvidia.system.system_step import KEEP, MAKE, REFUSE, REPLACE, Step
+from gpuhook.vendors.nvidia.system.system_root import KEEP, MAKE, REFUSE, REPLACE, Step, described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

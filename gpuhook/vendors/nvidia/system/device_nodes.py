@@ -7,8 +7,15 @@ import os
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.system.system_root import described
-from gpuhook.vendors.nvidia.system.system_step import KEEP, MAKE, REFUSE, REPLACE, SKIP, Step
+from gpuhook.vendors.nvidia.system.system_root import (
+    KEEP,
+    MAKE,
+    REFUSE,
+    REPLACE,
+    SKIP,
+    Step,
+    described,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

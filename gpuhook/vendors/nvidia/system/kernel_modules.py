@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from gpuhook.errors import fault, printable
-from gpuhook.vendors.nvidia.system.system_step import KEEP, LOAD, Step
+from gpuhook.vendors.nvidia.system.system_root import KEEP, LOAD, Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

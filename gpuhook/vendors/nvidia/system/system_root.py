@@ -11,6 +11,7 @@ import os
 import posixpath
 import stat
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from gpuhook.host.hot import files
 from gpuhook.kernel.mknod import mknod
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.nvidia.system.expected_nodes import ExpectedNode
 
+KEEP, MAKE, REPLACE, REFUSE, SKIP, LOAD = "keep", "make", "replace", "refuse", "skip", "load"
+CHANGES = (MAKE, REPLACE, LOAD)
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action of KEEP to LOAD on a path or a kernel module, with its reason or result."""
+
+    action: str
+    what: str
+    says: str
 
 
 class SystemRoot:

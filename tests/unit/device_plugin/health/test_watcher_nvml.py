@@ -23,7 +23,7 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     Watcher,
 )
 from gpuhook.device_plugin.offer.offered_devices import Device
-from gpuhook.vendors.nvidia.nvml import nvml_events, recovery_action
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -43,7 +43,7 @@ def uuids(node: SimulatedNode) -> list[str]:
 def watching(node: SimulatedNode) -> Iterator[queue.Queue[Message]]:
     posted: queue.Queue[Message] = queue.Queue()
     source = EventSource(
-        partial(nvml_events.watched, node.nvml_library), recovery_action.recovery_action
+        partial(nvml_events.watched, node.nvml_library), nvml_device.recovery_action
     )
     watcher = Watcher(source, posted.put, milliseconds=50, sleep=lambda seconds: None)
     watcher.start(uuids(node))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpuhook.vendors.nvidia.nvml import nvml_inventory, recovery_action
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_inventory
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -39,12 +39,12 @@ def test_each_action_has_its_word(node: SimulatedNode, number: int, action: str)
     """The recommended action is a word; one that is newer than this is not taken for none."""
     stub_events.say(node, first(node), f"recovery {number}")
     with nvml_inventory.opened(node.nvml_library):
-        assert recovery_action.recovery_action(first(node)) == action
+        assert nvml_device.recovery_action(first(node)) == action
 
 
 def test_the_numbers_are_those_of_nvml() -> None:
     """The numbers written down are those that pynvml has names for."""
-    assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == recovery_action._FIELD
+    assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == nvml_device._RECOVERY_FIELD
     names = {
         "none": "NONE",
         "reset": "GPU_RESET",
@@ -55,16 +55,16 @@ def test_the_numbers_are_those_of_nvml() -> None:
         "bus-reset": "BUS_RESET",
         "system-reboot": "SYSTEM_REBOOT",
     }
-    for number, action in enumerate(recovery_action._ACTIONS):
+    for number, action in enumerate(nvml_device._RECOVERY_ACTIONS):
         assert getattr(pynvml, f"NVML_GPU_RECOVERY_ACTION_{names[action]}") == number
 
 
 def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
     """The action that a GPU needs after its XID is asked anew each time."""
     with nvml_inventory.opened(node.nvml_library):
-        assert recovery_action.recovery_action(first(node)) == "none"
+        assert nvml_device.recovery_action(first(node)) == "none"
         stub_events.say(node, first(node), "recovery 1")
-        assert recovery_action.recovery_action(first(node)) == "reset"
+        assert nvml_device.recovery_action(first(node)) == "reset"
 
 
 @pytest.mark.parametrize("line", ["recovery -1", "fail recovery 13", "lost_after 0"])
@@ -72,7 +72,7 @@ def test_no_action_is_known(node: SimulatedNode, line: str) -> None:
     """A driver without the field, a library without the question and a lost GPU tell nothing."""
     stub_events.say(node, first(node), line)
     with nvml_inventory.opened(node.nvml_library):
-        assert recovery_action.recovery_action(first(node)) is None
+        assert nvml_device.recovery_action(first(node)) is None
 
 
 def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
@@ -81,9 +81,9 @@ def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
     with nvml_inventory.opened(node.nvml_library):
-        assert recovery_action.recovery_action(first(node)) is None
+        assert nvml_device.recovery_action(first(node)) is None
 
 
 def test_nothing_is_known_without_nvml(node: SimulatedNode) -> None:
     """Asked while no NVML is open, all is unknown."""
-    assert recovery_action.recovery_action(first(node)) is None
+    assert nvml_device.recovery_action(first(node)) is None
