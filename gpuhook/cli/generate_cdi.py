@@ -30,7 +30,6 @@ from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_HOOK_PATH,
@@ -38,6 +37,7 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     HOOKS,
     Choices,
     Described,
+    ModeRoots,
 )
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 

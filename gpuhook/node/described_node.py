@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.host.hot.engine_log import EngineLog
-from gpuhook.vendors.nvidia.hot import gpu_facts
+from gpuhook.vendors.nvidia.hot import requirement_check
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.errors import GpuhookError
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
+    from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs import hook_args
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
@@ -61,7 +61,7 @@ class DescribedNode(NvidiaNode):
         self.warnings = found.warnings
         self._has_driver = bool(node.driver.module_version)
         self._aliases = device_selection.aliases(found.gpus, self.choices.strategies)
-        self._facts = gpu_facts.of_node(node.driver, node.gpus)
+        self._facts = requirement_check.facts_of_inventory(node.driver, node.gpus)
         self._nvml = (node.driver.nvml or "") if is_elsewhere else None
         self.is_here = not is_elsewhere
         if is_elsewhere:

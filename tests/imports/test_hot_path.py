@@ -56,7 +56,7 @@ def test_who_has_no_limit_pays_for_none(module: str) -> None:
 )
 def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
     """What reads NVIDIA_REQUIRE_* is loaded for a container that has such a variable."""
-    own = {"gpu_facts", "requirement_check", "requirements"}
+    own = {"requirement_check", "requirements"}
     assert loaded(SYSTEM, module).isdisjoint(f"gpuhook.vendors.nvidia.hot.{name}" for name in own)
 
 

@@ -9,7 +9,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
+from gpuhook.vendors.nvidia.hot import requirement_check, requirements
 from gpuhook.vendors.nvidia.hot.requirements import (
     INVALID,
     MET,
@@ -133,7 +133,7 @@ def test_each_gpu_keeps_its_facts_through_the_arguments(
         Gpu(index=n, minor=minor, compute_capability=arch, brand=brand)
         for n, (minor, (arch, brand)) in enumerate(gpus.items())
     ]
-    known = gpu_facts.KnownGpu(gpus=gpu_facts.grouped(made))
+    known = requirement_check.KnownGpu(gpus=requirement_check.gpu_groups(made))
     assert len(known.gpus) <= 3
     for minor in range(41):
         assert known.of_minor(minor) == gpus.get(minor, (None, None))

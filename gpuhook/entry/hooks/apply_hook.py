@@ -63,7 +63,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
 def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     """Refuse a container that requires what it does not get; the first of its hooks judges.
 
-    Raises what requirement_check.doubts() does. Where the wrapper was there, it has judged.
+    Raises the faults of check_requirements(). If the wrapper ran, it has judged already.
     """
     environment = parse.environment(spec)
     if not vocabulary.requires(environment) or change_record.KEY in spec:
@@ -72,11 +72,11 @@ def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     if todo[0].arguments() != job.arguments():
         return
     bundle.load("gpuhook.vendors.nvidia.hot.requirement_check")
-    from gpuhook.vendors.nvidia.hot import gpu_facts, requirement_check
+    from gpuhook.vendors.nvidia.hot import requirement_check
 
     try:
-        found = requirement_check.doubts(
-            environment, todo, rootfs_jobs.nodes(spec), gpu_facts.noted
+        found = requirement_check.check_requirements(
+            environment, todo, rootfs_jobs.nodes(spec), requirement_check.noted_facts
         )
     except GpuhookError:
         # Asked only now: a container that has what it requires does not wait for the settings.

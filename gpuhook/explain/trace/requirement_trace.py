@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
+from gpuhook.vendors.nvidia.hot import requirement_check, requirements
 from gpuhook.vendors.nvidia.hot.requirements import (
     INVALID,
     MET,
@@ -97,8 +97,12 @@ def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[RequirementF
 
     As the runtime judges, but for what it would look up on this machine.
     """
-    known = gpu_facts.of_node(node.driver, node.gpus) if node else gpu_facts.KnownGpu()
-    found = gpu_facts.of_paths(gpu_nodes, known, lambda: known)
+    known = (
+        requirement_check.facts_of_inventory(node.driver, node.gpus)
+        if node
+        else requirement_check.KnownGpu()
+    )
+    found = requirement_check.requirement_facts(gpu_nodes, known, lambda: known)
     names = {f"/dev/nvidia{gpu.minor}": gpu.uuid for gpu in (node.gpus if node else ())}
     for facts in found:
         facts.gpu = names.get(facts.gpu) or facts.gpu

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.errors import GpuhookError
+from gpuhook.cdi.hot.compiled_spec import Compiled
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.request import extra_requests as extras
 from gpuhook.request import parse, policy
@@ -20,10 +21,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+
+_NO_FILE = "the node itself"  # in place of the path of a spec file
+
+
+class LiveSpec(Compiled):
+    """The devices of one kind as they are now, in the place of a compiled spec."""
+
+    __slots__ = ("_roots",)
+
+    def __init__(self, kind: str, roots: DeviceRoots) -> None:
+        super().__init__(_NO_FILE, b"\n{}\n")
+        self.kind = kind
+        self._roots = roots
+
+    def device(self, name: str) -> ContainerEdits | None:
+        """Return the edits of a device; raises the fault that says what this node lacks."""
+        if self.kind == vocabulary.IMEX_KIND:
+            return (
+                live_devices.channels(self._roots)
+                if name == live_devices.EVERY
+                else live_devices.channel(name, self._roots)
+            )
+        if self.kind == vocabulary.MIG_KIND:
+            return live_devices.management(name, self._roots)
+        return live_devices.whole(self.kind, self._roots) if name == live_devices.EVERY else None
+
+    def names(self) -> list[str]:
+        """Return the names of the devices; `all` where that is one of them."""
+        return (
+            [*live_devices.MANAGEMENT_NAMES]
+            if self.kind == vocabulary.MIG_KIND
+            else [live_devices.EVERY]
+        )
 
 
 def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
@@ -43,14 +78,45 @@ def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
 def extended_registry(found: Registry, names: Sequence[str], roots: DeviceRoots) -> Registry:
     """Return a registry with what the node, its parts in `roots`, shows of the kinds of `names`.
 
-    Raises what live_devices.require_device() raises for those that it lacks.
+    Raises what require_device() raises for those that it lacks.
     """
     named = [name for name in names if vocabulary.is_extra(name)]
     kinds = list(dict.fromkeys(name.partition("=")[0] for name in named))
-    found = live_devices.beside(found, kinds, roots)
+    found = with_live_kinds(found, kinds, roots)
     for name in named:
-        live_devices.require_device(found, name)
+        require_device(found, name)
     return found
+
+
+def with_live_kinds(registry: Registry, kinds: list[str], roots: DeviceRoots) -> Registry:
+    """Return `registry` with those of `kinds` that it has no spec of as this node has them."""
+    missing = [kind for kind in kinds if not _has(registry, kind)]
+    return registry.over([LiveSpec(kind, roots) for kind in missing]) if missing else registry
+
+
+def _has(registry: Registry, kind: str) -> bool:
+    try:
+        return bool(registry.kind(kind))
+    except GpuhookError:
+        return False
+
+
+def require_device(registry: Registry, name: str) -> None:
+    """Raise what says why a device of these kinds cannot be had: `name` is qualified.
+
+    GH1042 for one that is not in the node's own spec of the kind; that counts where there is one.
+    """
+    kind, _, device = name.partition("=")
+    if device in ("none", live_devices.EVERY):
+        return
+    try:
+        registry.device(name)
+    except GpuhookError as error:
+        specs = registry.kind(kind)
+        if error.code != "GH1102" or isinstance(specs[0], LiveSpec):
+            raise
+        mode, paths = vocabulary.EXTRA_KINDS[kind], ", ".join(spec.path for spec in specs)
+        raise fault("GH1042", name=name, files=paths, mode=mode) from error
 
 
 def find_roots(

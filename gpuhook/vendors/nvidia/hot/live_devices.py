@@ -12,20 +12,21 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.cdi.hot.compiled_spec import Compiled
-from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot import management_nodes, vocabulary
-from gpuhook.vendors.nvidia.hot.driver_root import place
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.hot import driver_root, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
-    from gpuhook.cdi.hot.registry import Registry
 
 EVERY = "all"
-PLACE = "the node itself"  # stands where the path of a spec file stands
 IMEX_DIRECTORY = "/dev/nvidia-caps-imex-channels"
 IMEX_CHANNEL = "channel"
+MANAGEMENT_NAMES = ("config", "monitor")
+CAPS_MAJOR = "nvidia-caps"  # in /proc/devices
+MANAGEMENT_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+MANAGEMENT_FILES = "/proc/driver/nvidia/capabilities/mig"
+_READ_AT_MOST = 1 << 20
 _IMEX_MAJOR = "nvidia-caps-imex-channels"  # in /proc/devices
 _IMEX_CHANNELS = 1 << 20
 _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
@@ -50,60 +51,6 @@ class DeviceRoots:
         self.dev = dev
         self.driver = driver
         self.host = host
-
-
-class OnTheSpot(Compiled):
-    """The devices of one kind as they are now, in the place of a compiled spec."""
-
-    __slots__ = ("_roots",)
-
-    def __init__(self, kind: str, roots: DeviceRoots) -> None:
-        super().__init__(PLACE, b"\n{}\n")
-        self.kind = kind
-        self._roots = roots
-
-    def device(self, name: str) -> ContainerEdits | None:
-        """Return the edits of a device; raises the fault that says what this node lacks."""
-        if self.kind == vocabulary.IMEX_KIND:
-            return channels(self._roots) if name == EVERY else channel(name, self._roots)
-        if self.kind == vocabulary.MIG_KIND:
-            return management(name, self._roots)
-        return whole(self.kind, self._roots) if name == EVERY else None
-
-    def names(self) -> list[str]:
-        """Return the names of the devices; `all` where that is one of them."""
-        return [*management_nodes.NAMES] if self.kind == vocabulary.MIG_KIND else [EVERY]
-
-
-def beside(registry: Registry, kinds: list[str], roots: DeviceRoots) -> Registry:
-    """Return `registry` with those of `kinds` that it has no spec of as this node has them."""
-    missing = [kind for kind in kinds if not _has(registry, kind)]
-    return registry.over([OnTheSpot(kind, roots) for kind in missing]) if missing else registry
-
-
-def _has(registry: Registry, kind: str) -> bool:
-    try:
-        return bool(registry.kind(kind))
-    except GpuhookError:
-        return False
-
-
-def require_device(registry: Registry, name: str) -> None:
-    """Raise what says why a device of these kinds cannot be had: `name` is qualified.
-
-    GH1042 for one that is not in the node's own spec of the kind; that counts where there is one.
-    """
-    kind, _, device = name.partition("=")
-    if device in ("none", EVERY):
-        return
-    try:
-        registry.device(name)
-    except GpuhookError as error:
-        specs = registry.kind(kind)
-        if error.code != "GH1102" or isinstance(specs[0], OnTheSpot):
-            raise
-        mode, paths = vocabulary.EXTRA_KINDS[kind], ", ".join(spec.path for spec in specs)
-        raise fault("GH1042", name=name, files=paths, mode=mode) from error
 
 
 def require_channel(number: str, where: str) -> None:
@@ -155,7 +102,7 @@ def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
         return None
     path = f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}"
     status = _stat(roots.dev, path)
-    major = management_nodes.major(_IMEX_MAJOR, roots.host)
+    major = device_major(_IMEX_MAJOR, roots.host)
     if status is None or not _is_of(status, major, int(number)):
         why = "" if status is None else f"; the node that is there is not {major}:{number}"
         raise fault("GH1037", name=f"{vocabulary.IMEX_KIND}={name}", looked=path, why=why)
@@ -166,7 +113,7 @@ def channel_numbers(roots: DeviceRoots) -> list[str]:
     """Return the numbers of the IMEX channels that this node has, in order."""
     names = _listed(roots.dev, IMEX_DIRECTORY)
     numbers = [name[len(IMEX_CHANNEL) :] for name in names if name.startswith(IMEX_CHANNEL)]
-    major = management_nodes.major(_IMEX_MAJOR, roots.host)
+    major = device_major(_IMEX_MAJOR, roots.host)
     found = []
     for number in filter(_is_channel, numbers):
         status = _stat(roots.dev, f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}")
@@ -190,13 +137,11 @@ def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     Raises GH1214 to GH1216 where the node for that cannot be had.
     """
     if name == EVERY:
-        parts = [
-            management_nodes.find(one, roots.dev, roots.host) for one in management_nodes.NAMES
-        ]
+        parts = [management_node(one, roots.dev, roots.host) for one in MANAGEMENT_NAMES]
         return edits([_entry(path, status, roots) for path, status in parts])
-    if name not in management_nodes.NAMES:
+    if name not in MANAGEMENT_NAMES:
         return None
-    path, status = management_nodes.find(name, roots.dev, roots.host)
+    path, status = management_node(name, roots.dev, roots.host)
     return edits([_entry(path, status, roots)])
 
 
@@ -222,7 +167,7 @@ def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
 def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
     entry: DeviceNode = {"path": path}
     if roots.dev.rstrip("/"):
-        entry["hostPath"] = place(roots.dev, path) or _host(roots.dev, path)
+        entry["hostPath"] = driver_root.place(roots.dev, path) or _host(roots.dev, path)
     entry["fileMode"] = stat.S_IMODE(status.st_mode)
     entry["permissions"] = "rw"
     if status.st_gid:
@@ -233,7 +178,7 @@ def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
 def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
     """Return the mount of `path` out of the first root that has it, None if none does."""
     for root in roots:
-        found = place(root, path)
+        found = driver_root.place(root, path)
         if found is not None:
             return {"hostPath": found, "containerPath": path, "options": list(_MOUNT_OPTIONS)}
     return None
@@ -241,7 +186,7 @@ def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
 
 def _stat(root: str, path: str) -> os.stat_result | None:
     """Return what is at `path`, None for what is no character device."""
-    found = place(root, path)
+    found = driver_root.place(root, path)
     if found is None:
         return None
     try:
@@ -258,7 +203,7 @@ def _is_of(status: os.stat_result, major: int | None, minor: int) -> bool:
 
 def _listed(root: str, directory: str) -> list[str]:
     try:
-        return os.listdir(place(root, directory) or _host(root, directory))
+        return os.listdir(driver_root.place(root, directory) or _host(root, directory))
     except OSError:
         return []
 
@@ -271,3 +216,77 @@ def _order(path: str) -> tuple[str, int]:
     """Return the sort key of a node: uverbs2 comes before uverbs10."""
     stem = path.rstrip("0123456789")
     return stem, int(path[len(stem) :] or -1)
+
+
+def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]:
+    """Return the path and the status of the node of `config` or `monitor`.
+
+    Raises GH1216 if the driver knows no such thing, GH1214 if the node is missing, GH1215 if
+    something else is there.
+    """
+    number = management_minor(name, host_root)
+    if number is None:
+        raise fault(
+            "GH1216", name=name, minors=MANAGEMENT_MINORS, file=f"{MANAGEMENT_FILES}/{name}"
+        )
+    path = vocabulary.capability_node(number)
+    place = driver_root.place(dev_root, path) or dev_root.rstrip("/") + path
+    try:
+        status = os.stat(place, follow_symlinks=not dev_root.rstrip("/"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise fault(
+            "GH1214", path=place, name=name, reason=reason, file=f"{MANAGEMENT_FILES}/{name}"
+        ) from error
+    wanted = device_major(CAPS_MAJOR, host_root)
+    is_right = wanted is None or status.st_rdev == os.makedev(wanted, number)
+    if not (stat.S_ISCHR(status.st_mode) and is_right):
+        raise fault("GH1215", path=place, major="?" if wanted is None else wanted, minor=number)
+    return path, status
+
+
+def management_minor(name: str, host_root: str) -> int | None:
+    """Return the minor of a node, None if the driver names none: mig-minors counts."""
+    for line in _lines(host_root, MANAGEMENT_MINORS):
+        parts = line.split()
+        if len(parts) == 2 and parts[0] == name and _is_number(parts[1]):
+            return int(parts[1])
+    found = _fact("DeviceFileMinor", name, host_root)
+    return int(found) if _is_number(found) else None
+
+
+def management_mode(name: str, host_root: str) -> int | None:
+    """Return the permission bits that the driver gives a node, None if it does not say."""
+    found = _fact("DeviceFileMode", name, host_root)
+    return int(found) if _is_number(found) and int(found) <= 0o777 else None
+
+
+def device_major(name: str, host_root: str) -> int | None:
+    """Return the major of a character device in /proc/devices, None if it is not there."""
+    for line in _lines(host_root, "/proc/devices"):
+        if line.startswith("Block"):
+            break
+        parts = line.split()
+        if len(parts) == 2 and parts[1] == name and _is_number(parts[0]):
+            return int(parts[0])
+    return None
+
+
+def _fact(key: str, name: str, host_root: str) -> str:
+    for line in _lines(host_root, f"{MANAGEMENT_FILES}/{name}"):
+        found, _, value = line.partition(":")
+        if found.strip() == key:
+            return value.strip()
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 7 and int(text) < 1 << 20
+
+
+def _lines(host_root: str, path: str) -> list[str]:
+    try:
+        with open(host_root.rstrip("/") + path, "rb") as file:
+            return file.read(_READ_AT_MOST).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []

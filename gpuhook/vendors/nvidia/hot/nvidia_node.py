@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source
-    from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
+    from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _NAMES = "gpuhook.vendors.nvidia.hot.node_devices"
@@ -60,7 +60,7 @@ class NvidiaNode:
     def registry_for(self, names: Sequence[str]) -> Registry:
         """Return that registry, with what the node itself shows of other kinds than the GPUs'.
 
-        Raises what live_devices.require_device() raises for those of `names` that it lacks.
+        Raises what extra_devices.require_device() raises for those of `names` that it lacks.
         """
         found = self.registry()
         if not self.is_here or not any(map(words.is_extra, names)):
@@ -167,10 +167,10 @@ class NvidiaNode:
         bundle.load(_REQUIREMENTS)
         from gpuhook.vendors.nvidia.hot import requirement_check
 
-        return requirement_check.doubts(environment, jobs, nodes, self.driver_facts)
+        return requirement_check.check_requirements(environment, jobs, nodes, self.driver_facts)
 
     def driver_facts(self) -> KnownGpu:
         """Return what is known of the driver and the GPUs beyond what their specs say."""
-        from gpuhook.vendors.nvidia.hot import gpu_facts
+        from gpuhook.vendors.nvidia.hot import requirement_check
 
-        return gpu_facts.noted()
+        return requirement_check.noted_facts()

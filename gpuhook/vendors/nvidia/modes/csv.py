@@ -25,9 +25,8 @@ from gpuhook.vendors.nvidia.spec.generate_options import Described
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Hook
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
 
 _ORIN_COMPAT = "/usr/local/cuda/compat_orin"
 

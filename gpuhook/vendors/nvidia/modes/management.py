@@ -23,8 +23,7 @@ from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
 
 _PREFIXES = {
     "/dev": "nvidia",

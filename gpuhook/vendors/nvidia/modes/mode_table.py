@@ -14,12 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
 
 AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"
 MANAGEMENT = "management"
-# Modes and the kind of their devices; each is a module of this package with `describe`.
+# Modes and the kind of their devices. A mode is a module of this package with `describe`, or one of
+# extra_kinds.py.
 KINDS = {
     NVML: "nvidia.com/gpu",
     PROC: "nvidia.com/gpu",
@@ -69,6 +69,10 @@ def described(mode: str, place: ModeRoots, choices: Choices) -> Described:
 
 def describe(mode: str, place: ModeRoots, choices: Choices) -> Described:
     """Return what the mode `mode` (not `auto`) describes at `place`."""
+    if mode in vocabulary.EXTRA_KINDS.values():
+        from gpuhook.vendors.nvidia.modes import extra_kinds
+
+        return extra_kinds.describe_kind(mode, place, choices)
     module = import_module(f"gpuhook.vendors.nvidia.modes.{mode}")
     of_mode: Callable[[ModeRoots, Choices], Described] = module.describe
     return of_mode(place, choices)

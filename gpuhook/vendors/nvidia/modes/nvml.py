@@ -12,8 +12,7 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:

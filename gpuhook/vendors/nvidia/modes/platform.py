@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
+    from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
 
 DXG = "/dev/dxg"
 DXCORE = "/usr/lib/wsl/lib/libdxcore.so"

@@ -19,8 +19,7 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:

@@ -24,9 +24,8 @@ from gpuhook.vendors.nvidia.spec.generate_options import Described
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
     from gpuhook.vendors.nvidia.modes.wsl_store import DriverStore
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:

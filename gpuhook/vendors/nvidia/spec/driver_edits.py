@@ -9,7 +9,7 @@ from gpuhook.errors import printable
 from gpuhook.loader import library_directory
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.driver import hookless_mounts
-from gpuhook.vendors.nvidia.hot import gpu_facts, vocabulary
+from gpuhook.vendors.nvidia.hot import requirement_check, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile, Gpu, Link, Node
 from gpuhook.vendors.nvidia.spec import node_edits
@@ -161,7 +161,7 @@ def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> 
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if _is_loaded_by_name(file)]
     jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
-    jobs.gpus = gpu_facts.grouped(gpus)
+    jobs.gpus = requirement_check.gpu_groups(gpus)
     jobs.cuda_version = node.driver.cuda or ""
     jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
     jobs.skipped = hook_names.skipped(choices)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.vendors.nvidia.driver import site_rules
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
@@ -48,6 +51,25 @@ class Choices:
     def kind(self) -> str:
         """The kind of the devices, such as nvidia.com/gpu."""
         return f"{self.vendor}/{self.device_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRoots:
+    """A node: its roots, where to look first below the driver's, and what may be made there.
+
+    Search paths are directories inside the driver root.
+    """
+
+    roots: Roots
+    nvml_library: str | None = None
+    library_search_paths: tuple[str, ...] = ()
+    config_search_paths: tuple[str, ...] = ()
+    files_dir: str = site_rules.DIRECTORY  # what this site adds to the driver's files, and drops
+    create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack
+    # Of mode csv: host paths of its files, patterns of links, and a directory in containers.
+    csv_files: tuple[str, ...] = ()
+    csv_ignore_patterns: tuple[str, ...] = ()
+    csv_compat_root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

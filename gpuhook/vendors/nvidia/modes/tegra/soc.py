@@ -16,7 +16,7 @@ from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
+    from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
 
 _COMPATIBLE = "proc/device-tree/compatible"
 _ORIN = b"nvidia,tegra234"

@@ -15,8 +15,9 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import live_devices, management_nodes, vocabulary
-from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots, OnTheSpot
+from gpuhook.vendors.nvidia.hot import extra_devices, live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot.extra_devices import LiveSpec
+from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 from tests.simulated import extra_nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -80,14 +81,14 @@ def paths(edits: Any) -> list[str]:
 def code_of(kind: str, name: str, place: Path) -> str:
     """Return the code of the fault of a device."""
     with pytest.raises(GpuhookError) as raised:
-        OnTheSpot(kind, roots(place)).device(name)
+        LiveSpec(kind, roots(place)).device(name)
     return raised.value.code
 
 
 @pytest.mark.parametrize("mode", FOUND)
 def test_a_kind_with_one_device(mode: str, place: Path) -> None:
     """Its nodes and no others, on the spot as in a spec; nothing there is a fault."""
-    spot = OnTheSpot(KINDS[mode], roots(place))
+    spot = LiveSpec(KINDS[mode], roots(place))
     edits = spot.device("all")
     assert paths(edits) == FOUND[mode]
     assert spot.device("0") is None
@@ -102,29 +103,27 @@ def test_a_kind_with_one_device(mode: str, place: Path) -> None:
 
 def test_storage_brings_its_files(place: Path) -> None:
     """udev's database and cufile.json, read-only, as far as they are there."""
-    edits = OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
+    edits = LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert {m["containerPath"]: m["hostPath"] for m in edits["mounts"]} == {
         "/run/udev": f"{place}/run/udev",
         "/etc/cufile.json": f"{place}/etc/cufile.json",
     }
     assert all("ro" in mount["options"] for mount in edits["mounts"])
     (place / "etc/cufile.json").unlink()
-    edits = OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
+    edits = LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert [mount["containerPath"] for mount in edits["mounts"]] == ["/run/udev"]
 
 
 def test_a_closed_node_brings_its_group(place: Path) -> None:
     """The group without which a node cannot be opened; not where everybody can."""
-    edits = OnTheSpot(vocabulary.MOFED_KIND, roots(place)).device("all") or {}
+    edits = LiveSpec(vocabulary.MOFED_KIND, roots(place)).device("all") or {}
     assert edits["additionalGids"] == [109]
-    assert "additionalGids" not in (
-        OnTheSpot(vocabulary.GDS_KIND, roots(place)).device("all") or {}
-    )
+    assert "additionalGids" not in (LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {})
 
 
 def test_channels(place: Path) -> None:
     """By number and by name; one that is missing, or of another load of the driver, is a fault."""
-    spot = OnTheSpot(vocabulary.IMEX_KIND, roots(place))
+    spot = LiveSpec(vocabulary.IMEX_KIND, roots(place))
     for name in ("3", "channel3"):
         assert paths(spot.device(name)) == [IMEX + "3"]
     assert paths(spot.device("all")) == [IMEX + number for number in ("0", "3", "12")]
@@ -150,7 +149,7 @@ def test_channels_as_a_spec(place: Path) -> None:
 
 def test_the_administration_of_mig(place: Path) -> None:
     """Each of the two has its own node, by the driver's numbers."""
-    spot = OnTheSpot(vocabulary.MIG_KIND, roots(place))
+    spot = LiveSpec(vocabulary.MIG_KIND, roots(place))
     cap = "/dev/nvidia-caps/nvidia-cap"
     assert paths(spot.device("config")) == [cap + "1"]
     assert paths(spot.device("monitor")) == [cap + "2"]
@@ -176,7 +175,7 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
     assert "GH1214" in generate(place, "mig", "--device-id=config").output
     node.write_text("no device")
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1215"
-    for path in (management_nodes.MINORS, f"{management_nodes.FILES}/config"):
+    for path in (live_devices.MANAGEMENT_MINORS, f"{live_devices.MANAGEMENT_FILES}/config"):
         Path(f"{place}{path}").unlink()
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1216"
 
@@ -195,17 +194,19 @@ def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
 
 def test_a_spec_of_the_kind_counts(place: Path) -> None:
     """The node is looked at for kinds that no spec describes, and for no others."""
-    found = live_devices.beside(Registry(["/x"], [[]]), [vocabulary.IMEX_KIND], roots(place))
-    live_devices.require_device(found, "nvidia.com/imex-channel=3")
+    found = extra_devices.with_live_kinds(
+        Registry(["/x"], [[]]), [vocabulary.IMEX_KIND], roots(place)
+    )
+    extra_devices.require_device(found, "nvidia.com/imex-channel=3")
     with pytest.raises(GpuhookError) as raised:
-        live_devices.require_device(found, "nvidia.com/imex-channel=5")
+        extra_devices.require_device(found, "nvidia.com/imex-channel=5")
     assert raised.value.code == "GH1037"
     spec = json.loads(generate(place, "imex", "--device-id=0").stdout)
     own = Registry(["/x"], [[compiled_spec.of_spec("/x/imex.json", spec)]])
-    found = live_devices.beside(own, [vocabulary.IMEX_KIND], roots(place))
-    live_devices.require_device(found, "nvidia.com/imex-channel=0")
+    found = extra_devices.with_live_kinds(own, [vocabulary.IMEX_KIND], roots(place))
+    extra_devices.require_device(found, "nvidia.com/imex-channel=0")
     with pytest.raises(GpuhookError, match=r"no such device in /x/imex\.json") as raised:
-        live_devices.require_device(found, "nvidia.com/imex-channel=3")
+        extra_devices.require_device(found, "nvidia.com/imex-channel=3")
     assert raised.value.code == "GH1042"
     assert "--mode imex" in raised.value.hint
 

@@ -17,8 +17,8 @@ from gpuhook.errors import DriverError, GpuhookError, RequestError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
 from gpuhook.request import plan
-from gpuhook.vendors.nvidia.hot import gpu_facts, requirement_check
-from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
+from gpuhook.vendors.nvidia.hot import requirement_check
+from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from tests.plans import this_context
 
@@ -35,7 +35,7 @@ def nobody() -> KnownGpu:
 def judged(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
     todo = [hook_args.parse(arguments)] if arguments else []
     nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{minor}" for minor in minors)]
-    return requirement_check.doubts({VARIABLE: text}, todo, nodes, nobody)
+    return requirement_check.check_requirements({VARIABLE: text}, todo, nodes, nobody)
 
 
 def refused(text: str, *minors: int) -> GpuhookError:
@@ -131,14 +131,16 @@ def test_what_nobody_knows_is_one_warning() -> None:
 
 def test_who_waives_is_not_judged() -> None:
     environment = {VARIABLE: "nonsense", "NVIDIA_DISABLE_REQUIRE": "1"}
-    assert requirement_check.doubts(environment, [], [], nobody) == []
+    assert requirement_check.check_requirements(environment, [], [], nobody) == []
 
 
 def test_so_many_variables_and_no_more() -> None:
     environment = {f"NVIDIA_REQUIRE_{n}": "cuda>=12" for n in range(32)}
-    assert requirement_check.doubts(environment, [hook_args.parse(JOB)], [], nobody) == []
+    assert (
+        requirement_check.check_requirements(environment, [hook_args.parse(JOB)], [], nobody) == []
+    )
     with pytest.raises(GpuhookError) as caught:
-        requirement_check.doubts(
+        requirement_check.check_requirements(
             environment | {VARIABLE: "cuda>=1"}, [hook_args.parse(JOB)], [], nobody
         )
     assert caught.value.code == "GH1046"
@@ -151,10 +153,13 @@ def test_what_the_description_lacks_is_looked_up_and_nothing_else() -> None:
         asked.append(1)
         return KnownGpu("13.0", "580.1", [("7", "9.0", "nvidia"), ("0", "1.0", "grid")])
 
-    whole = gpu_facts.of_jobs([hook_args.parse(JOB)])
-    assert len(gpu_facts.of_paths(["/dev/nvidia0", "/dev/nvidia1"], whole, noted)) == 1
+    whole = requirement_check.facts_of_jobs([hook_args.parse(JOB)])
+    assert (
+        len(requirement_check.requirement_facts(["/dev/nvidia0", "/dev/nvidia1"], whole, noted))
+        == 1
+    )
     assert asked == []
-    facts = gpu_facts.of_paths(["/dev/nvidia7", "/dev/nvidia0"], whole, noted)
+    facts = requirement_check.requirement_facts(["/dev/nvidia7", "/dev/nvidia0"], whole, noted)
     assert [(one.gpu, one.cuda, one.arch, one.brand) for one in facts] == [
         ("/dev/nvidia0", "12.2", "7.5", "tesla"),
         ("/dev/nvidia7", "12.2", "9.0", "nvidia"),
@@ -182,7 +187,7 @@ def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: obj
     if node is not None:
         (place / "node.json").write_text(json.dumps(node), encoding="utf-8")
         (place / "node.json").chmod(0o644)
-    return gpu_facts.noted()
+    return requirement_check.noted_facts()
 
 
 def test_notes_of_this_driver_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

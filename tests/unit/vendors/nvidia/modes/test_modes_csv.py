@@ -13,10 +13,9 @@ from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
-from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
 from tests.simulated import tegra_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

@@ -11,8 +11,7 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-from gpuhook.vendors.nvidia.spec.generate_options import Choices
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

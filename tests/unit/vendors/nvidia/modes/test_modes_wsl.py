@@ -14,8 +14,7 @@ from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table, wsl_store
-from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
-from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
 from gpuhook.vendors.nvidia.warm import hook_names
 from tests.simulated import wsl_node
 

@@ -15,7 +15,7 @@ from gpuhook.cli import main
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.modes.mode_roots import ModeRoots
+from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
 from tests.simulated import nvml_profile, tegra_node, wsl_node
 from tests.simulated.node import make_node
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import gpu_facts, requirements
-from gpuhook.vendors.nvidia.hot.gpu_facts import KnownGpu
+from gpuhook.vendors.nvidia.hot import requirement_check, requirements
+from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
@@ -129,7 +129,9 @@ def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> Non
     with nvml_inventory.opened(stub(tmp_path, text)) as answering:
         (gpu,) = answering.gpus()
     assert gpu.brand == "unknown"
-    (facts,) = gpu_facts.of_paths(["/dev/nvidia0"], gpu_facts.of_node(Driver(), [gpu]), KnownGpu)
+    (facts,) = requirement_check.requirement_facts(
+        ["/dev/nvidia0"], requirement_check.facts_of_inventory(Driver(), [gpu]), KnownGpu
+    )
     (asked,) = requirements.required_terms(
         {"NVIDIA_REQUIRE_CUDA": "brand=tesla brand=unknown,arch>=7"}
     )

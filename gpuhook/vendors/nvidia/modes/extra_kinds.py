@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modes gds, mofed, gdrcopy, nvswitch, imex and mig: devices of a node other than its GPUs.
+
+Their specs describe the devices that a create finds without a spec, too (hot/live_devices.py).
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.cdi.hot.container_edits import merged
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.devices import mig_nodes
+from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
+from gpuhook.vendors.nvidia.spec.generate_options import Described
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
+
+IMEX, MIG = "imex", "mig"
+# Channels have no UUID.
+_CHANNEL_NAMES = {"index": "{}", "type-index": live_devices.IMEX_CHANNEL + "{}"}
+_MODE_BITS = 0o444  # of a MIG node whose mode the driver does not set
+_MAKE_NODES = (
+    "load the kernel module that makes the device nodes, or make them (`gpuhook explain GH1037` "
+    "shows how), or name their directory with --dev-root"
+)
+
+
+def describe_kind(mode: str, place: ModeRoots, choices: Choices) -> Described:
+    """Return the spec of `mode`.
+
+    Raises GH1213 if this node has none of its devices, GH1512 for a --device-id of another name,
+    and in mode mig GH1214 to GH1216.
+    """
+    if mode == IMEX:
+        return _imex(place, choices)
+    if mode == MIG:
+        return _mig(place, choices)
+    kind = next(kind for kind, known in vocabulary.EXTRA_KINDS.items() if known == mode)
+    return _whole(mode, kind, place, choices)
+
+
+def _whole(mode: str, kind: str, place: ModeRoots, choices: Choices) -> Described:
+    """Return the spec of a kind whose one device is `all`."""
+    if not choices.with_all:
+        reason = "its one device, `all`, is to be left out"
+        raise fault("GH1213", mode=mode, reason=reason, way="leave out --no-all-device")
+    _selected(mode, (device_selection.EVERY,), choices)
+    try:
+        edits = live_devices.whole(kind, _roots(place))
+    except GpuhookError as error:
+        reason = f"there is no device node {live_devices.looked_for(kind)}"
+        raise fault("GH1213", mode=mode, reason=reason, way=_MAKE_NODES) from error
+    return _described({device_selection.EVERY: edits}, choices)
+
+
+def _imex(place: ModeRoots, choices: Choices) -> Described:
+    """Return the spec of the channels of the Internode Memory Exchange that this node has."""
+    roots = _roots(place)
+    numbers = live_devices.channel_numbers(roots)
+    if not numbers:
+        reason = f"there is no channel {live_devices.looked_for(vocabulary.IMEX_KIND)}"
+        raise fault("GH1213", mode=IMEX, reason=reason, way=_MAKE_NODES)
+    names = {
+        form.format(number): number
+        for strategy, form in _CHANNEL_NAMES.items()
+        if strategy in choices.strategies
+        for number in numbers
+    }
+    if not names:
+        reason, way = "channels have an index, and no UUID", "take --device-name-strategy index"
+        raise fault("GH1213", mode=IMEX, reason=reason, way=way)
+    known = {form.format(number): number for number in numbers for form in _CHANNEL_NAMES.values()}
+    selected = {known[name] for name in _selected(IMEX, known, choices)}
+    devices = {
+        name: live_devices.channel(number, roots) or {}
+        for name, number in names.items()
+        if number in selected
+    }
+    if choices.with_all:
+        devices[device_selection.EVERY] = merged(list(devices.values()))
+    return _described(devices, choices)
+
+
+def _mig(place: ModeRoots, choices: Choices) -> Described:
+    """Return the spec of `config` and `monitor`, the access to the administration of MIG.
+
+    They are for privileged containers; MIG instances are devices of mode nvml. A fault of one of
+    the two is a warning, unless --device-id names it.
+    """
+    roots = _roots(place)
+    devices: dict[str, ContainerEdits] = {}
+    troubles: list[GpuhookError] = []
+    for name in _selected(MIG, live_devices.MANAGEMENT_NAMES, choices):
+        try:
+            if place.create_nodes:
+                _make_management_node(name, place)
+            devices[name] = live_devices.management(name, roots) or {}
+        except GpuhookError as trouble:
+            if name in choices.device_ids:
+                raise
+            troubles.append(trouble)
+    if not devices:
+        raise troubles[0]
+    return _described(devices, choices, tuple(trouble.message for trouble in troubles))
+
+
+def _make_management_node(name: str, place: ModeRoots) -> None:
+    """Make the node of `config` or `monitor` if it is missing; raises GH1214 if that fails."""
+    host = place.roots.host
+    number = live_devices.management_minor(name, host)
+    major = live_devices.device_major(live_devices.CAPS_MAJOR, host)
+    if number is None or major is None:
+        return  # live_devices.management() reports what is missing
+    path = place.roots.dev.rstrip("/") + vocabulary.capability_node(number)
+    if os.path.lexists(path):
+        return
+    mode = live_devices.management_mode(name, host)
+    try:
+        mig_nodes.make(path, major, number, _MODE_BITS if mode is None else mode)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        file = f"{live_devices.MANAGEMENT_FILES}/{name}"
+        raise fault("GH1214", path=path, name=name, reason=reason, file=file) from error
+
+
+def _roots(place: ModeRoots) -> DeviceRoots:
+    return DeviceRoots(place.roots.dev, place.roots.driver, place.roots.host)
+
+
+def _selected(mode: str, names: Collection[str], choices: Choices) -> list[str]:
+    """Return those of `names` that --device-id selects, by default all; GH1512 for others."""
+    ids = choices.device_ids
+    if not ids or device_selection.EVERY in ids:
+        return list(names)
+    for one in ids:
+        if one not in names:
+            raise fault("GH1512", value=one, reason=f"mode {mode} has {', '.join(names)}")
+    return list(dict.fromkeys(ids))
+
+
+def _described(
+    devices: dict[str, ContainerEdits], choices: Choices, warnings: tuple[str, ...] = ()
+) -> Described:
+    """Return the spec of `devices` by name; they have no common edits."""
+    listed: list[Device] = []
+    for name, edits in devices.items():
+        kept = edits.copy()
+        if not choices.additional_gids:
+            kept.pop("additionalGids", None)
+        listed.append({"name": name, "containerEdits": kept})
+    spec = gpu_spec.of_parts(choices.kind, listed, {})
+    del spec["containerEdits"]
+    return Described(spec, (), warnings)
