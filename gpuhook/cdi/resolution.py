@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI device names as an engine would resolve them: the edits that result, and where each is from.
+"""CDI device names as an engine resolves them: the resulting edits, and the origin of each.
 
-No vendor's rule and no policy counts here: this is what CDI says.
+This applies CDI's rules only, no rules of a vendor and no policy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Resolved:
 
 
 def resolve(names: tuple[str, ...], default_kind: str, registry: Registry) -> Resolved:
-    """Return what `names` result in; those without a kind are of `default_kind`.
+    """Return the edits of `names`; names without a kind are of `default_kind`.
 
     The edits of each spec come once and first. Raises the registry's faults: GH1101 to GH1104.
     """

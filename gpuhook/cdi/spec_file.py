@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CDI spec files, read from and written as YAML or JSON.
 
-Reading follows CDI's own decoder: a scalar where a string is due is taken as it is written (a
-device may be called 0 or 0:1 without quotes), a key that appears twice is an error.
+Reading follows CDI's own decoder: a scalar in the place of a string keeps its spelling (a device
+may be called 0 or 0:1 without quotes), and a duplicate key is an error.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NUMBERS_AND_FLAGS = frozenset((
     "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
     "enableCMT", "enableMBM", "enableMonitoring",
 ))  # fmt: skip
-_MAX_VALUES = 1_000_000  # aliases counted as often as they stand for something
+_MAX_VALUES = 1_000_000  # each use of an alias is counted
 _MAX_DEPTH = 50
 
 
 def read(path: str) -> Spec:
     """Return the valid spec in the file `path`, by its name JSON or YAML.
 
-    Raises GH1106 to GH1109 for a broken spec, GH1110 for a file that cannot be read.
+    Raises GH1106 to GH1109 for a broken spec, GH1110 for an unreadable file.
     """
     try:
         return compiler.checked(parser(path), path)
@@ -51,7 +51,7 @@ def parser(path: str) -> compiler.Parser:
 def document(spec: Spec, fmt: str) -> str:
     """Return the text of `spec` in the format "yaml" or "json", its keys in their own order.
 
-    Raises GH1106 for text that is no Unicode.
+    Raises GH1106 for text that is not Unicode.
     """
     try:
         text = _text(spec, fmt)
@@ -69,9 +69,9 @@ def _text(spec: Spec, fmt: str) -> str:
 
 
 def write(spec: Spec, path: str, fmt: str) -> None:
-    """Put `spec` in the file `path`, atomically, with mode 0644; missing directories are made.
+    """Write `spec` to the file `path` atomically, with mode 0644; make missing directories.
 
-    Raises GH1111; the old file, if any, is untouched then.
+    Raises GH1111; an old file is untouched then.
     """
     try:
         os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
@@ -81,15 +81,15 @@ def write(spec: Spec, path: str, fmt: str) -> None:
 
 
 class _SpecDumper(_Dumper):  # type: ignore[misc,valid-type]  # chosen at run time
-    """Writes each value where it stands, without anchors; short lists of words on one line."""
+    """Writes every value in full, without anchors; short lists of words on one line."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # PyYAML's signature
-        """Return True: a value that stands in two places is written in both."""
+        """Return True: a value that occurs twice is written twice."""
         return True
 
 
 def _text_node(dumper: Any, text: str) -> yaml.Node:
-    # YAML 1.1 and 1.2 readers disagree on what looks like a number: 0:1, 1e3, 0o17.
+    # YAML 1.1 and 1.2 readers disagree on numbers: 0:1, 1e3, 0o17.
     head = text.lstrip("+-.")[:1]  # "" is in every string, so that is quoted too
     style = "'" if head in "0123456789" else None
     node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
@@ -107,7 +107,7 @@ _SpecDumper.add_representer(list, _list_node)
 
 
 def parse_yaml(data: bytes, path: str) -> Any:
-    """Return what a YAML text says, as CDI reads it; GH1109 with line and column if broken."""
+    """Return the value of a YAML text as CDI reads it; GH1109 with line and column if broken."""
     loader = _Loader(data)
     try:
         bounded_yaml.require_bounded(data)
@@ -122,7 +122,7 @@ def parse_yaml(data: bytes, path: str) -> Any:
 
 
 class _Reader:
-    """Turns the nodes of a YAML document into values; counts them, as aliases multiply."""
+    """Turns the nodes of a YAML document into values, and limits their number: aliases multiply."""
 
     def __init__(self, loader: Any, path: str) -> None:
         self._loader = loader

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listed:
-    """A device of a spec file; `note` says why another description of it counts instead."""
+    """A device of a spec file; `note` is the reason if another description of it wins."""
 
     name: str
     path: str
@@ -25,21 +25,25 @@ class Listed:
 
 
 def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
-    """Return (the devices that the specs in `dirs` describe, the files that are broken).
+    """Return (the devices that the specs in `dirs` describe, the broken files).
 
     `dirs` are in the order of priority, lowest first.
     """
     by_directory = layers(dirs)
     known = registry.Registry(dirs, by_directory)
-    owners: dict[str, list[tuple[int, Compiled]]] = {}
+    sources: dict[str, list[tuple[int, Compiled]]] = {}
     found = []
     for level, layer in enumerate(by_directory):
         for source in layer:
             for device in source.names() if source.error is None else ():
                 name = f"{source.kind}={device}"
-                owners.setdefault(name, []).append((level, source))
+                sources.setdefault(name, []).append((level, source))
                 found.append((name, source))
-    notes = {name: _note(known, name, held) for name, held in owners.items() if len(held) > 1}
+    notes = {
+        name: _note(known, name, described)
+        for name, described in sources.items()
+        if len(described) > 1
+    }
     listed = [
         Listed(name, source.path, notes[name][source.path] if name in notes else "")
         for name, source in found
@@ -47,22 +51,24 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
     return listed, known.broken
 
 
-def _note(known: registry.Registry, name: str, held: list[tuple[int, Compiled]]) -> dict[str, str]:
-    """Return, for each file that describes a device, why another one counts instead."""
-    highest = max(level for level, _ in held)
-    winners = [source for level, source in held if level == highest]
+def _note(
+    known: registry.Registry, name: str, described: list[tuple[int, Compiled]]
+) -> dict[str, str]:
+    """Return, for each file that describes a device, the reason if another one applies instead."""
+    highest = max(level for level, _ in described)
+    winners = [source for level, source in described if level == highest]
     if len(winners) == 1:
         note = f"{winners[0].path} wins"
-        return {source.path: "" if source is winners[0] else note for _, source in held}
+        return {source.path: "" if source is winners[0] else note for _, source in described}
     try:
         known.device(name)
     except GpuhookError as error:
-        return {source.path: error.message for _, source in held}
-    return {source.path: "" for _, source in held}
+        return {source.path: error.message for _, source in described}
+    return {source.path: "" for _, source in described}
 
 
 def layers(dirs: list[str]) -> list[list[Compiled]]:
-    """Return the specs in each of `dirs`, and what is wrong with those that are broken."""
+    """Return the specs in each of `dirs`, and the faults of broken ones."""
     return [_layer(directory) for directory in dirs]
 
 
@@ -72,7 +78,7 @@ def _layer(directory: str) -> list[Compiled]:
 
 
 def _read(path: str) -> Compiled | None:
-    """Return a spec, or what is wrong with it; None for a dangling link or a file that is gone."""
+    """Return a spec or its fault; None for a dangling link or a file that was removed."""
     try:
         return compiled_spec.of_spec(path, compiler.checked(spec_file.parser(path), path))
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CDI spec moved to another root: of the host, or of the container.
+"""A CDI spec moved to another root, of the host or of the container.
 
-A spec that was made in a driver container says where the files are there; moved, it says where the
-host's engine finds them. Nothing but paths below the old root changes.
+A spec that was generated in a driver container has the paths that the files have there; the moved
+spec has the paths on the host. Only paths below the old root change.
 """
 
 from __future__ import annotations
@@ -27,33 +27,32 @@ _PAIR = "::"  # TARGET::LINK in the arguments of hooks that make links
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Paths below `source` are below `target` from now on; both are absolute."""
+    """A move of all paths below `source` to `target`; both are absolute."""
 
     source: str
     target: str
 
     def covers(self, text: str) -> bool:
-        """Return whether a text is a path of `source` or below it."""
+        """Return whether a text is the path `source` or a path below it."""
         return text.startswith("/") and (text + "/").startswith(_directory(self.source))
 
     def path(self, text: str) -> str:
-        """Return where a path that is covered is now."""
+        """Return the new path of a path that is covered."""
         rest = text[len(_directory(self.source)) :]
         return _directory(self.target) + rest if rest else normpath(self.target)
 
 
 def _directory(path: str) -> str:
-    """Return a root with one slash at its end."""
     return normpath("/" + path.lstrip("/")).rstrip("/") + "/"
 
 
 @dataclass(frozen=True, slots=True)
 class TransformOptions:
-    """How options of hooks inside the container have paths in their values.
+    """The options of hooks inside the container whose values contain paths.
 
-    The value of one of `of_host` is a path of the host all the same. In those of `behind`, the path
-    comes behind the first such sign, in those of `before` in front of the last one; what is on the
-    other side of the sign is none.
+    The value of an option in `of_host` is a path of the host. In a value of `behind`, the path
+    begins after the first such sign; in a value of `before`, it ends before the last one. The other
+    side of the sign is not a path.
     """
 
     of_host: frozenset[str] = frozenset()
@@ -61,7 +60,7 @@ class TransformOptions:
     before: Mapping[str, str] = field(default_factory=dict)
 
     def parts(self, option: str, value: str) -> tuple[str, str, str]:
-        """Return what is before the path, the path or paths, and what is behind it."""
+        """Return the text before the path or paths, these, and the text after them."""
         if option in self.behind:
             head, sign, path = value.partition(self.behind[option])
             return (head + sign, path, "") if sign else ("", value, "")
@@ -77,9 +76,9 @@ def moved(
     """Return a copy of `spec` with the paths that `relative_to` names moved, each by one move.
 
     HOST moves hostPath of nodes and mounts, the programs of hooks that run on the host's side, and
-    their arguments; CONTAINER the paths inside the container. `options` are those of hooks inside
-    the container whose values are not just paths there. The first of `moves` that covers a path
-    counts.
+    their arguments; CONTAINER moves the paths inside the container. `options` are those of hooks
+    inside the container whose values are not plain paths there. The first of `moves` that covers a
+    path applies.
     """
     found: dict[str, Any] = copy.deepcopy(dict(spec))
     mover = _Mover(moves, options)
@@ -99,7 +98,7 @@ class _Mover:
         self._options = options
 
     def path(self, text: str) -> str:
-        """Return where the path is now."""
+        """Return the new path."""
         move = next((move for move in self._moves if move.covers(text)), None)
         return text if move is None else move.path(text)
 
@@ -145,13 +144,13 @@ class _Mover:
         ]
 
     def _words(self, option: str, value: str) -> str:
-        """Return the value of `option` ("" for none) moved: a path, TARGET::LINK, a part of it."""
+        """Return the moved value of `option` ("" for none): a path, TARGET::LINK, or a part."""
         head, paths, tail = self._options.parts(option, value)
         return head + _PAIR.join(self.path(part) for part in paths.split(_PAIR)) + tail
 
 
 def _split(arguments: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield for each argument: what is no value, the option it is of, the value."""
+    """Yield for each argument: the text before its value, the option of the value, the value."""
     option = ""
     for text in arguments:
         name, equals, value = text.partition("=")

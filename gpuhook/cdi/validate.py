@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CDI spec held against the rules of CDI and our stricter JSON schema."""
+"""The check of a CDI spec against CDI's rules and our stricter JSON schema."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _DIGITS = dict.fromkeys(map(ord, "123456789"), "0")
 
 
 def check(spec: Any, where: str, *, is_read: bool = False) -> None:
-    """Raise the fault of the first thing that is wrong with the spec of the file `where`.
+    """Raise the fault of the first error in the spec of the file `where`.
 
-    Besides the faults of spec_rules, GH1106 names what only our schema forbids: container
-    paths that are not absolute, hooks without a time to run in, options without a name, and text
-    that is not UTF-8. With `is_read` the rules have been checked, by whoever has read the file.
+    In addition to the faults of spec_rules, GH1106 names what only our schema forbids: container
+    paths that are not absolute, hooks without a timeout, options without a name, and text that is
+    not UTF-8. `is_read`: the reader of the file has checked the rules already.
     """
     if not is_read:
         spec_rules.check(spec, where)
     _require_unicode(spec, where)
     validator = _validator()
     if next(validator.iter_errors(_short(spec)), None) is not None:
-        # The place of a device in the whole list: what it says alone may stand further in front.
+        # The position of the device in the whole list, not among those that were checked.
         whole = min(validator.iter_errors(spec), key=lambda e: list(e.absolute_path))
         pointer = "".join(f"/{step}" for step in whole.absolute_path) or "/"
         raise fault("GH1106", path=where, pointer=pointer, reason=whole.message)
 
 
 def _require_unicode(spec: Any, where: str) -> None:
-    """Raise GH1106 for text that is no Unicode: neither JSON nor YAML can have it."""
+    """Raise GH1106 for text that is not Unicode: neither JSON nor YAML can represent it."""
     try:
         json.dumps(spec, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -43,10 +43,10 @@ def _require_unicode(spec: Any, where: str) -> None:
 
 
 def _short(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return `spec` with one device of each shape: the schema says nothing about the others.
+    """Return `spec` with one device of each shape; the schema cannot reject another one of it.
 
-    Two are of one shape if they differ in their names, and in digits, alone: no pattern of the
-    schema tells one digit from another, but for a timeout of 0 and the bound of a number.
+    Two devices have one shape if they differ in their names and in digits only: no pattern of the
+    schema distinguishes digits, except a timeout of 0 and the bounds of a number.
     """
     shapes: dict[object, Any] = {}
     for device in spec["devices"]:
@@ -55,7 +55,7 @@ def _short(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape(value: Any) -> object:
-    """Return what the schema can tell of a value of a device, as a key."""
+    """Return a key for all values of a device that the schema treats alike."""
     if isinstance(value, dict):
         return tuple((key, _shape(item)) for key, item in value.items())
     if isinstance(value, list):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wrote the annotations that name devices: the kubelet, a pod, or the caller of the engine.
+"""The origin of annotations that name devices: the kubelet, a pod, or the caller of the engine.
 
 Imported only for a container with an annotation that names devices.
 
 CRI-O copies every annotation of the pod into config.json, then writes its own keys over them. One
-of these, `io.kubernetes.cri-o.Annotations`, is a JSON object: the annotations of the container as
-the kubelet sent them. Those of a pod are not among them.
+of its keys, `io.kubernetes.cri-o.Annotations`, is a JSON object with the annotations of the
+container as the kubelet sent them, without those of the pod.
 
 containerd's CRI plugin copies annotations of the container by the patterns `container_annotations`
 of its configuration, annotations of the pod by `pod_annotations`, and then writes its own keys.
-config.json does not tell the two apart: if `pod_annotations` covers a key, a pod can write it.
+config.json does not distinguish the two: if `pod_annotations` covers a key, a pod can write it.
 
-In a pod's sandbox all annotations are the pod's. containerd writes the key that says so last. CRI-O
-writes the pod's annotations over its own keys there, but its labels last: they name the container
-POD, which no container of Kubernetes can be called.
+In a pod's sandbox all annotations are the pod's. containerd writes its key for a sandbox last.
+CRI-O writes the pod's annotations over its own keys there, but its labels last: they name the
+container POD, which is not a valid container name in Kubernetes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ _NAME = "io.kubernetes.container.name"
 
 
 def origins(annotations: dict[str, Any], keys: Iterable[str]) -> dict[str, str]:
-    """Return who wrote each of the annotations `keys`: one of the BY_ sentences."""
+    """Return the origin of each of the annotations `keys`: one of the BY_ sentences."""
     if annotations.get(CONTAINERD) == "sandbox" or annotations.get(_NAME) == "POD":
         return dict.fromkeys(keys, BY_POD)
     if CRIO in annotations:
-        told = _of_kubelet(annotations[CRIO])
-        return {key: BY_KUBELET if told.get(key) == annotations[key] else BY_POD for key in keys}
+        from_kubelet = _of_kubelet(annotations[CRIO])
+        return {
+            key: BY_KUBELET if from_kubelet.get(key) == annotations[key] else BY_POD for key in keys
+        }
     by = BY_CONTAINERD if CONTAINERD in annotations else BY_CALLER
     return dict.fromkeys(keys, by)
 
@@ -54,11 +56,11 @@ def is_grant(origin: str, accept: str) -> bool:
 
 
 def _of_kubelet(text: object) -> dict[str, Any]:
-    """Return what CRI-O has from the kubelet, {} if that cannot be read."""
+    """Return the annotations that CRI-O got from the kubelet, {} if they cannot be read."""
     if not isinstance(text, str):
         return {}
     try:
-        told = fastjson.loads(text.encode("utf-8", "surrogateescape"))
+        document = fastjson.loads(text.encode("utf-8", "surrogateescape"))
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}

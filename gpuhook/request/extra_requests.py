@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for beside its devices: switches and lists in variables, and mounts.
+"""Devices that a container requests in addition to its GPUs: variables and mounts.
 
-Loaded only for a container with a source that counts and one of these words. An extra becomes
-qualified names that are resolved after those of the source. The Vocabulary says which variable
-means what; what a name means on this host is not decided here.
+Loaded only for a container that requests devices and has one of these variables or mounts. An extra
+becomes qualified names, which are resolved after those of the source. The Vocabulary says what each
+variable means; the node resolves the names.
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Vocabulary
     from gpuhook.vendors.interface import VendorNode
 
-# How a variable is read, besides policy.IDS: it says `enabled`; it says `all` and nothing else.
+# How a variable is read, in addition to policy.IDS: the value is `enabled`; the value is `all`.
 SWITCH, WHOLE = "switch", "whole"
 ENABLED, EVERY = "enabled", "all"
 _NOTHING_FOUND = "GH1037"
 
 
 class Extra:
-    """What one variable or directory asks for: qualified names, and what comes of that.
+    """The request of one variable or directory: qualified names, and the decision on them.
 
-    `kind` is request.ENV or request.MOUNTS, `result` WON, REFUSED or IGNORED of policy.py, `reason`
-    why it does not count. A container starts without an extra that `is_switch` and finds nothing;
-    one that `is_list` lists ids. What is left out is reported if it `is_told`.
+    `kind` is parse.ENV or parse.MOUNTS. `result` is WON, REFUSED or IGNORED of policy.py, `reason`
+    why it does not apply. A container starts without an extra that `is_switch` if the node lacks
+    the device; one that `is_list` lists ids. A warning reports an extra that is left out, if
+    `is_reported`.
     """
 
-    __slots__ = ("is_list", "is_switch", "is_told", "kind", "names", "reason", "result", "where")
+    __slots__ = (
+        "is_list",
+        "is_reported",
+        "is_switch",
+        "kind",
+        "names",
+        "reason",
+        "result",
+        "where",
+    )
 
     def __init__(
         self,
@@ -51,21 +61,21 @@ class Extra:
         self.names = names
         self.is_switch = is_switch
         self.is_list = is_list
-        self.is_told = True
+        self.is_reported = True
         self.result = WON
         self.reason = ""
 
     def out(self, result: str, reason: str) -> Extra:
-        """Return it as one that does not count, because of `reason`."""
+        """Return it as one that does not apply, because of `reason`."""
         self.result, self.reason = result, reason
         return self
 
 
 def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[Extra]:
-    """Return each extra that a container asks for, with what policy makes of it.
+    """Return each extra that a container requests, with the decision of policy.
 
-    Ids in mounts count before ids in a variable, where mounts may ask at all. Raises GH1004 and
-    GH1005 for what is no list, GH1039 for a variable that is to say `all` and says something else.
+    Ids in mounts win over ids in a variable, if mounts may request devices at all. Raises GH1004
+    and GH1005 for a malformed list, GH1039 for a variable whose only valid value is `all`.
     """
     found = [policy.judge_extra(extra, spec, settings) for extra in _of_mounts(spec, words)]
     listed = {_kind(name) for one in found if one.result == WON for name in one.names}
@@ -74,10 +84,10 @@ def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[
         extra = _of_variable(variable, environment.get(variable) or "", how, kind, device)
         if extra is None:
             continue
-        if how != WHOLE:  # that is for privileged containers alone, see policy.require_privilege()
+        if how != WHOLE:  # for privileged containers only, see policy.require_privilege()
             policy.judge_extra(extra, spec, settings)
         if extra.result == WON and kind in listed:
-            extra.out(IGNORED, "mounts ask for devices of this kind, and they come first")
+            extra.out(IGNORED, "mounts request devices of this kind, and they come first")
         found.append(extra)
     return found
 
@@ -128,7 +138,7 @@ def _kind(name: str) -> str:
 
 
 def _of_variable(variable: str, value: str, how: str, kind: str, device: str) -> Extra | None:
-    """Return what a variable asks for, None where it says nothing."""
+    """Return the request of a variable, None if its value is empty."""
     names = parse.names_of(value, "variable " + variable)
     if not names:
         return None
@@ -143,7 +153,7 @@ def _of_variable(variable: str, value: str, how: str, kind: str, device: str) ->
             raise fault("GH1039", variable=variable, value=value)
         return Extra(parse.ENV, variable, [f"{kind}={device}"])
     if EVERY in names:
-        return Extra(parse.ENV, variable, names).out(IGNORED, "`all` names none of them")
+        return Extra(parse.ENV, variable, names).out(IGNORED, "`all` does not name any of them")
     return Extra(parse.ENV, variable, [f"{kind}={name}" for name in names], is_list=True)
 
 
@@ -151,8 +161,8 @@ def _of_mounts(spec: dict[str, Any], words: Vocabulary) -> list[Extra]:
     found = []
     for directory, kind in words.extra_mounts.items():
         below = f"{words.mount_prefix}/{directory}/"
-        held = ",".join(mount_requests.below(spec.get("mounts"), below))
-        names = parse.names_of(held, "mounts below " + below)
+        ids = ",".join(mount_requests.below(spec.get("mounts"), below))
+        names = parse.names_of(ids, "mounts below " + below)
         if names:
             named = [f"{kind}={name}" for name in names]
             found.append(Extra(parse.MOUNTS, below, named, is_list=True))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory of each device a container may have: what it was granted, narrowed by its env.
+"""The memory limits of a container for each device: its grants, narrowed by its variables.
 
-A grant is a mount whose path says it, as a device plugin hands it out, of /dev/null. A tenant can
-set any variable and mount a volume of its own there, and by both can only take away from a grant.
-Where there is none, as outside of Kubernetes, the variables say all.
+A grant is a mount of /dev/null whose path has the amounts, as a device plugin makes it. A tenant
+can set any variable and mount a volume at such a path; both can only lower a grant. Without a
+grant, as outside of Kubernetes, the variables set the limit.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NO_LIMIT = (1 << 64) - 1  # bytes: of a container with a request only
 
 
 class MemoryLimit:
-    """What one container may have of one device, in bytes.
+    """The memory of one device for one container, in bytes.
 
-    `hard`: no allocation goes beyond it. `soft`: so much is the container's own, whatever the
-    others need; 0 is nothing. `is_asked`: the pod itself asks for it, not only its node's
-    configuration; without it such a container had better not start.
+    No allocation exceeds `hard`. `soft` is reserved for the container; 0 reserves nothing.
+    `is_asked`: the pod itself requests the limit. If the driver cannot enforce it, such a container
+    does not start.
     """
 
     __slots__ = ("device", "hard", "is_asked", "soft")
@@ -55,7 +55,7 @@ class MemoryLimit:
 
 
 class MemoryRequest:
-    """What the variables ask for, in bytes; None where they say nothing."""
+    """The values of the two variables, in bytes; None for one that is not set."""
 
     __slots__ = ("limit", "request")
 
@@ -75,11 +75,12 @@ def mount_path(prefix: str, limit: MemoryLimit) -> str:
 
 
 def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
-    """Return the grant of each device that the mounts of a spec tell, by device.
+    """Return the grant of each device by the mounts of a spec, by device.
 
-    Of two of one device the smaller amounts count, and who has added one asks for it. What is
-    mounted does not matter: CRI-O leaves a mount out for a later one of the same path, and a pod's
-    volumes come after its device plugin's mounts. A path that says something else grants nothing.
+    Of two grants for one device the smaller amounts apply, and the limit counts as requested by the
+    pod. The source of the mount is ignored: CRI-O leaves a mount out for a later one of the same
+    path, and a pod's volumes come after its device plugin's mounts. Another path below `prefix`
+    grants nothing.
     """
     found: dict[str, MemoryLimit] = {}
     below = prefix + "/"
@@ -102,9 +103,9 @@ def _both(one: MemoryLimit, other: MemoryLimit) -> MemoryLimit:
 
 
 def memory_request(environment: Mapping[str, str], words: Vocabulary) -> MemoryRequest:
-    """Return what the two variables ask for. Raises GH1022 for what is no number of MiB.
+    """Return the values of the two variables. Raises GH1022 for another value than MiB.
 
-    An empty variable says nothing.
+    An empty variable is not set.
     """
     return MemoryRequest(
         _mebibytes(environment, words.memory_request_env),
@@ -113,10 +114,10 @@ def memory_request(environment: Mapping[str, str], words: Vocabulary) -> MemoryR
 
 
 def _of_its_own(wanted: MemoryRequest, grants: Collection[MemoryLimit]) -> MemoryRequest:
-    """Return what is `wanted` without what a device plugin says.
+    """Return the request `wanted` without the amounts that a device plugin repeats in variables.
 
-    It repeats a grant in the variables, for runtimes that know no mounts: that is not the pod's
-    asking, and says nothing of devices that another resource, or nobody, limits.
+    It repeats a grant for runtimes that do not know the mounts. That is not a request of the pod,
+    and does not apply to devices that have no grant.
     """
     softs, hards = {grant.soft for grant in grants}, {grant.hard for grant in grants}
     return MemoryRequest(
@@ -126,10 +127,10 @@ def _of_its_own(wanted: MemoryRequest, grants: Collection[MemoryLimit]) -> Memor
 
 
 def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> list[MemoryLimit]:
-    """Return what a container may have of each of `devices`; none for what nothing limits.
+    """Return the limit of each of `devices` that has one.
 
-    `devices` are named as grants name them. Raises what memory_request() raises, and GH1023 if
-    more is guaranteed than allowed.
+    `devices` are named as in grants. Raises the faults of memory_request(), and GH1023 for a
+    request above the limit.
     """
     grants = granted(spec, words.memory_prefix)
     wanted = _of_its_own(memory_request(parse.environment(spec), words), grants.values())
@@ -146,9 +147,9 @@ def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> l
 
 
 def narrowed(device: str, grant: MemoryLimit | None, wanted: MemoryRequest) -> MemoryLimit | None:
-    """Return `grant` with what is `wanted`, as far as that is less; None where nothing is limited.
+    """Return `grant` lowered by the request `wanted`; None if neither sets a limit.
 
-    Who wants something else than the grant asks for the limit.
+    A request makes the limit one that the pod itself requests.
     """
     if grant is None:
         if not (wanted.limit or wanted.request):
@@ -184,7 +185,7 @@ def _parsed(name: str) -> MemoryLimit | None:
         return None
     hard, soft = (int(value) * MIB for _, _, value in pairs)
     if not hard:
-        return None  # a driver takes no such limit, and a container without it has the whole card
+        return None  # a driver refuses such a limit, and a container without one has the whole GPU
     return MemoryLimit(device, hard, soft, is_asked=is_asked)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that are asked for by mounts: /dev/null below a directory, at a path that names one.
+"""Devices that mounts request: /dev/null below a directory, at a path that names the device.
 
-A path is a device's id, or `cdi/<vendor>/<class>/<name>` for a CDI name, which may also be spelled
-`cdi/<vendor>/<class>=<name>`. An id may have slashes, as some of old have.
+A path is a device's id, or `cdi/<vendor>/<class>/<name>` for a CDI name, which may also be written
+`cdi/<vendor>/<class>=<name>`. An id may contain slashes, as those of old drivers do.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 _CDI = "cdi/"
 
 
-def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return (the devices that `mounts` of a config.json name, paths that name none).
+def names(
+    mounts: object, prefix: str, subdirectories: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return (the devices that `mounts` of a config.json name, malformed paths).
 
-    `prefix` is the directory; what lies in its subdirectories `rooms` names other things.
+    `prefix` is the directory; its subdirectories `subdirectories` name devices of other kinds.
     """
     found, malformed = [], []
     for rest in below(mounts, prefix):
-        if rest.partition("/")[0] in rooms:
+        if rest.partition("/")[0] in subdirectories:
             continue
         name = _cdi_name(rest[len(_CDI) :]) if rest.startswith(_CDI) or rest == "cdi" else rest
         if name is None:
@@ -36,7 +38,7 @@ def names(mounts: object, prefix: str, rooms: Collection[str]) -> tuple[list[str
 
 
 def below(mounts: object, directory: str) -> Iterator[str]:
-    """Yield the paths below `directory` at which /dev/null is mounted, without that directory."""
+    """Yield the paths below `directory` at which /dev/null is mounted, relative to it."""
     start = normpath(directory) + "/"
     mark = start.strip("/").rpartition("/")[2]
     for mount in mounts if isinstance(mounts, list) else ():
@@ -51,7 +53,7 @@ def below(mounts: object, directory: str) -> Iterator[str]:
 
 
 def _cdi_name(rest: str) -> str | None:
-    """Return the qualified name that `<vendor>/<class>/<name>` means, None if that is none."""
+    """Return the qualified name that `<vendor>/<class>/<name>` means, None if it is malformed."""
     vendor, _, more = rest.partition("/")
     ends = [at for at in (more.find("/"), more.find("=")) if at >= 0]
     if not ends:

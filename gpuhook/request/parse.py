@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for: an OCI spec in, the sources of its device request out.
+"""The devices that a container requests: an OCI spec in, the sources of its request out.
 
-No vendor's word is in here: a Vocabulary names the variables and paths. Which source wins, and
-whether policy allows it, is policy.py's; what a name means on this host is resolve.py's, and how
-mounts name devices mount_requests.py's.
+This module has no vendor's word: a Vocabulary has the names of the variables and paths. policy.py
+decides which source wins and whether it is allowed, resolve.py what a name means on this host, and
+mount_requests.py parses the mounts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 4096
 ANNOTATIONS, MOUNTS, ENV = "annotations", "mounts", "env"
-# Variables of an orchestrator in place of the devices' own; and an image that says so by its age.
+# Variables of an orchestrator that replace the devices' variable; a legacy image.
 RESOURCES, IMAGE = "resources", "image"
-# Annotations that are no grant: annotation_origin.py tells who wrote them.
+# Annotations that are not a grant; annotation_origin.py has their origin.
 POD_ANNOTATIONS = "pod-annotations"
-# What a pod or an image chooses by itself. Policy judges all of these alike.
+# Sources that a pod or an image chooses itself. Policy judges all of these alike.
 OWN_CHOICE = (POD_ANNOTATIONS, RESOURCES, ENV, IMAGE)
 _IMAGE_WORDS = frozenset(("all", "none"))
 
 
 class Vocabulary:
-    """The words in which one vendor's containers ask."""
+    """The variables, paths and kinds with which one vendor's containers request devices."""
 
     __slots__ = (
         "capabilities_env",
@@ -66,16 +66,16 @@ class Vocabulary:
         extra_mounts: dict[str, str],
         privileged_kinds: tuple[str, ...],
     ) -> None:
-        """Take the words; those of extra_requests.py are the last three.
+        """Take the words; the last three are for extra_requests.py.
 
-        `extras` has how each variable is read, the kind that it asks for and the device of that,
-        `extra_mounts` the kind that ids in a directory below `mount_prefix` are of.
+        `extras` has for each variable how it is read, the kind that it requests and the device of
+        that kind; `extra_mounts` has the kind of the ids in a directory below `mount_prefix`.
         """
         self.devices_env = devices_env
         self.capabilities_env = capabilities_env
         self.replicas_env = replicas_env
         self.mount_prefix = mount_prefix
-        # An image with the first of them and without the second is from before the devices' own.
+        # An image with the first of these and without the second is a legacy image.
         self.image_version_env = image_version_env
         self.image_requirement_env = image_requirement_env
         self.default_kind = default_kind
@@ -89,9 +89,9 @@ class Vocabulary:
 
 
 class Source:
-    """One place that names devices: its kind, where exactly, and the names in order, each once.
+    """One place that names devices: its kind, its exact location, and the names in order.
 
-    `origin` is who wrote annotations, "" for another kind.
+    Each name occurs once. `origin` is the origin of annotations, "" for another kind.
     """
 
     __slots__ = ("kind", "names", "origin", "where")
@@ -104,11 +104,11 @@ class Source:
 
     @property
     def is_grant(self) -> bool:
-        """Whether somebody meant this very container to have devices.
+        """Whether the source requests devices for this very container.
 
-        A variable that says `all` (or `none`) is not that: images bake it in and run on
-        nodes without a GPU every day, those of old with no such variable at all. Everything else
-        names devices of this node.
+        A variable with `all` (or `none`) does not: images set it and run on nodes without a GPU,
+        and legacy images have no such variable at all. Every other source names devices of this
+        node.
         """
         return self.kind not in (ENV, IMAGE) or not _IMAGE_WORDS.issuperset(self.names)
 
@@ -116,7 +116,7 @@ class Source:
 def environment(spec: dict[str, Any]) -> dict[str, str]:
     """Return the variables of `process.env`; of duplicates the last wins, as in the container.
 
-    Entries without '=' are nobody's variable and are left out (they stay in config.json).
+    Entries without '=' are left out (they remain in config.json).
     """
     process = spec.get("process")
     entries = process.get("env") if isinstance(process, dict) else None
@@ -132,7 +132,7 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
 def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     """Return whether mounts or variables of a spec may limit its memory of devices.
 
-    Most containers have neither, and pay for no more than this look.
+    Most containers have neither, so this check is all that they cost.
     """
     if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
         return True
@@ -144,15 +144,15 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
-    """Return whether a container may ask for something beside its devices, see extra_requests.py.
+    """Return whether a container may request devices in addition to GPUs, see extra_requests.py.
 
-    Most containers have none of these words, and pay for no more than this look.
+    Most containers do not, so this check is all that they cost.
     """
     if _has_variable(spec, tuple([name + "=" for name in words.extras])):
         return True
-    mounts, rooms = spec.get("mounts"), words.extra_mounts
+    mounts, directories = spec.get("mounts"), words.extra_mounts
     return any(
-        next(mount_requests.below(mounts, f"{words.mount_prefix}/{one}"), "") for one in rooms
+        next(mount_requests.below(mounts, f"{words.mount_prefix}/{one}"), "") for one in directories
     )
 
 
@@ -169,10 +169,10 @@ def names_of(text: str, where: str) -> list[str]:
     return _names(text, where)
 
 
-def is_of_old(environment: Mapping[str, str], words: Vocabulary) -> bool:
-    """Return whether variables are those of an image that is older than the devices' variable.
+def is_legacy(environment: Mapping[str, str], words: Vocabulary) -> bool:
+    """Return whether variables are those of a legacy image, from before the devices' variable.
 
-    It asks for every device, and for all of the driver.
+    Such an image requests every device and all driver capabilities.
     """
     is_versioned = bool(environment.get(words.image_version_env))
     return is_versioned and not environment.get(words.image_requirement_env)
@@ -184,21 +184,21 @@ def sources(
     prefixes: list[str],
     resources: Sequence[str] = (),
     *,
-    takes_old: bool = False,
+    takes_legacy: bool = False,
     accept: str = AUTO,
 ) -> list[Source]:
-    """Return every source that names devices, in the order of precedence; [] asks for nothing.
+    """Return every source that names devices, in the order of precedence; [] requests nothing.
 
-    `prefixes` are those of the annotation keys that carry CDI names. `resources` are variables
-    that count in place of the devices' own, where a container has any of them. With `takes_old`,
-    an image of old asks for all. `accept` is request.acceptAnnotations.
+    `prefixes` are those of the annotation keys that have CDI names. `resources` are variables that
+    replace the devices' variable in a container that has any of them. With `takes_legacy`, a legacy
+    image requests all devices. `accept` is request.acceptAnnotations.
     """
     granting, others = _from_annotations(spec, prefixes, accept)
     found = (
         granting,
         _from_mounts(spec, words),
         others,
-        _from_variables(spec, words, resources, takes_old=takes_old),
+        _from_variables(spec, words, resources, takes_legacy=takes_legacy),
     )
     return [source for source in found if source is not None]
 
@@ -207,20 +207,24 @@ def _from_annotations(
     spec: dict[str, Any], prefixes: list[str], accept: str
 ) -> tuple[Source | None, Source | None]:
     """Return (the annotations that are a grant, those that are not)."""
-    held = spec.get("annotations")
-    if not isinstance(held, dict):
+    annotations = spec.get("annotations")
+    if not isinstance(annotations, dict):
         return None, None
     starts = tuple(prefixes)
-    keys = sorted(key for key in held if key.startswith(starts) and isinstance(held[key], str))
+    keys = sorted(
+        key
+        for key, value in annotations.items()
+        if key.startswith(starts) and isinstance(value, str)
+    )
     if not keys:
         return None, None
     from gpuhook.request import annotation_origin  # few containers have such an annotation
 
-    origins = annotation_origin.origins(held, keys)
+    origins = annotation_origin.origins(annotations, keys)
     grants = {key: annotation_origin.is_grant(origins[key], accept) for key in keys}
     return (
-        _from_keys(ANNOTATIONS, held, [key for key in keys if grants[key]], origins),
-        _from_keys(POD_ANNOTATIONS, held, [key for key in keys if not grants[key]], origins),
+        _from_keys(ANNOTATIONS, annotations, [key for key in keys if grants[key]], origins),
+        _from_keys(POD_ANNOTATIONS, annotations, [key for key in keys if not grants[key]], origins),
     )
 
 
@@ -243,15 +247,15 @@ def _from_mounts(spec: dict[str, Any], words: Vocabulary) -> Source | None:
 
 
 def _from_variables(
-    spec: dict[str, Any], words: Vocabulary, resources: Sequence[str], *, takes_old: bool
+    spec: dict[str, Any], words: Vocabulary, resources: Sequence[str], *, takes_legacy: bool
 ) -> Source | None:
     variables = environment(spec)
-    there = [name for name in resources if name in variables]
-    if there:
-        return _from_environment(variables, RESOURCES, there)
+    present = [name for name in resources if name in variables]
+    if present:
+        return _from_environment(variables, RESOURCES, present)
     if words.devices_env in variables:
         return _from_environment(variables, ENV, [words.devices_env])
-    if takes_old and is_of_old(variables, words):
+    if takes_legacy and is_legacy(variables, words):
         where = f"{words.image_version_env} without {words.image_requirement_env}"
         return Source(IMAGE, where, ["all"])
     return None
@@ -268,7 +272,7 @@ def _from_environment(
 
 
 def _items(value: object) -> list[Any]:
-    """Return `value` if it is an array; of anything else the runtime will say what is wrong."""
+    """Return `value` if it is an array, else []; the runtime reports a value of another type."""
     return value if isinstance(value, list) else []
 
 
@@ -278,7 +282,7 @@ def _names(text: str, where: str) -> list[str]:
 
 
 def _checked(parts: list[str], where: str) -> list[str]:
-    """Return names, each once; GH1005 for too many of them, GH1004 for one that is no name."""
+    """Return names, each once; GH1005 for too many of them, GH1004 for an invalid one."""
     names = [name for name in dict.fromkeys(parts) if name]
     if len(names) > MAX_NAMES:
         raise fault("GH1005", count=len(names), limit=MAX_NAMES, where=where)

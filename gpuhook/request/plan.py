@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what a container requests to what it gets: request -> policy -> resolve -> edits.
 
-The wrapper, the prestart hook, `attach`, `explain` and `compare` plan this one way; what they do
-with the edits differs. Nothing is written here and nothing is logged. What depends on the vendor is
-asked of the node, whose protocol is vendors/interface.py.
+The wrapper, the prestart hook, `attach`, `explain` and `compare` call this one plan; they differ in
+what they do with the edits. Nothing is written or logged here. The node answers what depends on the
+vendor; its protocol is vendors/interface.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Injection:
-    """What a container gets: `edits`, and the jobs of our hooks, which are not among the edits.
+    """What a container gets: `edits`, and the jobs of our hooks, which are not part of the edits.
 
-    `source` is the request that applies, None if there is none. `grant` is what it resolves to;
-    it is empty and not `is_given` for a container that starts without. `requirements` are the
-    container's variables if they may require something of the driver, else empty. `warnings` are
-    for the log.
+    `source` is the request that applies, None if there is none. `grant` is what it resolves to. A
+    container that starts without devices has an empty one, and `is_given` is False. `requirements`
+    are the container's variables if they may require something of the driver, else empty.
+    `warnings` are for the log.
     """
 
     __slots__ = ("edits", "grant", "hook_jobs", "is_given", "requirements", "source", "warnings")
@@ -59,10 +59,10 @@ def plan(
     `warnings`, also if this raises. Raises the faults of request_source(), resolve_source() and
     take_jobs().
     """
-    heard: list[GpuhookError] = [] if warnings is None else warnings
-    source = source or request_source(spec, settings, node, heard)
-    injection = Injection(source, heard)
-    found = None if source is None else resolve_source(spec, source, settings, node, heard)
+    logged: list[GpuhookError] = [] if warnings is None else warnings
+    source = source or request_source(spec, settings, node, logged)
+    injection = Injection(source, logged)
+    found = None if source is None else resolve_source(spec, source, settings, node, logged)
     if found is not None:
         take_jobs(injection, *found, node)
         injection.requirements = requirements(spec, settings, node)
@@ -70,7 +70,7 @@ def plan(
 
 
 def plan_names(names: Sequence[str], capabilities: frozenset[str], node: VendorNode) -> Injection:
-    """Return what a container gets that is given the devices `names`, whatever it requests.
+    """Return the injection of the devices `names`, whatever the container requests.
 
     Raises the faults of resolve_names() and take_jobs().
     """
@@ -85,7 +85,7 @@ def request_source(
     """Return the source of the request that applies, None if nothing is requested.
 
     Adds to `warnings`. Raises GH1026 for a source that policy refuses, if the settings say so, and
-    what verdict() raises.
+    the faults of verdict().
     """
     found = verdict(spec, settings, node)
     if found.refused:
@@ -100,20 +100,20 @@ def request_source(
 
 
 def verdict(spec: dict[str, Any], settings: Settings, node: VendorNode) -> policy.Verdict:
-    """Return what the node's policy says of each source of a request.
+    """Return the decision of the node's policy on each source of a request.
 
-    Raises GH1004 and GH1005 for a source that cannot be read.
+    Raises GH1004 and GH1005 for a malformed source.
     """
     sources = parse.sources(
         spec,
         node.vocabulary,
         settings.annotation_prefixes,
         settings.swarm_resources,
-        takes_old=settings.legacy_images,
+        takes_legacy=settings.legacy_images,
         accept=settings.accept_annotations,
     )
     if sources and sources[-1].kind == parse.IMAGE and _has_devices(spec, node):
-        sources.pop()  # it was given those that it is to have
+        sources.pop()  # the container has its devices already
     return policy.judge(sources, spec, settings)
 
 
@@ -124,7 +124,7 @@ def resolve_source(
     node: VendorNode,
     warnings: list[GpuhookError],
 ) -> tuple[Grant, frozenset[str]] | None:
-    """Return what a source resolves to, our hooks included, and the container's capabilities.
+    """Return the grant of a source with the container's capabilities.
 
     None if the container may start without. Adds to `warnings`. Raises GH1006, the faults of
     policy.py, of capabilities() and of resolve_names().
@@ -152,11 +152,11 @@ def capabilities(
 ) -> frozenset[str]:
     """Return the driver capabilities that a container requests, of those that it may have.
 
-    An image of old gets all of these unless it names some. Raises as parse_capabilities() does.
+    A legacy image gets all of these unless it names some. Raises as parse_capabilities() does.
     """
     environment = parse.environment(spec)
     text = environment.get(node.vocabulary.capabilities_env)
-    if text is None and settings.legacy_images and parse.is_of_old(environment, node.vocabulary):
+    if text is None and settings.legacy_images and parse.is_legacy(environment, node.vocabulary):
         text = "all"
     return parse_capabilities(text, settings, node, unknown)
 
@@ -164,7 +164,7 @@ def capabilities(
 def parse_capabilities(
     text: str | None, settings: Settings, node: VendorNode, unknown: list[str] | None = None
 ) -> frozenset[str]:
-    """Return the capabilities that a list of them names, by the node's settings.
+    """Return the capabilities in a list of them, by the node's settings.
 
     Words that the settings ignore are added to `unknown`. Raises GH1020 for an unknown one if the
     settings say so, GH1027 for one that the container may not have.
@@ -181,7 +181,7 @@ def parse_capabilities(
 def take_jobs(
     injection: Injection, grant: Grant, capabilities: frozenset[str], node: VendorNode
 ) -> None:
-    """Give an injection a grant whose edits are without our hooks, and the jobs of these.
+    """Set the grant of an injection, and move the jobs of our hooks out of its edits.
 
     Raises GH1120 if one of them describes another state of this host.
     """
@@ -193,7 +193,7 @@ def take_jobs(
 
 
 def with_void(edits: ContainerEdits, words: Vocabulary) -> ContainerEdits:
-    """Return `edits` with the entry of the devices' variable that keeps other hooks from acting."""
+    """Return `edits` with the entry of the devices' variable that disables other hooks."""
     kept, void = edits.copy(), words.devices_env + "=void"
     env = edits.get("env") or []
     kept["env"] = [*env] if void in env else [*env, void]
@@ -201,7 +201,7 @@ def with_void(edits: ContainerEdits, words: Vocabulary) -> ContainerEdits:
 
 
 def requirements(spec: dict[str, Any], settings: Settings, node: VendorNode) -> Mapping[str, str]:
-    """Return the container's variables, {} if they require nothing that has to be judged."""
+    """Return the container's variables, {} if none of them requires something of the driver."""
     environment = parse.environment(spec)
     if settings.disable_requirements or not node.requires(environment):
         return {}
@@ -209,7 +209,7 @@ def requirements(spec: dict[str, Any], settings: Settings, node: VendorNode) -> 
 
 
 def _has_devices(spec: dict[str, Any], node: VendorNode) -> bool:
-    """Return whether a container was given devices of the vendor, and was meant to have these.
+    """Return whether an engine gave a container devices of the vendor.
 
     A privileged container has every device of the host, which proves nothing.
     """

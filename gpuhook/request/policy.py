@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a request applies and what is refused: all of the node's policy is here.
+"""The node's policy for requests: what applies and what is refused.
 
-The sources, the vendors, what a container requests in addition to its devices, capabilities, and a
-node without a driver.
+It covers sources, vendors, extra devices, capabilities, and a node without a driver.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Vocabulary
 
-# What comes of an extra.
+# The decision on an extra.
 WON, REFUSED, IGNORED = "won", "refused", "ignored"
 IDS = "ids"  # how a variable of an extra is read: as a list
 _IMEX_IGNORED = "the setting request.ignoreImexChannels is on"
 
 
 class Verdict:
-    """The source that won (or None), the ones it beat, and (source, reason) of those refused."""
+    """The source that applies (or None), those it wins over, and refused ones with the reason."""
 
     __slots__ = ("beaten", "chosen", "refused")
 
@@ -40,7 +39,7 @@ class Verdict:
 
 
 def judge(sources: list[Source], spec: dict[str, Any], settings: Settings) -> Verdict:
-    """Return the verdict over `sources`, which come in the order of precedence."""
+    """Return the verdict on `sources`, which are in the order of precedence."""
     verdict = Verdict()
     for source in sources:
         if verdict.chosen is not None:
@@ -72,14 +71,14 @@ def _objection(source: Source, spec: dict[str, Any], settings: Settings) -> str:
 
 
 def objections(verdict: Verdict, settings: Settings) -> list[GpuhookError]:
-    """Return a warning for each source of a verdict that is refused, GH1007.
+    """Return a warning, GH1007, for each source of a verdict that is refused.
 
-    Raises GH1026 in its place if the settings say so.
+    Raises GH1026 instead if the settings say so.
     """
     found = []
     for refused, reason in verdict.refused:
         if verdict.chosen is not None and verdict.chosen.names == refused.names:
-            continue  # nothing is lost: another source requests the same
+            continue  # another source requests the same devices
         names = ", ".join(refused.names[:8])
         if settings.on_refusal == FAIL:
             raise fault("GH1026", names=names, where=refused.where, reason=reason)
@@ -88,9 +87,9 @@ def objections(verdict: Verdict, settings: Settings) -> list[GpuhookError]:
 
 
 def without_driver(source: Source, settings: Settings) -> GpuhookError:
-    """Return the warning GH1008: a container starts without what a driver would give it.
+    """Return the warning GH1008: a container starts without GPUs because the node has no driver.
 
-    Raises GH1006 if the settings refuse it.
+    Raises GH1006 if the settings refuse that.
     """
     what = "the driver's files" if source.names == [NOTHING_BUT_FILES] else "GPUs"
     if settings.on_missing_driver != "start":
@@ -104,11 +103,11 @@ def refused_capability(word: str, allowed: Sequence[str]) -> GpuhookError:
 
 
 def judge_extra(extra: Extra, spec: dict[str, Any], settings: Settings) -> Extra:
-    """Return an extra with what the node's policy makes of it."""
+    """Return an extra with the decision of the node's policy."""
     if extra.result != WON:
         return extra
     if extra.is_list and settings.ignore_imex_channels:
-        extra.is_told = False  # the setting says so of every container
+        extra.is_reported = False  # the setting applies to every container
         return extra.out(IGNORED, _IMEX_IGNORED)
     reason = _objection(Source(extra.kind, extra.where, extra.names), spec, settings)
     return extra.out(REFUSED, reason) if reason else extra
@@ -119,17 +118,18 @@ def leave_out(extra: Extra, settings: Settings, warnings: list[GpuhookError]) ->
     found = fault("GH1041", where=extra.where, reason=extra.reason)
     if extra.result == REFUSED and settings.on_refusal == FAIL:
         raise found
-    if extra.is_told:
+    if extra.is_reported:
         warnings.append(found)
 
 
 def permitted_names(
     source: Source, settings: Settings, words: Vocabulary, warnings: list[GpuhookError]
 ) -> list[str]:
-    """Return the names of a source without the channels that it may not request on this node.
+    """Return the names of a source without the IMEX channels that the node's settings ignore.
 
-    The author of an image's variables would else have by their CDI names what the node's settings
-    refuse. Annotations are an engine's, or a driver's for dynamic resources. Adds to `warnings`.
+    Without this check, the author of an image could request by CDI name in a variable what the
+    settings refuse. Annotations come from an engine, or from a driver for dynamic resources. Adds
+    to `warnings`.
     """
     if not settings.ignore_imex_channels or source.kind == ANNOTATIONS:
         return list(source.names)
@@ -153,17 +153,17 @@ def require_privilege(
 def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) -> None:
     """Raise GH1009 for a source that is not a grant and names another vendor than `default_kind`'s.
 
-    Pods and images choose these: with them they may ask for GPUs, but not for whatever else the
+    Pods and images choose such sources: they may request GPUs, but not the other devices that the
     CDI specs of the host describe (another vendor's devices, management access, host directories).
-    In a privileged container, vendors whose names are below that one's are the same vendor's.
+    In a privileged container, a vendor whose name is a subdomain of that vendor is accepted.
     """
     vendor = default_kind.partition("/")[0]
     for name in source.names if source.kind in OWN_CHOICE else ():
         kind, equals, _ = name.partition("=")
-        asked = kind.partition("/")[0]
-        if not equals or "/" not in kind or asked == vendor:
+        requested = kind.partition("/")[0]
+        if not equals or "/" not in kind or requested == vendor:
             continue
-        if not asked.endswith("." + vendor) or not privileged(spec):
+        if not requested.endswith("." + vendor) or not privileged(spec):
             raise fault("GH1009", name=name, where=source.where, vendor=vendor)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replica ids: `<device>::<n>`, the n-th time slice of a device.
 
-A replica resolves to its device; the ledger keeps which replica a container holds.
+A replica resolves to its device; the ledger records which replica a container has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From requested names to one ContainerEdits, with the reason for each part.
 
-The registry says what the CDI specs of a node describe; the node says under which other names a
-device is known (a PCI bus id, an index where specs only have UUIDs).
+The registry has the devices of a node's CDI specs; the node knows their other names (a PCI bus id,
+an index if specs only have UUIDs).
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ _UNKNOWN = ("GH1101", "GH1102")
 
 
 class Grant:
-    """What a container gets: `edits`, and `reasons` that say where each device came from.
+    """The devices of a container: `edits`, and `reasons` with the origin of each device.
 
-    `devices` are qualified CDI names, `replicas` the replica ids among the requested names,
-    `specs` the spec files that were used. `short_forms` are the requested names that are one, with
-    the names that they stand for.
+    `devices` are qualified CDI names, `replicas` the replica ids among the requested names, `specs`
+    the spec files that were used. `short_forms` maps requested short forms to the full names.
     """
 
     __slots__ = ("devices", "edits", "reasons", "replicas", "short_forms", "specs")
@@ -44,18 +43,18 @@ class Grant:
         self.reasons: list[tuple[str, str]] = []
 
     def in_full(self, names: Iterable[str]) -> list[str]:
-        """Return `names` with the names that short forms stand for in place of these."""
+        """Return `names` with each short form replaced by its full names."""
         return [full for name in names for full in self.short_forms.get(name, (name,))]
 
 
 def resolve_names(
     names: list[str], capabilities: frozenset[str], node: VendorNode, source: Source | None = None
 ) -> Grant:
-    """Return the grant of the devices `names` on a node, as far as `capabilities` need its parts.
+    """Return the grant of the devices `names` on a node, with the parts that `capabilities` need.
 
-    Edits are merged as CDI says: those of each spec once, before those of its devices. `source` is
-    where a container requests the devices: a fault names it. Raises the registry's fault for a name
-    that no spec describes, as the vendor words it.
+    Edits are merged in CDI's order: those of each spec once, before those of its devices. `source`
+    is where a container requests the devices: a fault names it. Raises the registry's fault for a
+    name that no spec describes, in the vendor's words.
     """
     grant, registry = Grant(), node.registry_for(names)
     parts: list[ContainerEdits] = []
@@ -121,13 +120,13 @@ def _find(
         try:
             return f"{kind}={other}", registry.device(f"{kind}={other}")
         except GpuhookError:
-            raise error from None  # it has the name that was requested
+            raise error from None  # this fault has the requested name
 
 
 def _all(
     kind: str, registry: Registry, node: VendorNode
 ) -> list[tuple[str, Compiled, ContainerEdits]]:
-    """Return the device `all`, or, where the specs have none, every device of the kind."""
+    """Return the device `all`, or every device of the kind if no spec has it."""
     if any("all" in spec.names() for spec in registry.kind(kind)):
         spec, edits = registry.device(f"{kind}=all")
         return [(f"{kind}=all", spec, edits)]
@@ -138,5 +137,5 @@ def _all(
         spec, edits = registry.device(f"{kind}={name}")
         found.append((f"{kind}={name}", spec, edits))
     if not found:
-        registry.device(f"{kind}=all")  # raises, with what was searched
+        registry.device(f"{kind}=all")  # raises the fault with the searched files
     return found

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vendor answers when a container's devices are planned: grant/plan.py asks nothing else.
+"""A vendor's answers when a container's devices are planned, for request/plan.py.
 
-For type checkers alone: nothing imports it when a program runs. A vendor without capabilities,
-hooks or extra devices answers with what is empty. No answer assumes files of a driver or UUIDs.
+For type checkers only: no program imports it. A vendor without capabilities, hooks or extra devices
+returns empty answers. No method assumes driver files or UUIDs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-    HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, whichever vendor's spec has it
+    HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
 
 class VendorNode(Protocol):
-    """A node with one vendor's devices, as gpuhook knows it."""
+    """A node with one vendor's devices."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words of the vendor's containers."""
+        """The variables, paths and kinds of the vendor's requests."""
 
     @property
     def kind(self) -> str:
@@ -39,11 +39,11 @@ class VendorNode(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine, whose /dev can be looked at."""
+        """Whether it is this machine, so that its /dev can be read."""
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """The devices that `all` does not mean."""
+        """The devices that `all` does not include."""
 
     @property
     def capability_words(self) -> tuple[str, ...]:
@@ -53,13 +53,13 @@ class VendorNode(Protocol):
         """Return the registry of the node's CDI specs."""
 
     def registry_for(self, names: Sequence[str]) -> Registry:
-        """Return that registry with what the node itself shows of the devices `names`."""
+        """Return that registry with the node's current devices among `names`."""
 
     def alias(self, name: str) -> str | None:
-        """Return what the node's specs call the device with another name, None if unknown."""
+        """Return the name in the node's specs of the device with another name, None if unknown."""
 
     def full_names(self, name: str) -> list[str]:
-        """Return the names that a short form means, [] for another name."""
+        """Return the full names of a short form, [] for another name."""
 
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
         """Return the fault to raise for a requested name in place of the registry's `error`."""
@@ -77,12 +77,12 @@ class VendorNode(Protocol):
         default: Sequence[str],
         unknown: list[str] | None,
     ) -> frozenset[str]:
-        """Return the capabilities that `text` names; adds to `unknown`, or raises GH1020."""
+        """Return the capabilities in `text`; adds to `unknown`, or raises GH1020."""
 
     def filter_edits(
         self, compiled: Compiled, edits: ContainerEdits, capabilities: frozenset[str]
     ) -> ContainerEdits:
-        """Return what a container with `capabilities` needs of the edits of a spec or a device."""
+        """Return the part of a spec's or a device's edits that `capabilities` need."""
 
     def further_names(self, spec: dict[str, Any]) -> list[str]:
         """Return the devices that a container's other variables request."""
@@ -91,7 +91,7 @@ class VendorNode(Protocol):
         """Return whether a device's name is of a kind that comes in addition to the devices."""
 
     def extra_requests(self, spec: dict[str, Any], settings: Settings) -> list[Extra]:
-        """Return what a container requests in addition, judged by policy."""
+        """Return the requests of a container in addition to its devices, judged by policy."""
 
     def take_jobs(
         self, edits: ContainerEdits, capabilities: frozenset[str]
@@ -102,10 +102,10 @@ class VendorNode(Protocol):
         """Raise GH1120 if the spec of a job describes another state of the host."""
 
     def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec is ours and describes another state of the host."""
+        """Return whether a spec is gpuhook's and describes another state of the host."""
 
     def forget(self) -> None:
-        """Forget what was read of the specs, which were written again."""
+        """Drop cached specs after they were written again."""
 
     def requires(self, environment: Mapping[str, str]) -> bool:
         """Return whether variables may require something of the driver."""
@@ -113,4 +113,4 @@ class VendorNode(Protocol):
     def judge_requirements(
         self, environment: Mapping[str, str], jobs: Sequence[HookJobs], nodes: Iterable[str]
     ) -> list[GpuhookError]:
-        """Return warnings of what cannot be judged; raises what is not met."""
+        """Return warnings of requirements that cannot be judged; raises those that are not met."""

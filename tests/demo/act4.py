@@ -188,7 +188,7 @@ def bounded(page: Page, node: Node) -> bool:
     """One asks for everything and fails alone; the other has its share."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
-        by_driver = "bounded by the driver" in isolation(page, running)
+        by_driver = "enforced by the driver" in isolation(page, running)
         page.command("kubectl apply -f pods.yaml     # keeper and greedy: one replica each")
         keeper = stack.enter_context(
             placed(node, "keeper", "alloc", "1000", "pause", "alloc", str(KEPT - 1000), "hold")

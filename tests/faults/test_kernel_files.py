@@ -118,7 +118,7 @@ def test_names_that_are_no_bus_ids(node: SimulatedNode, name: str) -> None:
     try:
         done = generate(node, "--mode", "proc")
         assert done.exit_code == 0
-        assert "is no PCI bus id; left out" in done.stderr
+        assert "is not a PCI bus id; left out" in done.stderr
         assert generate(node, "--mode", "nvml").exit_code == 0
     finally:
         (place / "information").unlink()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CDI spec file checked and compiled; what is wrong with it is compiled too.
+"""The compiler of CDI spec files; the fault of a broken spec is compiled as well.
 
-JSON sources are parsed here. A YAML source needs the cold side, whose parser is passed in.
+JSON sources are parsed here. A YAML source needs the parser of the cold code, which the caller
+passes.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _MAX_SIZE = 8 << 20  # bytes: a spec of 16 GPUs with 7 MIG instances each has 0.
 
 
 def compile_json(path: str, found: os.stat_result) -> Compiled:
-    """Compile and keep the JSON spec at `path`; `found` is its stat from before it is read."""
+    """Compile and store the JSON spec at `path`; `found` is its stat from before it is read."""
     return compile_with(parse_json, path, found)
 
 
 def compile_with(parse: Parser, path: str, found: os.stat_result) -> Compiled:
-    """Compile and keep the spec at `path`; `parse(data, path)` returns what its text says.
+    """Compile and store the spec at `path`; `parse(data, path)` returns the value of its text.
 
-    A file changed since `found` is compiled under the old key, which never matches again. A file
-    that cannot be read right now is not kept, since nothing of its identity would change.
+    A file that changed since `found` is stored under the old key, which never matches again. The
+    fault of an unreadable file is not stored: nothing in the file's identity would change.
     """
     try:
         spec = checked(parse, path)
@@ -56,7 +57,7 @@ def checked(parse: Parser, path: str) -> Spec:
 
 
 def _content(path: str) -> bytes:
-    """Return what a spec file holds; raises OSError, GH1316 if too large, GH1310 for no file."""
+    """Return the bytes of a spec file; raises OSError, GH1316 if too large, GH1310 for no file."""
     try:
         return files.read(path, _MAX_SIZE)
     except GpuhookError:
@@ -66,7 +67,7 @@ def _content(path: str) -> bytes:
 
 
 def parse_json(data: bytes, path: str) -> Any:
-    """Return what a JSON text says; GH1109 says where it is broken."""
+    """Return the value of a JSON text; GH1109 has the position of an error."""
     repeated: list[str] = []
     try:
         found = fastjson.loads(data, repeated=repeated)
@@ -79,7 +80,7 @@ def parse_json(data: bytes, path: str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return `value` without null fields: CDI's decoder takes them as absent."""
+    """Return `value` without null fields: CDI's decoder treats them as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

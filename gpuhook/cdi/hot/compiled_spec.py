@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled form of a CDI spec: one device is read out of thousands without parsing the rest.
 
-A compiled file lies below the state directory and is keyed by the source's path, size, mtime and
-inode. Its lines are
+A compiled file is in the state directory. Its key is the source's path, size, mtime and inode. Its
+lines are
 
     gpuhook-compiled 1 <size>-<mtime_ns>-<inode> <source path>
     {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}
@@ -10,8 +10,8 @@ inode. Its lines are
     <device name> TAB <its containerEdits as JSON>
     ...
 
-A broken source is compiled too, into its error, so that it is looked at once per version: of the
-source, and of gpuhook, as another release may know what this one does not.
+A broken source is compiled into its error, so that it is read once per version of the source and of
+gpuhook: another release may accept it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_SIZE = 256 << 20
 
 
 class Compiled:
-    """A compiled spec, read as far as it was asked about."""
+    """A compiled spec; devices are parsed when they are requested."""
 
     __slots__ = ("_data", "_lines_by_name", "edits", "error", "kind", "path", "version")
 
@@ -58,7 +58,7 @@ class Compiled:
 
     @classmethod
     def of_fault(cls, path: str, error: GpuhookError) -> Compiled:
-        """Return what stands for a spec that could not be read or compiled at all."""
+        """Return the stand-in for a spec that could not be read or compiled."""
         return cls(path, b"\n" + _head_of(error) + b"\n")
 
     def device(self, name: str) -> ContainerEdits | None:
@@ -78,20 +78,20 @@ class Compiled:
     def names(self) -> list[str]:
         """Return the names of the devices, in the order of the spec."""
         if self._lines_by_name is None:
-            # Who has asked for all names may ask for each device: none is searched for from now on.
+            # The caller may read each device next: from now on, none is searched for.
             lines = (line.partition(b"\t") for line in self._data.split(b"\n")[2:] if line)
             self._lines_by_name = {name: edits for name, _, edits in lines}
         return [name.decode() for name in self._lines_by_name]
 
 
 def compiled_path(source: str) -> str:
-    """Return where the compiled form of the spec at `source` is kept."""
+    """Return the path of the compiled form of the spec at `source`."""
     name = f"{crc32(os.fsencode(source)):08x}-{os.path.basename(source)[-100:]}"
     return os.path.join(state.directory(), "compiled", name)
 
 
 def load(source: str, found: os.stat_result) -> Compiled | None:
-    """Return the compiled form of this very version of `source`, None if it is not there."""
+    """Return the compiled form of this version of `source`, None if there is none."""
     kept = compiled_path(source)
     try:
         if not state.usable(os.lstat(kept)):
@@ -101,16 +101,16 @@ def load(source: str, found: os.stat_result) -> Compiled | None:
             return None
         return Compiled(source, data)
     except (OSError, ValueError, IndexError, TypeError, GpuhookError):
-        return None  # whatever is wrong with it, it is made again
+        return None  # a broken compiled form is made again
 
 
 def encoded(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> bytes:
-    """Return the compiled form of a valid spec, or of what is wrong with it."""
+    """Return the compiled form of a valid spec, or of its fault."""
     return _lines(_key(source, found)[:-1], spec)
 
 
 def of_spec(path: str, spec: Spec) -> Compiled:
-    """Return the compiled form of a valid spec that is in memory alone; `path` is its name."""
+    """Return the compiled form of a valid spec that exists in memory only; `path` is its name."""
     return Compiled(path, _lines(b"", spec))
 
 
@@ -134,14 +134,14 @@ def _head_of(error: GpuhookError) -> bytes:
 
 
 def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Compiled:
-    """Keep the compiled form of `source` and return it, also where it cannot be kept."""
+    """Store the compiled form of `source` and return it, also if it cannot be stored."""
     data = encoded(source, found, spec)
     kept = compiled_path(source)
     try:
         os.makedirs(os.path.dirname(kept), 0o755, exist_ok=True)
         files.replace(kept, data, mode=0o644)
     except OSError:
-        pass  # an unwritable /run costs time on every create, nothing else
+        pass  # with an unwritable /run, every create compiles the spec again
     return Compiled(source, data)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ContainerEdits: everything that a container gets, as the CDI JSON object of that name.
 
-The shapes are plain dicts with CDI's own keys; the TypedDicts below exist for the type checker
-alone. Source: CDI SPEC.md, section "CDI JSON Specification".
+The objects are plain dicts with CDI's own keys; the TypedDicts below are for the type checker only.
+Source: CDI SPEC.md, section "CDI JSON Specification".
 """
 
 from __future__ import annotations
@@ -72,18 +72,20 @@ if TYPE_CHECKING:
 def merged(parts: list[ContainerEdits]) -> ContainerEdits:
     """Return one ContainerEdits with all of `parts`, in order, identical items once.
 
-    Merging is the same as applying the parts one after another (CDI: spec-level edits first,
-    then each device's).
+    The result equals applying the parts one after another (CDI: spec-level edits first, then each
+    device's).
     """
     whole: dict[str, list[object]] = {}
     for part in parts:
         for key, items in part.items():
-            held = whole.setdefault(key, [])
+            items_before = whole.setdefault(key, [])
             if isinstance(items, list):
-                # What one part says twice stays; the usual first part is taken as it is.
-                held.extend([item for item in items if item not in held] if held else items)
-            elif items not in held:
-                held.append(items)
+                # Duplicates within one part remain; the first part is used as it is.
+                items_before.extend(
+                    [item for item in items if item not in items_before] if items_before else items
+                )
+            elif items not in items_before:
+                items_before.append(items)
     result: dict[str, object] = {k: v for k, v in whole.items() if v and k != "intelRdt"}
     if whole.get("intelRdt"):
         result["intelRdt"] = whole["intelRdt"][-1]

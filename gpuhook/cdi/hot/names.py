@@ -15,7 +15,7 @@ _DEVICE_CHARACTERS = _KIND_CHARACTERS | frozenset(":")
 
 
 def split(qualified: str) -> tuple[str, str, str] | None:
-    """Return (vendor, class, device) of a qualified name, None if it is none."""
+    """Return (vendor, class, device) of a qualified name, None for another text."""
     kind, equals, device = qualified.partition("=")
     vendor, slash, class_name = kind.partition("/")
     if not (equals and slash and is_kind(kind) and is_device(device)):
@@ -24,9 +24,9 @@ def split(qualified: str) -> tuple[str, str, str] | None:
 
 
 def is_text(text: str) -> bool:
-    """Return whether a system call can take a text as a path, an argument or a variable.
+    """Return whether a system call accepts a text as a path, an argument or a variable.
 
-    It cannot have a NUL, nor half a pair of surrogates, which JSON can write as an escape. Bytes
+    It must not contain a NUL or half a pair of surrogates, which JSON can write as an escape. Bytes
     that are not UTF-8 are kept as fastjson reads them.
     """
     if "\0" in text:

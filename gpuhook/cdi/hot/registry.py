@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """The compiled specs of each directory, and the files that could not be read."""
+    """The compiled specs of each directory, and the unreadable files."""
 
     def __init__(
         self, dirs: list[str], layers: list[list[Compiled]], vendor: str = "", way: str = ""
     ) -> None:
-        """Take the specs found in each of `dirs`, lowest priority first.
+        """Take the specs in each of `dirs`, lowest priority first.
 
-        Those of `vendor`, of all without one, are written by generate-cdi. `way` is what to do
-        about a missing device where specs are of no file, so that none can be written anew.
+        generate-cdi writes the specs of `vendor`, of every vendor for "". `way` is the advice about
+        a missing device if the specs are not files, so that none can be written.
         """
         self.dirs = dirs
         self._way = way
@@ -39,7 +39,7 @@ class Registry:
         self.broken = [spec for layer in layers for spec in layer if spec.error is not None]
 
     def over(self, specs: list[Compiled]) -> Registry:
-        """Return this registry with `specs`, which are of no file, below all of its own."""
+        """Return this registry with `specs`, which are not files, below all others."""
         found = Registry(self.dirs, [], self._vendor, self._way)
         found._layers = [specs, *self._layers]
         found.broken = self.broken
@@ -48,8 +48,8 @@ class Registry:
     def device(self, qualified: str) -> tuple[Compiled, ContainerEdits]:
         """Return the spec and the edits of a device.
 
-        Raises GH1101 for a name that is no CDI name, GH1103 for one that two files describe at
-        the same priority, GH1102 for one that no file describes.
+        Raises GH1101 for an invalid CDI name, GH1103 for a name that two files describe at the same
+        priority, GH1102 for one that no file describes.
         """
         parts = names.split(qualified)
         if parts is None:
@@ -72,7 +72,7 @@ class Registry:
         return found
 
     def all(self) -> list[Compiled]:
-        """Return the specs that can be read, lowest priority first."""
+        """Return the readable specs, lowest priority first."""
         return [spec for layer in self._layers for spec in layer]
 
     def names(self, kind: str) -> list[str]:
@@ -108,7 +108,7 @@ def load(dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "")
 
 
 def files(directory: str) -> list[str]:
-    """Return the paths of the spec files in a directory, sorted; [] if it cannot be looked at."""
+    """Return the paths of the spec files in a directory, sorted; [] if it is not readable."""
     try:
         entries = sorted(os.listdir(directory))
     except OSError:
@@ -116,10 +116,10 @@ def files(directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in entries if name.endswith((".json", ".yaml"))]
 
 
-def _compiled(  # noqa: PLR0911 # a way in which a file can be unusable each
+def _compiled(  # noqa: PLR0911 # one return for each way in which a file is unusable
     path: str, compile_yaml: Callable[[str], None]
 ) -> Compiled | None:
-    """Return the compiled form of a spec, None for a dangling link or a file that is gone."""
+    """Return the compiled form of a spec, None for a dangling link or a removed file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -127,9 +127,9 @@ def _compiled(  # noqa: PLR0911 # a way in which a file can be unusable each
     except OSError as error:
         unreadable = fault("GH1110", path=path, reason=error.strerror or error)
         return compiled_spec.Compiled.of_fault(path, unreadable)
-    held = compiled_spec.load(path, found)
-    if held is not None:
-        return held
+    stored = compiled_spec.load(path, found)
+    if stored is not None:
+        return stored
     if path.endswith(".json"):
         from gpuhook.cdi.hot import compile as compiler
 
@@ -138,10 +138,10 @@ def _compiled(  # noqa: PLR0911 # a way in which a file can be unusable each
         compile_yaml(path)
     except GpuhookError as error:
         return compiled_spec.Compiled.of_fault(path, error)
-    held = compiled_spec.load(path, found)
-    if held is None:
-        unkept = fault(
+    stored = compiled_spec.load(path, found)
+    if stored is None:
+        unstored = fault(
             "GH1105", path=path, directory=os.path.dirname(compiled_spec.compiled_path(path))
         )
-        return compiled_spec.Compiled.of_fault(path, unkept)
-    return held
+        return compiled_spec.Compiled.of_fault(path, unstored)
+    return stored

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a CDI spec: known fields, their types, what they may say, which version they need.
+"""The rules of a CDI spec: fields, types, values, and the version that they need.
 
-Source: CDI SPEC.md and the validation of its reference library (strict decoding included: an
-unknown field is an error). null counts as absent, as there.
+Source: CDI SPEC.md and the validation of its reference library (with strict decoding: an unknown
+field is an error). null means absent, as there.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class _BrokenRuleError(Exception):
 def check(spec: object, where: str) -> None:
     """Raise the fault of the first rule that the spec of the file `where` breaks.
 
-    GH1106 names file, JSON pointer and reason; GH1107 is a version from the future, GH1108 one
+    GH1106 names file, JSON pointer and reason; GH1107 is an unknown newer version, GH1108 a version
     that is too low for the content.
     """
     try:
         if isinstance(spec, dict):
             _check_version(spec, where)
         _shape(spec, _SPEC, "")
-        assert isinstance(spec, dict)  # noqa: S101  # _shape saw to it
+        assert isinstance(spec, dict)  # noqa: S101  # _shape has checked it
         _check_spec(spec)
     except _BrokenRuleError as problem:
         pointer = problem.pointer or "/"

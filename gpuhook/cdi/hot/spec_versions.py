@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of CDI, and the lowest one that can say what a spec says.
+"""The versions of CDI, and the lowest one that supports a spec's content.
 
 Source: CDI SPEC.md, "Released versions"; minimum versions as its reference library computes them.
 """
@@ -23,7 +23,7 @@ def lowest(spec: dict[str, Any]) -> str:
 
 
 def is_newer(version: str) -> bool:
-    """Return whether `version` is a version number beyond NEWEST."""
+    """Return whether `version` is a version number above NEWEST."""
     numbers = version.split(".")
     if len(numbers) != 3 or not all(part.isdecimal() and len(part) < 6 for part in numbers):
         return False
@@ -31,7 +31,7 @@ def is_newer(version: str) -> bool:
 
 
 def needed(spec: dict[str, Any]) -> tuple[str, str]:
-    """Return the lowest version that fits, and the part of the content that needs it."""
+    """Return the lowest sufficient version, and the part of the content that needs it."""
     devices = spec.get("devices") or ()
     all_edits = [part.get("containerEdits") or {} for part in (spec, *devices)]
     found = [_edits_need(edits) for edits in all_edits if edits]

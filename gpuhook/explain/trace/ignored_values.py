@@ -46,7 +46,7 @@ def _of_resources(environment: Mapping[str, str], settings: Settings) -> Iterato
 def _of_old(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield why an image of old gets nothing."""
     name = words.VOCABULARY.devices_env
-    if name in environment or not parse.is_of_old(environment, words.VOCABULARY):
+    if name in environment or not parse.is_legacy(environment, words.VOCABULARY):
         return
     if not settings.legacy_images:
         yield (

@@ -36,8 +36,8 @@ def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
     """Return by which rule a container has its driver capabilities, and what limits them."""
     environment = parse.environment(spec)
     text = environment.get(vocabulary.VOCABULARY.capabilities_env)
-    is_of_old = parse.is_of_old(environment, vocabulary.VOCABULARY)
-    if text is None and is_of_old and context.settings.legacy_images:
+    is_legacy = parse.is_legacy(environment, vocabulary.VOCABULARY)
+    if text is None and is_legacy and context.settings.legacy_images:
         rule = _OF_OLD
     elif text and text.strip(" ,") and not _is_ignored(text, context):
         rule = f"{vocabulary.VOCABULARY.capabilities_env}={text}"

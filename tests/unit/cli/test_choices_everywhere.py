@@ -53,7 +53,7 @@ def test_every_mode_gives_the_driver_s_files_as_the_site_wants_them(
     assert any("cuda" in place for place in before)
     assert [place for place in after - before if "cuda" not in place] == ["/etc/own.json"]
     assert not [place for place in after if "cuda" in place]
-    assert "/gone is not there; left out" in said
+    assert "/gone does not exist; left out" in said
 
 
 def _generated(root: Path, *options: str) -> tuple[set[str], str]:

@@ -88,7 +88,7 @@ def test_a_limit_that_nobody_holds_is_a_warning() -> None:
             told.isolated((limited,), {}, ("driver 580 is older than r615", "update the driver"))
         (line,) = lines
         assert line["log_level"] == "warning"
-        why = f"limited to {amount}, which nobody holds (driver 580 is older than r615): "
+        why = f"limited to {amount}, which is not enforced (driver 580 is older than r615): "
         assert line["memory"].startswith(why)
         assert line["hint"].startswith("update the driver; or ")
         assert "gpuhook.guard.action" in line["hint"]
@@ -100,7 +100,7 @@ def test_a_unit_of_memory_is_no_replica() -> None:
     with capture_logs() as lines:
         told = TurnNews(News(logger()), "/none")
         told.isolated((units,), {device.uuid: "driver" for device in units.devices})
-    assert lines[0]["memory"].startswith("limited to 1Gi a unit, bounded by the driver")
+    assert lines[0]["memory"].startswith("limited to 1Gi a unit, enforced by the driver")
     assert "hint" not in lines[0]
 
 

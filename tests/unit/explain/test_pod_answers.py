@@ -58,14 +58,14 @@ def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
     assert [device.index for device in answer.devices] == ["0"]
     assert given.allocation.envs == {"NVIDIA_VISIBLE_DEVICES": UUID}
     assert given.objections == ()
-    assert "nobody else is given the GPU" in answer.told[0].isolation.memory
+    assert "no other container gets the GPU" in answer.told[0].isolation.memory
 
 
 def test_a_slice_says_what_is_not_isolated(tmp_path: Path) -> None:
     given = _answered(tmp_path, SLICES, gpu=1)
     assert given.units == (f"{UUID}::0",)
     assert given.allocation.envs["GPUHOOK_REPLICAS"] == f"{UUID}::0"
-    assert given.answers[0].told[0].isolation.memory.startswith("not bounded")
+    assert given.answers[0].told[0].isolation.memory.startswith("not limited")
 
 
 def test_two_slices_of_one_gpu_are_no_more_of_it(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_the_text_says_all_in_order(tmp_path: Path) -> None:
         "warning by the device plugin: 2 of nvidia.com/gpu",
         "note: no runtimeClassName",
         "the device plugin books 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
-        "  memory: not bounded",
+        "  memory: not limited",
         "the device plugin sets NVIDIA_VISIBLE_DEVICES=",
     ]
     places = [

@@ -57,7 +57,7 @@ SPECS: dict[str, dict[str, Any]] = {
 ASKING = [
     name
     for name, spec in SPECS.items()
-    if parse.sources(spec, vocabulary.VOCABULARY, PREFIXES, takes_old=True)
+    if parse.sources(spec, vocabulary.VOCABULARY, PREFIXES, takes_legacy=True)
     or parse.limits_memory(spec, vocabulary.VOCABULARY)
 ]
 

@@ -158,8 +158,8 @@ def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
     unnoted = {**holding(1), **bundled(place, "unnoted", {"mounts": mounts})}
     container(place, "unnoted", **unnoted)
     shown = ps("--isolation").stdout
-    assert "memory:     limited to 3Gi, which nobody holds (GH1250: too old)" in shown
-    assert "memory:     limited to 3Gi, which nobody holds:" in shown
+    assert "memory:     limited to 3Gi, which is not enforced (GH1250: too old)" in shown
+    assert "memory:     limited to 3Gi, which is not enforced:" in shown
     assert "is this container's" not in shown
 
 
@@ -243,14 +243,14 @@ def test_who_is_alone(place: Path) -> None:
     container(place, "alone", **holding(1), memory=[limited(1, 4 << 30)])
     alone = next(one for one in listed() if one["id"] == "alone")["sharing"][0]
     assert (alone["sharing"], alone["memory_by"]) == ("none", "driver")
-    assert alone["isolation"]["memory"].startswith("limited to 4Gi, bounded by the driver")
+    assert alone["isolation"]["memory"].startswith("limited to 4Gi, enforced by the driver")
     os.rmdir(place / "runc/alone")
     container(place, "two", **{**holding(0), "memory": [limited(0, 4 << 30)]})
     assert ways() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
     shown = ps("--isolation").stdout
     assert "two GPU-0aaaaaaa: shared, time-slicing" in shown
-    assert "  memory:     not bounded" in shown
-    assert "  memory:     limited to 4Gi, bounded by the driver" in shown
+    assert "  memory:     not limited" in shown
+    assert "  memory:     limited to 4Gi, enforced by the driver" in shown
     assert shown.count("  crash:") == 2
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device nodes of the driver: below the dev root, checked against the kernel's own numbers.
+"""The device nodes of the driver below the dev root, checked against the kernel's numbers.
 
-Majors come from /proc/devices and minors from NVML or /proc/driver/nvidia; a node is only reported
-as found by stat. What is not as it should be is a fault for those who give GPUs away, and a
-warning for those who only look.
+Majors come from /proc/devices and minors from NVML or /proc/driver/nvidia; nodes are reported as
+stat(2) finds them. A missing or wrong node is a fault if GPUs are given to containers, and a
+warning for reports.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
 MODESET = ("nvidia-modeset", *FRONTEND)
 _MAX_FILE = 4 << 20
-_ODD = "{name!a} in /proc/driver/nvidia/gpus is no PCI bus id; left out"
+_ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
 _TWINS = (
-    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another: which GPU "
-    "that is cannot be told"
+    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
+    "{what} is ignored"
 )
 _GPUS = "proc/driver/nvidia/gpus"
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
@@ -42,7 +42,7 @@ _MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
 
 @dataclass(frozen=True, slots=True)
 class NodesFound:
-    """The device nodes that are there, and what was wrong with the others."""
+    """The existing device nodes, and warnings about the others."""
 
     nodes: tuple[DeviceNode, ...]
     warnings: tuple[str, ...]
@@ -67,7 +67,7 @@ def parse_majors(lines: list[str]) -> dict[str, int]:
 
 
 def _number(text: str, most: int) -> int | None:
-    """Return the number that `text` is, None where it is none or above `most`."""
+    """Return the number in `text`, None if it is not one or above `most`."""
     is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     return int(text) if is_short and int(text) <= most else None
 
@@ -77,9 +77,8 @@ def find(
 ) -> NodesFound:
     """Return the control nodes and those of the GPUs that are not lost, below `dev_root`.
 
-    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210 to GH1212,
-    as does a wrong /dev/nvidia-uvm. A node that the driver may do without is only missed with a
-    warning.
+    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210 to GH1212, as
+    does a wrong /dev/nvidia-uvm. A missing optional node is a warning.
     """
     search = _Search(dev_root, numbers, require=require)
     search.add("/dev/nvidiactl", FRONTEND)
@@ -97,7 +96,7 @@ def find(
 
 
 class _Search:
-    """Nodes and warnings in the making."""
+    """The nodes and warnings found so far."""
 
     def __init__(self, dev_root: str, numbers: dict[str, int], *, require: bool) -> None:
         self._root = dev_root
@@ -109,7 +108,7 @@ class _Search:
     def add(
         self, path: str, names: tuple[str, ...], *, minor: int = 255, absent: str | None = None
     ) -> None:
-        """Look for the node; `absent` says what it means when an optional one is missing."""
+        """Look for the node; `absent` is the warning about a missing optional one."""
         host_path = os.path.join(self._root, path.lstrip("/"))
         try:
             status = os.stat(host_path)
@@ -141,7 +140,7 @@ def _wrong(
     numbers: dict[str, int],
     minor: int,
 ) -> GpuhookError | None:
-    """Return the fault of a node that is none, or one of another major than the module's."""
+    """Return the fault of a node that is not a device, or has another major than the module's."""
     if not stat.S_ISCHR(status.st_mode):
         return fault("GH1211", path=host_path, minor=minor)
     name = next((name for name in names if name in numbers), None)
@@ -153,31 +152,31 @@ def _wrong(
 
 @dataclass(frozen=True, slots=True)
 class ProcGpu:
-    """A GPU as /proc/driver/nvidia/gpus/<bus id>/information describes it."""
+    """A GPU by /proc/driver/nvidia/gpus/<bus id>/information."""
 
     pci_bus_id: str  # NVML's form
     minor: int | None
     uuid: str | None
     model: str | None
-    is_excluded: bool = False  # by NVreg_ExcludedGpus: NVML does not number such a one
+    is_excluded: bool = False  # by NVreg_ExcludedGpus: NVML does not number such a GPU
 
 
 def proc_gpus(host_root: str) -> tuple[ProcGpu, ...]:
-    """Return the GPUs that the kernel module knows, by bus id; NVML need not answer for it.
+    """Return the GPUs of the kernel module, by bus id, without NVML.
 
-    A minor number or UUID that two of them have is nobody's.
+    A minor number or UUID of two GPUs is dropped from both.
     """
-    return _apart(_told_gpus(host_root))[0]
+    return _distinct(_listed_gpus(host_root))[0]
 
 
 def doubts(host_root: str) -> tuple[str, ...]:
-    """Return sentences about what of the kernel module's GPUs cannot be believed."""
+    """Return sentences about contradictions among the kernel module's GPUs."""
     odd = (name for name in _gpu_names(host_root) if not _BUS_ID.fullmatch(name))
-    twins = _apart(_told_gpus(host_root))[1]
+    twins = _distinct(_listed_gpus(host_root))[1]
     return (*(_ODD.format(name=name) for name in odd), *twins)
 
 
-def _told_gpus(host_root: str) -> list[ProcGpu]:
+def _listed_gpus(host_root: str) -> list[ProcGpu]:
     directory = os.path.join(host_root, _GPUS)
     return [
         parse_gpu(name, _lines(os.path.join(directory, name, "information")))
@@ -186,21 +185,23 @@ def _told_gpus(host_root: str) -> list[ProcGpu]:
     ]
 
 
-def _apart(known: list[ProcGpu]) -> tuple[tuple[ProcGpu, ...], list[str]]:
-    """Return (the GPUs, without minors and UUIDs that two of them have; what is told of those)."""
+def _distinct(known: list[ProcGpu]) -> tuple[tuple[ProcGpu, ...], list[str]]:
+    """Return (the GPUs without minors and UUIDs that two of them have, sentences about these)."""
     minors = Counter(one.minor for one in known)
     uuids = Counter(one.uuid for one in known)
-    found, told = [], []
+    found, sentences = [], []
     for one in known:
         kept = one
         if one.minor is not None and minors[one.minor] > 1:
             kept = replace(kept, minor=None)
-            told.append(_TWINS.format(bus=one.pci_bus_id, what="minor number", value=one.minor))
+            sentences.append(
+                _TWINS.format(bus=one.pci_bus_id, what="minor number", value=one.minor)
+            )
         if one.uuid is not None and uuids[one.uuid] > 1:
             kept = replace(kept, uuid=None)
-            told.append(_TWINS.format(bus=one.pci_bus_id, what="UUID", value=one.uuid))
+            sentences.append(_TWINS.format(bus=one.pci_bus_id, what="UUID", value=one.uuid))
         found.append(kept)
-    return tuple(found), told
+    return tuple(found), sentences
 
 
 def _gpu_names(host_root: str) -> list[str]:
@@ -228,7 +229,7 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
 
 
 def kernel_bus_id(pci_bus_id: str) -> str:
-    """Return the kernel's form, 0000:00:1e.0, of a PCI bus id in NVML's."""
+    """Return a PCI bus id of NVML in the kernel's form, 0000:00:1e.0."""
     domain, _, rest = pci_bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 

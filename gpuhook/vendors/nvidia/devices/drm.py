@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes by which graphics programs open a GPU: /dev/dri/card<n> and /dev/dri/renderD<n>.
+"""The nodes with which graphics programs open a GPU: /dev/dri/card<n> and /dev/dri/renderD<n>.
 
-The kernel says which are a GPU's: /sys/bus/pci/devices/<bus id>/drm. Programs that choose a GPU by
-its place look in /dev/dri/by-path, where the host has symbolic links of udev's. A container gets
-nodes of these names instead, with the same numbers: a spec can give nodes, while links need a hook.
+/sys/bus/pci/devices/<bus id>/drm lists those of a GPU. Programs that choose a GPU by its position
+look in /dev/dri/by-path, where the host has symbolic links by udev. A container gets nodes of these
+names instead, with the same numbers: a spec can have nodes, while links need a hook.
 
-None of this is needed for computing, so what is missing or odd here is a warning and no more.
+Compute needs none of them, so a missing or wrong node is only a warning.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/dev/dri/"
 BY_PATH = DIRECTORY + "by-path/"
-# What the kernel calls a node, and what udev's link to it ends in.
+# The kernel's name of a node without the number, and the end of udev's link to it.
 _KINDS = {"card": "card", "renderD": "render"}
 
 
 def names(host_root: str, pci_bus_id: str | None) -> tuple[str, ...]:
-    """Return what the kernel calls the nodes of the PCI device, () if it has none."""
+    """Return the kernel's names of the PCI device's nodes, () if it has none."""
     if pci_bus_id is None:
         return ()
     try:
@@ -39,7 +39,7 @@ def names(host_root: str, pci_bus_id: str | None) -> tuple[str, ...]:
 
 
 def paths(gpu: Gpu) -> dict[str, str]:
-    """Return the paths of a GPU's nodes, with those by its place, each to the kernel's name."""
+    """Return the paths of a GPU's nodes, including those by position, each to the kernel's name."""
     found = {DIRECTORY + name: name for name in gpu.drm}
     if gpu.pci_bus_id is not None:
         place = f"{BY_PATH}pci-{driver_nodes.kernel_bus_id(gpu.pci_bus_id)}-"
@@ -48,7 +48,7 @@ def paths(gpu: Gpu) -> dict[str, str]:
 
 
 def find(host_root: str, dev_root: str, gpus: tuple[Gpu, ...]) -> NodesFound:
-    """Return the nodes of the GPUs that are not lost, below `dev_root`; and why some are not."""
+    """Return the nodes below `dev_root` of GPUs that are not lost, and warnings about others."""
     found: list[DeviceNode] = []
     warnings: list[str] = []
     for gpu in gpus:
@@ -62,7 +62,7 @@ def find(host_root: str, dev_root: str, gpus: tuple[Gpu, ...]) -> NodesFound:
 
 
 def _kind(name: str) -> str:
-    """Return the kind of a node: its name without the number, "" for one that is not given."""
+    """Return the kind of a node, its name without the number; "" for an unused kind."""
     stem = name.rstrip("0123456789")
     return stem if stem in _KINDS and stem != name else ""
 
@@ -70,7 +70,7 @@ def _kind(name: str) -> str:
 def _look(
     host_root: str, dev_root: str, gpu: Gpu, path: str, name: str
 ) -> tuple[DeviceNode | None, str]:
-    """Return (the node that containers see at `path`, "") or (None, what is wrong with it)."""
+    """Return (the node that containers see at `path`, "") or (None, the warning)."""
     host_path = os.path.join(dev_root, DIRECTORY.lstrip("/"), name)
     try:
         status = os.stat(host_path)
@@ -80,14 +80,14 @@ def _look(
     numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
     known = _numbers(host_root, gpu, name)
     if not stat.S_ISCHR(status.st_mode) or known not in (None, numbers):
-        wanted = "a character device" if known is None else f"the character device {known[0]}:"
-        wanted += "" if known is None else str(known[1])
-        return None, f"{host_path} is not {wanted}: left out"
+        expected = "a character device" if known is None else f"the character device {known[0]}:"
+        expected += "" if known is None else str(known[1])
+        return None, f"{host_path} is not {expected}: left out"
     return DeviceNode.of_status(path, host_path, status), ""
 
 
 def _numbers(host_root: str, gpu: Gpu, name: str) -> tuple[int, int] | None:
-    """Return (major, minor) as the kernel says them, None if it does not."""
+    """Return (major, minor) by the kernel, None if unknown."""
     place = driver_nodes.pci_directory(host_root, gpu.pci_bus_id or "0:")
     try:
         with open(os.path.join(place, "drm", name, "dev"), encoding="ascii") as file:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG's access capabilities: what they are called, and which device nodes open them.
+"""MIG's access capabilities: their names, and the device nodes that open them.
 
-A process may use a MIG device if it can open the node of the GPU instance's capability, and that
-of the compute instance's. Source: NVIDIA MIG User Guide, "Device Nodes and Capabilities".
+A process may use a MIG device if it can open the capability nodes of its GPU instance and of its
+compute instance. Source: NVIDIA MIG User Guide, "Device Nodes and Capabilities".
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _MAX_MINOR = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One capability: the minor of its node, and the mode the driver gives that, if it says so."""
+    """One capability: the minor of its node, and the mode that the driver sets for it, or None."""
 
     minor: int
     mode: int | None = None  # permission bits
 
 
 def old_uuid(gpu_uuid: str, gpu_instance: int, compute_instance: int) -> str:
-    """Return what drivers before 470 called a MIG device: MIG-GPU-<uuid>/<gi>/<ci>."""
+    """Return the UUID of a MIG device before driver 470: MIG-GPU-<uuid>/<gi>/<ci>."""
     return f"MIG-{gpu_uuid}/{gpu_instance}/{compute_instance}"
 
 
 def name(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> str:
-    """Return the name of an access capability as mig-minors has it: gpu0/gi1/ci0/access."""
+    """Return the name of an access capability in mig-minors: gpu0/gi1/ci0/access."""
     compute = "" if compute_instance is None else f"/ci{compute_instance}"
     return f"gpu{gpu_minor}/gi{gpu_instance}{compute}/access"
 
@@ -41,7 +41,7 @@ def file(capability: str) -> str:
 
 
 def parse_minors(text: str) -> dict[str, int]:
-    """Return the minor of each capability in the content of mig-minors; odd lines are left out."""
+    """Return the minor of each capability in the content of mig-minors, without malformed lines."""
     found = {}
     for line in text.splitlines():
         words = line.split()
@@ -51,7 +51,7 @@ def parse_minors(text: str) -> dict[str, int]:
 
 
 def parse_file(text: str) -> Capability | None:
-    """Return the capability that its own file describes, None if that names no minor."""
+    """Return the capability in the content of its file, None without a minor."""
     pairs = (line.partition(":") for line in text.splitlines())
     facts = {key.strip(): value.strip() for key, _, value in pairs}
     minor, mode = facts.get("DeviceFileMinor", ""), facts.get("DeviceFileMode", "")

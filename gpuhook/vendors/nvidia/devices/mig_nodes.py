@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device nodes that open MIG instances: found below the dev root, or made there.
+"""The device nodes that open MIG instances, found below the dev root, or made there.
 
-The driver makes none of them by itself; nvidia-modprobe does, for those that it is told of. What
-an instance lacks is its own trouble: the others are given away all the same.
+The driver makes none of them itself; nvidia-modprobe does, on request. A missing node is a trouble
+of its instance only.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 
 _MAX_FILE = 4 << 20
-_MODE = 0o666  # of a node whose mode the driver doesn't say
-_UNKNOWN = "{name} is neither in {minors} nor in {file}: the driver has no such MIG device any more"
+_MODE = 0o666  # of a node whose mode the driver does not set
+_UNKNOWN = "{name} is neither in {minors} nor in {file}: the MIG device does not exist any more"
 _SHARED = "{name} has the minor {minor} in {minors}, and so has {other}: one of them is wrong"
 _CONTRADICTED = (
     "{name} has the minor {minor} in {minors}, and {own} in {file}: one of them is wrong"
@@ -35,7 +35,7 @@ _MISSING = (
     "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
     "--create-device-nodes"
 )
-_WRONG = "{path} is not the character device {major}:{minor}: remove it, and have it made again"
+_WRONG = "{path} is not the character device {major}:{minor}: remove it, then make it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def find(
     *,
     create: bool = False,
 ) -> InstancesFound:
-    """Return the GPUs with what the kernel tells of their instances, and the nodes of these.
+    """Return the GPUs with the kernel's facts about their instances, and the nodes of these.
 
     `majors` are those of /proc/devices. With `create`, a missing node is made below `dev_root`.
     """
@@ -70,11 +70,11 @@ def find(
 
 
 class _TroubleError(Exception):
-    """A node cannot be had; the text says why."""
+    """A node is not available; the text is the reason."""
 
 
 class _Search:
-    """The nodes found by now; instances of one GPU instance have its node in common."""
+    """The nodes found so far; instances of one GPU instance share its node."""
 
     def __init__(self, host_root: str, dev_root: str, major: int | None, *, create: bool) -> None:
         self._host_root = host_root
@@ -82,15 +82,15 @@ class _Search:
         self._major = major
         self._create = create
         self._minors = mig_capabilities.parse_minors(_read(host_root, mig_capabilities.MINORS))
-        self._holders: dict[int, list[str]] = {}
+        self._names: dict[int, list[str]] = {}
         for name, minor in self._minors.items():
-            self._holders.setdefault(minor, []).append(name)
+            self._names.setdefault(minor, []).append(name)
         self.nodes: dict[int, DeviceNode] = {}
 
     def completed(self, gpu: Gpu, instance: MigInstance) -> MigInstance:
-        """Return the instance with the minors of its nodes, or with what keeps it from use."""
+        """Return the instance with the minors of its nodes, or with its trouble."""
         if gpu.minor is None:
-            return instance  # without a node of its GPU it has a greater trouble
+            return instance  # its GPU has no device node
         first = mig_capabilities.name(gpu.minor, instance.gpu_instance)
         second = mig_capabilities.name(gpu.minor, instance.gpu_instance, instance.compute_instance)
         known = [self._capability(name) for name in (first, second)]
@@ -109,7 +109,7 @@ class _Search:
         return replace(instance, trouble="; ".join(troubles)) if troubles else instance
 
     def _capability(self, name: str) -> Capability | None:
-        """Return the capability of that name: mig-minors counts, its own file tells the mode."""
+        """Return the capability of that name: the minor from mig-minors, the mode from its file."""
         described = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
         minor = self._minors.get(name)
         if minor is None:
@@ -117,18 +117,18 @@ class _Search:
         return Capability(minor, None if described is None else described.mode)
 
     def _require_own(self, name: str) -> None:
-        """Raise _TroubleError where the minor of a capability may open what is another's."""
+        """Raise _TroubleError if the minor of a capability may open another one."""
         minor = self._minors.get(name)
         if minor is None:
             return
-        told = {"name": name, "minor": minor, "minors": mig_capabilities.MINORS}
-        other = next((held for held in self._holders[minor] if held != name), "")
+        facts = {"name": name, "minor": minor, "minors": mig_capabilities.MINORS}
+        other = next((one for one in self._names[minor] if one != name), "")
         if other:
-            raise _TroubleError(_SHARED.format(other=other, **told))
+            raise _TroubleError(_SHARED.format(other=other, **facts))
         own = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
         if own is not None and own.minor != minor:
             file = mig_capabilities.file(name)
-            raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **told))
+            raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **facts))
 
     def _have(self, name: str, capability: Capability | None) -> None:
         """Find the node, or make it; raises _TroubleError."""
@@ -177,7 +177,8 @@ class _Search:
 def make(path: str, major: int, minor: int, mode: int) -> None:
     """Make a character device of root's at `path`, and its directory; raises OSError.
 
-    It has its mode and owner before it has its name. Where somebody else was faster, his stays.
+    It has its mode and owner before it has its name. If another process was faster, its node
+    remains.
     """
     directory, name = os.path.split(path)
     if not os.path.isdir(directory):

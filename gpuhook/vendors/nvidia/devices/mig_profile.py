@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of MIG profiles: "1g.5gb", "1g.5gb+me", "1c.3g.20gb", read and put together.
+"""The names of MIG profiles, "1g.5gb", "1g.5gb+me", "1c.3g.20gb": parser and formatter.
 
 Source: NVIDIA MIG User Guide, "MIG Device Names" and "MIG Profiles".
 """
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 _MIB, _GIB = 1024**2, 1024**3
-# A profile has its part of the GPU's memory in eighths, whatever the driver keeps for itself.
+# A profile has eighths of the GPU's memory, including the driver's own part.
 _EIGHTHS = 8
 
 _PROFILE = re.compile(
@@ -22,7 +22,7 @@ _PROFILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile's name in parts. `attributes` is what follows the memory: "", "+me", "-me"."""
+    """A profile's name in parts. `attributes` is the part after the memory: "", "+me", "-me"."""
 
     compute_slices: int
     gpu_slices: int
@@ -31,17 +31,17 @@ class Profile:
 
     @property
     def has_graphics(self) -> bool:
-        """Whether the instance can draw: its profile says so."""
+        """Whether the profile supports graphics."""
         return "gfx" in re.split(r"[+,.]", self.attributes.partition("-")[0])
 
     def __str__(self) -> str:
-        """Return the name; the compute slices are only in it where the instance has fewer."""
+        """Return the name, with compute slices if the instance has fewer than GPU slices."""
         compute = "" if self.compute_slices == self.gpu_slices else f"{self.compute_slices}c."
         return f"{compute}{self.gpu_slices}g.{self.memory_gib}gb{self.attributes}"
 
 
 def parsed(text: str | None) -> Profile | None:
-    """Return the profile in "1g.5gb" or "NVIDIA A100-SXM4-40GB MIG 1g.5gb", None for no profile."""
+    """Return the profile in "1g.5gb" or "NVIDIA A100-SXM4-40GB MIG 1g.5gb", else None."""
     match = _PROFILE.fullmatch((text or "").rpartition("MIG ")[2].strip())
     if match is None:
         return None
@@ -51,7 +51,7 @@ def parsed(text: str | None) -> Profile | None:
 
 
 def memory_gib(memory_mib: int, total_bytes: int) -> int:
-    """Return the size in the name of a profile that has `memory_mib` of a GPU's `total_bytes`."""
+    """Return the size in the name of a profile with `memory_mib` of a GPU's `total_bytes`."""
     eighths = math.ceil(memory_mib * _MIB * _EIGHTHS / total_bytes)
     whole = -(-total_bytes // _GIB)
     return math.floor(eighths * whole / _EIGHTHS + 0.5)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a node is still what it was when it was last asked: a look at /proc, without NVML.
+"""Whether a node has changed since it was last read: a look at /proc, without NVML.
 
-A driver that was upgraded, a GPU that came or went, and an instance that was made or destroyed all
-show in the file systems of the kernel. The times of its entries tell an instance that was made anew
-from the one before it: procfs gives an entry the time at which it was first looked at, and the
-number of its inode to the next one. It may forget an entry and its time when memory is short; then
-the node is asked once for nothing.
+An upgraded driver, an added or removed GPU, and a created or destroyed instance all show in the
+kernel's file systems. The times of the entries distinguish an instance from an earlier one with the
+same name: procfs sets the time of an entry at its first access, and may reuse the inode number. If
+procfs drops an entry for lack of memory, its time changes; then the node is read once more than
+necessary.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DRIVER = "proc/driver/nvidia"
 
 
 def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
-    """Return what identifies the node; two signatures are equal when nothing has changed.
+    """Return the identity of the node; two signatures are equal if nothing has changed.
 
-    `libcuda` is the host path of the driver's libcuda file, "" where there is none.
+    `libcuda` is the host path of the driver's libcuda file, "" if there is none.
     """
     driver = os.path.join(host_root, _DRIVER)
     return (

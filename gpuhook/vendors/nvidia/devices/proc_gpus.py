@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs and MIG instances of a node as the kernel's files tell of them: no library is loaded.
+"""The GPUs and MIG instances of a node by the kernel's files: no library is loaded.
 
-No GPU is initialised by that. Indices are NVML's: GPUs in the order of their PCI bus ids, without
-those that the driver excludes; instances of a GPU in the order of their GPU and compute instances.
+No GPU is initialised. Indices are NVML's: GPUs in the order of their PCI bus ids, without excluded
+ones; instances of a GPU in the order of their GPU and compute instances.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.devices.driver_nodes import ProcGpu
     from gpuhook.vendors.nvidia.inventory.discover import Roots
 
-_NUMBERED = (
+_BY_INDEX = (
     "MIG instances are named by index alone, in the order of their GPU and compute instances: "
-    "their UUIDs are known to NVML only"
+    "only NVML knows their UUIDs"
 )
 _NO_UUID = "MIG-unknown"
-_UNTOLD = "the UUID of its GPU is unknown"
+_NO_GPU_UUID = "the UUID of its GPU is unknown"
 _EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
 
 
 def read_proc(where: Roots) -> discover.DriverAnswer:
-    """Return the driver and the GPUs of the node at `where`; what no file tells is None.
+    """Return the driver and the GPUs of the node at `where`; unknown facts are None.
 
-    There are neither GPUs nor a version without a loaded kernel module.
+    Without a loaded kernel module there are neither GPUs nor a version.
     """
     version = module_version(where.host) or None
-    # Before the GPUs: what changes meanwhile makes the description stale, not wrong.
+    # Before the GPUs: a change meanwhile makes the spec stale, not wrong.
     state = mig_state(where.host)
     known = sorted(driver_nodes.proc_gpus(where.host), key=_bus_order)
     listed = [one for one in known if not one.is_excluded]
@@ -53,12 +53,12 @@ def read_proc(where: Roots) -> discover.DriverAnswer:
 def _warnings(known: list[ProcGpu], gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     found = [_EXCLUDED.format(bus=one.pci_bus_id) for one in known if one.is_excluded]
     if any(gpu.instances for gpu in gpus):
-        found.append(_NUMBERED)
+        found.append(_BY_INDEX)
     return tuple(found)
 
 
 def _bus_order(gpu: ProcGpu) -> tuple[int, ...]:
-    """Return domain, bus, device and function as numbers; (-1,) of a name that is no bus id."""
+    """Return domain, bus, device and function as numbers; (-1,) for a malformed bus id."""
     parts = gpu.pci_bus_id.replace(".", ":").split(":")
     try:
         return tuple(int(part, 16) for part in parts)
@@ -67,7 +67,7 @@ def _bus_order(gpu: ProcGpu) -> tuple[int, ...]:
 
 
 def _gpu(host_root: str, index: int, known: ProcGpu) -> Gpu:
-    """Return a GPU; one that has GPU instances is in MIG mode, of others that is not known."""
+    """Return a GPU; one with GPU instances is in MIG mode, of others the mode is unknown."""
     places = _places(host_root, known.minor)
     instances = [place for place in places or () if place[1] >= 0]
     return Gpu(
@@ -84,7 +84,7 @@ def _gpu(host_root: str, index: int, known: ProcGpu) -> Gpu:
 
 
 def _instance(index: int, gpu_uuid: str | None, place: tuple[int, int]) -> MigInstance:
-    """Return an instance; its UUID of today's drivers is in no file, that of old ones can be made.
+    """Return an instance; for old drivers only, its UUID is known: it derives from the GPU's.
 
     Source: MIG User Guide, "Device Enumeration": MIG-GPU-<uuid>/<gi>/<ci> before driver 470.
     """
@@ -93,12 +93,12 @@ def _instance(index: int, gpu_uuid: str | None, place: tuple[int, int]) -> MigIn
         uuid=mig_capabilities.old_uuid(gpu_uuid, *place) if gpu_uuid else _NO_UUID,
         gpu_instance=place[0],
         compute_instance=place[1],
-        trouble=None if gpu_uuid else _UNTOLD,
+        trouble=None if gpu_uuid else _NO_GPU_UUID,
     )
 
 
 def _places(host_root: str, minor: int | None) -> list[tuple[int, int]]:
-    """Return (GPU instance, compute instance) of a GPU in order; -1 where it has no compute one."""
+    """Return (GPU instance, compute instance) of a GPU in order; -1 without a compute instance."""
     if minor is None:
         return []
     directory = f"{host_root.rstrip('/')}{mig_capabilities.CAPABILITIES}/gpu{minor}/mig"

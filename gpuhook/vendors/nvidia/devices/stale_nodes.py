@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes of GPUs and MIG instances that the node does not have any more, told by /proc alone.
+"""Device nodes of GPUs and MIG instances that do not exist any more, by /proc alone.
 
-A container keeps the nodes that it was given: those of a GPU that was taken away, or of an instance
-that was destroyed, open nothing, or what has their number next.
+A container keeps its nodes: those of a removed GPU, or of a destroyed instance, open nothing, or
+the next device with their number.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _GPU, _CAPABILITY = "/dev/nvidia", "/dev/nvidia-caps/nvidia-cap"
 
 
 def of_paths(paths: Iterable[str], host_root: str) -> list[str]:
-    """Return those of the device nodes `paths` whose GPU or instance is gone, in their order.
+    """Return those of the device nodes `paths` whose GPU or instance does not exist any more.
 
-    Nothing is gone of what /proc tells nothing: other nodes, or a host without a loaded driver.
+    A node that /proc has no facts about is not returned: another kind, or no loaded driver.
     """
     gpus = driver_nodes.proc_gpus(host_root)
     minors = {gpu.minor for gpu in gpus}
     has_gpus = os.path.isdir(os.path.join(host_root, "proc/driver/nvidia/gpus"))
-    is_told = has_gpus and None not in minors
+    is_complete = has_gpus and None not in minors
     known = {f"{_GPU}{minor}" for minor in minors}
     instances = _instances(host_root)
     found = []
     for path in paths:
         is_gpu = path[len(_GPU) :].isdigit() and path.startswith(_GPU)
-        if (is_gpu and is_told and path not in known) or instances.get(path) is False:
+        if (is_gpu and is_complete and path not in known) or instances.get(path) is False:
             found.append(path)
     return found
 
 
 def _instances(host_root: str) -> dict[str, bool]:
-    """Return the nodes of all instances that there could be, and whether there is one.
+    """Return the nodes of all possible instances, and whether each one exists.
 
-    mig-minors has the numbers of all; the directories of capabilities have what was made.
+    mig-minors lists all possible ones; the directories of capabilities are the existing ones.
     """
     root = host_root.rstrip("/")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver has beside its libraries: programs, GSP firmware, sockets and configuration."""
+"""The driver's files other than libraries: programs, GSP firmware, sockets and configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BINARIES = (
     "nvidia-imex",
     "nvidia-imex-ctl",
     "nvidia-xconfig",
-    "nv-fabricmanager",  # which libnvidia-container gives, unlike the toolkit's CDI specs
+    "nv-fabricmanager",  # in libnvidia-container, not in the toolkit's CDI specs
 )
 _BINARY_DIRECTORIES = (
     "/usr/local/sbin",
@@ -33,15 +33,15 @@ _BINARY_DIRECTORIES = (
     "/sbin",
     "/bin",
 )
-# NixOS has programs where no container looks for them.
+# NixOS has programs in a directory that is not in a container's PATH.
 _NIXOS_BINARIES = "/run/current-system/sw/bin"
 _PREFIX_FIRMWARE = "/firmware"
 _SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 _CONFIG_DIRECTORIES = ("/etc", "/usr/local/share", "/usr/share", "/run/opengl-driver/share")
 _NARROW_SHARE = "/run/opengl-driver-32/share"
 _BELOW_ROOT = "vulkan/"
-MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 # where MPS clients look; who owns it is checked
-# Where containers look -> names below the directories that are searched.
+MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 # MPS clients use it; its owner is checked
+# Directory in containers -> names below the directories that are searched.
 _CONFIGS = {
     "/etc": (
         "OpenCL/vendors/nvidia.icd",
@@ -69,9 +69,9 @@ _CONFIGS = {
 def companions(
     root: DriverRoot, version: str, *, config_search_paths: Sequence[str] = (), host_root: str = "/"
 ) -> list[DriverFile]:
-    """Return the driver's files of `version` below `root` that are no libraries.
+    """Return the driver's files of `version` below `root` that are not libraries.
 
-    The kernel's own firmware directory is read below `host_root`/sys.
+    The kernel's extra firmware directory is read below `host_root`/sys.
     """
     return [
         *_binaries(root),
@@ -111,7 +111,7 @@ def _firmware(root: DriverRoot, version: str, host_root: str) -> Iterable[Driver
             fits = name.startswith("gsp") and name.endswith(".bin")
             if fits and real and real not in seen and _is(root, real, stat.S_ISREG):
                 seen.add(real)
-                # GKE's own directory is none that anything in a container looks at.
+                # No program in a container reads GKE's own directory.
                 place = ("/lib" if directory == _PREFIX_FIRMWARE else "") + f"{below}/{name}"
                 yield DriverFile("firmware", root.host(real), place)
 
@@ -138,9 +138,9 @@ def _sockets(root: DriverRoot) -> Iterable[DriverFile]:
 def _mps(root: DriverRoot, host_root: str) -> Iterable[DriverFile]:
     """Yield the directory of an MPS daemon's pipes, which clients open by its usual name.
 
-    Its control pipe tells that it is one. Anybody may make a directory in /tmp: only one of root's,
-    or of who describes the node, is believed. The shared memory that clients need as well is the
-    host's whole /dev/shm, which a container has with the host's IPC namespace (--ipc host).
+    Its control pipe identifies it. Every user may make a directory in /tmp: only one of root, or of
+    the current user, is accepted. The shared memory that clients need as well is the host's whole
+    /dev/shm, which a container has with the host's IPC namespace (--ipc host).
     """
     directory = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
     for where in dict.fromkeys((root.path, os.path.abspath(host_root))):
@@ -167,9 +167,9 @@ def _configs(root: DriverRoot, search_paths: Sequence[str]) -> Iterable[DriverFi
 
 
 def _config_directories() -> list[str]:
-    """Return where configuration files are looked for: /etc, then what XDG calls data directories.
+    """Return the directories of configuration files: /etc, then XDG's data directories.
 
-    Source: XDG Base Directory Specification, XDG_DATA_DIRS. GKE has vulkan/icd.d beside lib64.
+    Source: XDG Base Directory Specification, XDG_DATA_DIRS. GKE has vulkan/icd.d next to lib64.
     """
     more = [path for path in os.environ.get("XDG_DATA_DIRS", "").split(":") if path[:1] == "/"]
     first, *rest = _CONFIG_DIRECTORIES
@@ -177,7 +177,7 @@ def _config_directories() -> list[str]:
 
 
 def _is(root: DriverRoot, real: str, kind: Callable[[int], bool]) -> bool:
-    """Tell whether the file `real` is of the kind that a function of stat recognises."""
+    """Return whether the file `real` is of the kind that a function of stat tests."""
     try:
         return kind(os.lstat(root.host(real)).st_mode)
     except OSError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA version of a driver by its branch, for where NVML cannot be asked.
+"""The CUDA version of a driver by its branch, if NVML cannot be loaded.
 
 Source: CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions": a toolkit is
-released with a driver of its own branch, whose libcuda is of that version. A branch that came with
-no toolkit (565), or is newer than the table, says nothing.
+released together with a driver, whose branch has a libcuda of that version. A branch without a
+toolkit (565), or one newer than the table, has no entry.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ _BY_BRANCH = {
 
 
 def of_driver(version: str | None) -> str | None:
-    """Return the CUDA version of the driver `version` ("580.95.05"), None if it is not known."""
+    """Return the CUDA version of the driver `version` ("580.95.05"), None if unknown."""
     branch = (version or "").partition(".")[0]
     return _BY_BRANCH.get(int(branch)) if branch.isascii() and branch.isdigit() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that belongs to the driver below a root, as facts for the CDI spec."""
+"""All files of the driver below a root, as facts for the CDI spec."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def find(
     """Return the files of the driver below `driver_root`, links followed inside that root.
 
     Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
-    paths are directories inside the root, looked at first. What the site's rules in `files_dir` add
-    and drop is considered. A single broken file is a warning; faults are GH1230 to GH1236 (no
-    driver, two versions, another version, broken libcuda), and GH1243 to GH1245 (broken rules).
+    paths are directories inside the root, searched first. The site's rules in `files_dir` add and
+    drop files. A single broken file is a warning; faults are GH1230 to GH1236 (no driver, two
+    versions, another version, broken libcuda), and GH1243 to GH1245 (broken rules).
     """
     if not os.path.isdir(driver_root):
         raise fault("GH1235", root=driver_root)
@@ -72,8 +72,8 @@ def find(
     )
     files, links, warnings = site_files.changed(rules, root, [*found.files, *others], found.links)
     libraries_of = [file for file in files if file.kind == "library"]
-    held = [posixpath.dirname(file.container_path) for file in libraries_of]
-    directories = [where for where in found.directories if where in held] + held
+    used = [posixpath.dirname(file.container_path) for file in libraries_of]
+    directories = [directory for directory in found.directories if directory in used] + used
     return DriverFileFacts(
         files=tuple(files),
         links=tuple(links),
@@ -85,7 +85,7 @@ def find(
 
 
 def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> driver_libraries.Libraries:
-    """Return the 64-bit libraries and, behind them, those of 32 bits."""
+    """Return the 64-bit libraries and, after them, those of 32 bits."""
     found = driver_libraries.libraries(root, located)
     narrow = libcuda.narrow(root, located)
     if narrow is not None:
@@ -93,7 +93,7 @@ def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> driver_libraries.L
         found.files += more.files
         found.links += more.links
         found.directories += more.directories
-        # /usr/lib may be a directory of both.
+        # /usr/lib may have both.
         found.warnings += [warning for warning in more.warnings if warning not in found.warnings]
     return found
 
@@ -102,4 +102,4 @@ def _missing_ml(found: driver_libraries.Libraries, located: libcuda.Libcuda) -> 
     name = "libnvidia-ml.so." + located.version
     if any(file.container_path.endswith("/" + name) for file in found.files):
         return []
-    return [f"{name} is not beside libcuda: nvidia-smi and NVML will not work in containers"]
+    return [f"{name} is missing next to libcuda: nvidia-smi and NVML will not work in containers"]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's shared libraries and plugins below a root, and the links that belong to them.
+"""The driver's shared libraries and plugins below a root, and their links.
 
-A library is given to a container at the path where the host has it (Debian's
-/usr/lib/x86_64-linux-gnu/nvidia/current included), whatever the image is: its directory is
-announced in the container's loader cache and ld.so.conf.d, which works with every layout of an
-image, while a directory that is built into one image's loader is unknown to the next. Plugins are
-found by path alone, so they keep their directory, and get a link where their callers look.
+A container gets a library at its path on the host (including Debian's
+/usr/lib/x86_64-linux-gnu/nvidia/current) with every image: the container's loader cache and
+ld.so.conf.d name its directory. That works with every layout of an image, while a directory that is
+built into one image's loader is unknown to the next. Plugins are found by path only, so they keep
+their directory, and get a link at the path that their callers use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
     from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
-# Of the driver, but with a version of their own.
+# Libraries of the driver with another version number.
 _OWN_VERSION = re.compile(
     r"(libnvidia-(?:nvvm70|egl-gbm|egl-wayland2?|egl-xcb|egl-xlib))\.so\.([0-9]+(?:\.[0-9]+)*)$"
 )
@@ -67,7 +67,7 @@ _EXPLICIT = (
 
 @dataclass
 class Libraries:
-    """What was found; `links` leave out the SONAME links, which follow from the files."""
+    """The libraries found; `links` leave out the SONAME links, which follow from the files."""
 
     files: list[DriverFile] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
@@ -76,10 +76,10 @@ class Libraries:
 
 
 def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
-    """Return the libraries and plugins of the driver that `libcuda` belongs to, of its width.
+    """Return the libraries and plugins of the driver of `libcuda`, of its width.
 
-    A file that is missing behind its name, unreadable or no library becomes a warning. There is
-    no X.Org server of 32 bits that could load a driver.
+    A dangling link, and a file that is unreadable or not a library, becomes a warning. There is no
+    X.Org server of 32 bits that could load a driver.
     """
     found = Libraries()
     seen: set[str] = set()
@@ -99,14 +99,14 @@ def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
 
 
 def _names(root: DriverRoot, directory: str, version: str) -> list[str]:
-    """Return the names in `directory` that are the driver's, of each stem the newest."""
+    """Return the driver's file names in `directory`, the newest of each stem."""
     own: dict[str, tuple[list[int], str]] = {}
     names = []
     for name in root.names(directory):
         match = _OWN_VERSION.match(name)
         if match:
             parts = [int(part[:9]) for part in match.group(2).split(".")]
-            # Beside the file there are links of fewer parts: the SONAME's.
+            # The directory has links of fewer parts, too: the SONAME's.
             own[match.group(1)] = max(own.get(match.group(1), ([], "")), (parts, name))
         elif name.startswith("lib") and name.endswith(".so." + version):
             names.append(name)
@@ -118,7 +118,7 @@ def _stem(name: str) -> str:
 
 
 def _take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bool:
-    """Add the library `path` (inside the root) with its links; tell whether it is one."""
+    """Add the library `path` (inside the root) with its links; return whether it is one."""
     name = path.rpartition("/")[2]
     plugin = name.startswith((VDPAU_PLUGIN, _XORG_SERVER)) or name == "nvidia_drv.so"
     real = root.real(path)
@@ -128,7 +128,7 @@ def _take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bo
         found.warnings.append(f"{root.host(path)} cannot be read: {error.strerror}; left out")
         return False
     if binary is None or real is None:
-        reason = "leads nowhere" if real is None else "is not a shared library"
+        reason = "is a dangling link" if real is None else "is not a shared library"
         found.warnings.append(f"{root.host(path)} {reason}; left out")
         return False
     if binary.bits != libcuda.bits or binary.machine != libcuda.machine:
@@ -147,9 +147,9 @@ def _take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bo
 
 
 def _place(root: DriverRoot, libcuda: Libcuda, path: str) -> str:
-    """Return where a container finds a library: its width can be told by the directory.
+    """Return the path of a library in containers: its directory must show its width.
 
-    A plugin that moves for that is found by the loader, as its callers try that in the end.
+    A plugin that moves for that reason is found by the loader, which its callers try last.
     """
     place = root.container(path)
     if libcuda.bits == 64 or library_directory.is_narrow(place):
@@ -158,7 +158,7 @@ def _place(root: DriverRoot, libcuda: Libcuda, path: str) -> str:
 
 
 def _link_development(found: Libraries, root: DriverRoot, path: str, file: DriverFile) -> None:
-    """Add libX.so -> its SONAME where the host has that link."""
+    """Add libX.so -> its SONAME if the host has that link."""
     short = _stem(path) + ".so"
     if root.host(root.real(short) or "") == file.host_path and short != path:
         target = file.soname or posixpath.basename(file.container_path)
@@ -178,18 +178,18 @@ def _take_xorg(found: Libraries, root: DriverRoot, libcuda: Libcuda) -> None:
 
 
 def _system_directory(directory: str) -> str:
-    """Return the library directory that callers know: Debian's without nvidia/current."""
+    """Return the library directory that callers use: Debian's without nvidia/current."""
     below = _BELOW_SYSTEM.match(directory)
     return below.group(1) if below else directory
 
 
 def _link_always(found: Libraries, version: str) -> None:
-    """Add the links that programs expect although no file of the driver is called so."""
-    held = {posixpath.basename(file.container_path): file for file in found.files}
+    """Add the links that programs expect, although no file of the driver has these names."""
+    by_name = {posixpath.basename(file.container_path): file for file in found.files}
 
     def link(file_name: str, name: str, target: str) -> None:
-        if file_name in held:
-            directory = posixpath.dirname(held[file_name].container_path)
+        if file_name in by_name:
+            directory = posixpath.dirname(by_name[file_name].container_path)
             _add(found, posixpath.join(directory, name), target)
 
     versioned = {name: f"{name}.{version}" for name in ("libcuda.so", "libGLX_nvidia.so")}
@@ -199,14 +199,16 @@ def _link_always(found: Libraries, version: str) -> None:
     link(f"{flow}.{version}", flow, flow + ".1")
     for name in ("libnvidia-vulkan-producer.so", _XORG_SERVER.rstrip(".")):
         link(f"{name}.{version}", name, f"{name}.{version}")
-    _link_plugin(found, held.get("libnvidia-allocator.so." + version), "gbm/nvidia-drm_gbm.so", 1)
-    _link_plugin(found, held.get(VDPAU_PLUGIN + version), "vdpau/" + VDPAU_PLUGIN + "1", None)
+    _link_plugin(
+        found, by_name.get("libnvidia-allocator.so." + version), "gbm/nvidia-drm_gbm.so", 1
+    )
+    _link_plugin(found, by_name.get(VDPAU_PLUGIN + version), "vdpau/" + VDPAU_PLUGIN + "1", None)
 
 
 def _link_plugin(found: Libraries, file: DriverFile | None, place: str, number: int | None) -> None:
-    """Add the link `place`, below the directory that callers know, to `file`.
+    """Add the link `place`, below the directory that callers use, to `file`.
 
-    With `number` the link leads to the file's SONAME link, as the driver's installer does it.
+    With `number` the link leads to the file's SONAME link, as with the driver's installer.
     """
     if file is None:
         return
@@ -221,7 +223,7 @@ def _link_plugin(found: Libraries, file: DriverFile | None, place: str, number: 
 
 
 def _add(found: Libraries, path: str, target: str) -> None:
-    """Add a link, unless the host's own of that name is there already."""
+    """Add a link, unless the host has one of that name."""
     if all(link.path != path for link in found.links):
         found.links.append(Link(path, target))
 

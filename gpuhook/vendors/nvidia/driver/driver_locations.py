@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a driver is that is not installed into the root of its node."""
+"""The roots of drivers that are not installed into the root of their node."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 # The driver container of NVIDIA's GPU operator; GKE's installer.
 OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
 OTHER_ROOTS = (OPERATOR, GKE)
-# NixOS keeps everything in its store, and has links to what the system of now is made of.
+# NixOS keeps all files in its store, and has links to those of the current system.
 NIXOS_LIBRARIES = "/run/opengl-driver/lib"
 NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
-# What the toolkit container of the operator installs.
+# The directory of the operator's toolkit container.
 OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
-# What `gpuhook install --driver-root` writes, in the directory that contains this package.
+# The file of `gpuhook install --driver-root`, in the directory that contains this package.
 INSTALLED_FILE = "driver.json"
 
 
 def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the driver roots of this host that have a libnvidia-ml.so.1, the one to use first.
+    """Return the driver roots of this host that have a libnvidia-ml.so.1, the preferred one first.
 
-    "/" excludes all others. `search_paths` are directories below each root. A driver container
-    may start later than this program, so the answer must not be kept. Directories that another
+    "/" excludes all others. `search_paths` are directories below each root. A driver container may
+    start later than this program, so callers must not cache the result. Directories that another
     user could have made are left out: programs of root load the library.
     """
     if _has_driver("/", search_paths):
@@ -43,7 +43,7 @@ def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 def is_trusted(path: str) -> bool:
-    """Return whether no user but root and the caller can replace what is at an absolute path."""
+    """Return whether only root and the caller can replace the file at an absolute path."""
     return all(map(_is_safe, (*_with_parents(path), *_with_parents(os.path.realpath(path)))))
 
 
@@ -55,7 +55,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def _is_safe(directory: str) -> bool:
-    """Return whether other users can neither change a directory nor replace one of root in it."""
+    """Return whether other users can neither change a directory nor replace root's files in it."""
     try:
         found = os.stat(directory)
     except OSError:
@@ -79,7 +79,7 @@ def installed_file() -> str:
 
 
 def installed_roots() -> tuple[str, str]:
-    """Return the driver root and the dev root of `gpuhook install`, "" for one that is not set."""
+    """Return the driver root and the dev root of `gpuhook install`, "" for an unset one."""
     try:
         with open(installed_file(), "rb") as file:
             known = documents.parse_json_object(file.read())

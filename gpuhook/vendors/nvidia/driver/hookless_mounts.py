@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's libraries for containers in which no hook runs: bind mounts and one variable.
+"""The driver's libraries for containers without a hook: bind mounts and one variable.
 
-Without a hook there are no links and no loader cache, so each library is bound under every name
-by which it is opened, in one directory, and LD_LIBRARY_PATH says where that is.
+Without a hook there are no links and no loader cache, so each library is bound under every name by
+which programs open it, in one directory, and LD_LIBRARY_PATH names that directory.
 
-The directory is /usr/local/nvidia/lib64, and the value is the very one that CUDA images carry
-themselves (`LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64`, which GKE's driver
-mounts rely on too). CDI can only replace a variable, not append to it, so for these images nothing
-is lost, and they find the driver even if an engine lets the image's value win. An image that keeps
-libraries of its own in LD_LIBRARY_PATH alone loses them: such an image needs the hook.
+The directory is /usr/local/nvidia/lib64, and the value is the one in CUDA images
+(`LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64`, which GKE's driver mounts rely on,
+too). CDI can only replace a variable, not append to it, so these images lose nothing, and they find
+the driver even if an engine lets the image's value win. An image that has its own libraries only in
+LD_LIBRARY_PATH loses them: such an image needs the hook.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ENV = f"LD_LIBRARY_PATH=/usr/local/nvidia/lib:{DIRECTORY}"
 def bindings(
     files: tuple[DriverFile, ...], links: tuple[Link, ...], directory: str = DIRECTORY
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return ([(host path, container path), ...], links that nothing can stand for).
+    """Return ([(host path, container path), ...], links without an equivalent mount).
 
     Libraries are bound in `directory`, .../lib64, those of 32 bits in .../lib, and files that the
-    loader does not look up where they belong; links become binds of the file they lead to. A
-    library bound twice is one library to the loader: it compares inodes.
+    loader does not open at their own paths; links become binds of the files they lead to. A library
+    bound twice is one library to the loader: it compares inodes.
     """
     host = _by_container_path(files)
     directories = {dirname(file.container_path) for file in files if file.kind == "library"}
@@ -46,7 +46,7 @@ def bindings(
         if end not in host:
             lost.append(f"{path} -> {targets[path]}")
             continue
-        # One of 32 bits has the same name: in LD_LIBRARY_PATH the loader passes over the other's.
+        # The 32-bit library has the same name; the loader skips one of another width.
         own = directory.removesuffix("64") if is_narrow(path) else directory
         place = join(own, basename(path)) if dirname(path) in directories else path
         found.setdefault(place, host[end])
@@ -56,7 +56,7 @@ def bindings(
 
 
 def _by_container_path(files: tuple[DriverFile, ...]) -> dict[str, str]:
-    """Return the host path of each file by its path, and of each library by its SONAME's too."""
+    """Return the host path of each file by its path, and of each library by its SONAME's path."""
     host = {file.container_path: file.host_path for file in files}
     for file in files:
         if file.kind == "library" and file.soname:
@@ -65,7 +65,7 @@ def _by_container_path(files: tuple[DriverFile, ...]) -> dict[str, str]:
 
 
 def _end(path: str, targets: dict[str, str]) -> str:
-    """Return where a chain of links that starts at `path` ends."""
+    """Return the end of a chain of links that starts at `path`."""
     for _ in range(MAX_LINKS):
         if path not in targets:
             break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which driver is below a root: its libcuda.so.<version>, found by directory or loader cache."""
+"""The driver below a root: its libcuda.so.<version>, found by directory or loader cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PLAIN = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _ROOTED = ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu")
-# The order of the reference implementation, and last the flat /usr/lib of Arch, and NixOS.
+# The order of NVIDIA's container toolkit, and last the flat /usr/lib of Arch, and NixOS.
 DIRECTORIES = (
     "/",
     *_PLAIN,
@@ -29,7 +29,7 @@ DIRECTORIES = (
     "/usr/lib",
     "/run/opengl-driver/lib",
 )
-# Of 32-bit libraries; /usr/lib has them where /usr/lib64 has the others.
+# Directories of 32-bit libraries; /usr/lib has them if /usr/lib64 has the others.
 _NARROW = (
     "/usr/lib/i386-linux-gnu",
     "/usr/lib/i386-linux-gnu/nvidia/current",
@@ -59,14 +59,14 @@ class Libcuda:
 def locate(root: DriverRoot, version: str | None, search_paths: Sequence[str] = ()) -> Libcuda:
     """Return the libcuda below `root`: of `version`, else the one that libcuda.so.1 points to.
 
-    Faults: GH1230 there is none, GH1232 it is of another version, GH1233 several and none is
-    marked, GH1234 it is broken, GH1231 libnvidia-ml is of another version.
+    Faults: GH1230 there is none, GH1232 it is of another version, GH1233 several without a
+    libcuda.so.1, GH1234 it is broken, GH1231 libnvidia-ml is of another version.
     """
     searched = [root.inside(_absolute(path)) for path in search_paths] + list(DIRECTORIES)
     directories = _existing(root, searched)
     found = _candidates(root, directories)
     if not found:
-        # What libcuda.so.1 of the host's loader is, wherever that may be.
+        # The libcuda.so.1 of the host's loader cache may be in any directory.
         from_cache = _existing(root, _cached(root))
         found = _candidates(root, from_cache)
         directories += [d for d in from_cache if d not in directories]
@@ -91,9 +91,9 @@ def locate(root: DriverRoot, version: str | None, search_paths: Sequence[str] = 
 
 
 def narrow(root: DriverRoot, wide: Libcuda) -> Libcuda | None:
-    """Return where the 32-bit libraries of the driver `wide` may be, None if it has none.
+    """Return the directories of the 32-bit libraries of the driver `wide`, None if it has none.
 
-    Its `path` is "": packages for graphics alone have no 32-bit libcuda.
+    Its `path` is "": packages for graphics only have no 32-bit libcuda.
     """
     machine = _NARROW_MACHINES.get(wide.machine)
     if machine is None:
@@ -147,13 +147,13 @@ def _cached(root: DriverRoot) -> list[str]:
     paths = [
         e.path.decode("utf-8", "surrogateescape") for e in entries if e.soname == b"libcuda.so.1"
     ]
-    # Where the link leads to, as the files with a version need not be beside it.
+    # The target of the link, as the files with a version may be in another directory.
     real = [root.real(path) or path for path in paths]
     return [path.rpartition("/")[0] for path in real + paths]
 
 
 def _current(root: DriverRoot, directories: list[str], found: dict[str, str]) -> str:
-    """Return the version that the first libcuda.so.1 points to; there may be only one."""
+    """Return the version that the first libcuda.so.1 points to, or the only version."""
     if len(found) == 1:
         return next(iter(found))
     for directory in directories:
@@ -183,7 +183,7 @@ def _machine(root: DriverRoot, path: str) -> int:
 
 
 def _check_ml(root: DriverRoot, directories: Sequence[str], version: str) -> None:
-    """Raise GH1231 when there is a libnvidia-ml, but none of `version`."""
+    """Raise GH1231 if there is a libnvidia-ml, but none of `version`."""
     names = (name for directory in directories for name in root.names(directory))
     versions = [version_in(n) for n in names if n.startswith("libnvidia-ml.so.")]
     have = list(dict.fromkeys(v for v in versions if v))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's files as a site wants them: some more, some less (see site_rules.py).
+"""The driver's files with the site's changes: added and dropped files (see site_rules.py).
 
-A file to add that is not there is a warning and no fault: an optional part of a driver must not
+A file to add that does not exist is a warning, not a fault: an optional part of a driver must not
 cost a node its GPUs.
 """
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 _NO_LIBRARY = "{where}: {path} is not a shared library; left out"
-_ABSENT = "{where}: {path} is not there; left out"
+_ABSENT = "{where}: {path} does not exist; left out"
 _WIDTH = (
-    "{where}: {path} is a 32-bit library, which containers find in {directory} or a directory "
-    "i386-linux-gnu only; left out"
+    "{where}: {path} is a 32-bit library, which containers find only in {directory} or a directory "
+    "i386-linux-gnu; left out"
 )
 
 
 def changed(
     rules: Rules, root: DriverRoot, files: Iterable[DriverFile], links: Iterable[Link]
 ) -> tuple[list[DriverFile], list[Link], list[str]]:
-    """Return (files, links, warnings) after what `rules` drop and add; an added file wins."""
+    """Return (files, links, warnings) after the changes of `rules`; an added file wins."""
     kept: list[DriverFile] = []
     gone: list[DriverFile] = []
     for file in files:
@@ -59,9 +59,9 @@ def _is_dropped(rules: Rules, *paths: str) -> bool:
 
 
 def _without(rules: Rules, links: list[Link], gone: list[DriverFile]) -> list[Link]:
-    """Return the links that are not dropped, and do not lead to what is."""
+    """Return the links that are not dropped, and whose targets are not dropped."""
     nowhere = {file.container_path for file in gone}
-    # The link that each library has by its SONAME goes with it.
+    # The link with a library's SONAME is dropped with it.
     nowhere |= {
         f"{posixpath.dirname(file.container_path)}/{file.soname}" for file in gone if file.soname
     }
@@ -82,35 +82,35 @@ def _end(link: Link) -> str:
 
 
 def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
-    """Return (the file, "") or (None, why there is none)."""
+    """Return (the file, "") or (None, the warning)."""
     real = root.real(root.inside(one.path))
     host = root.host(real or one.path)
-    told = {"where": one.where, "path": host, "directory": library_directory.DIRECTORY}
+    facts = {"where": one.where, "path": host, "directory": library_directory.DIRECTORY}
     try:
         status = os.stat(host)
         binary = elf.read(host) if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         if real is None or isinstance(error, FileNotFoundError):
-            return None, _ABSENT.format(**told)
+            return None, _ABSENT.format(**facts)
         return None, f"{one.where}: {host} cannot be read: {error.strerror}; left out"
     if real is None:
-        return None, _ABSENT.format(**told)
+        return None, _ABSENT.format(**facts)
     kind = one.kind or _kind(status, binary)
     place = one.container_path or root.container(one.path)
     soname = None
     if kind in ("library", "plugin"):
         if binary is None:
-            return None, _NO_LIBRARY.format(**told)
+            return None, _NO_LIBRARY.format(**facts)
         soname = binary.soname or posixpath.basename(place)
         if kind == "library" and binary.bits == 32 and not vocabulary.is_32_bit(place):
             if one.container_path:
-                return None, _WIDTH.format(**told)
+                return None, _WIDTH.format(**facts)
             place = f"{library_directory.DIRECTORY}/{posixpath.basename(place)}"
     return DriverFile(kind, host, place, soname, one.capabilities), ""
 
 
 def _kind(status: os.stat_result, binary: Elf | None) -> str:
-    """Return what a file is, as far as it shows."""
+    """Return the kind of a file by its status and content."""
     if stat.S_ISDIR(status.st_mode):
         return "directory"
     if stat.S_ISSOCK(status.st_mode):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/etc/gpuhook/files.d/*.yaml: which files a site adds to the driver's, and which it leaves out.
+"""/etc/gpuhook/files.d/*.yaml: files that a site adds to the driver's, and files that it drops.
 
-`add` is a list of files, `drop` one of globs; schemas/files.json tells the keys. All files of the
-directory count together, in the order of their names. Broken ones are faults: a container with a
-file that was to be dropped would be worse than none.
+`add` is a list of files, `drop` a list of globs; schemas/files.json describes the keys. All files
+of the directory apply together, in the order of their names. Broken ones are faults: a container
+with a file that was to be dropped would be worse than no container.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file to add. `kind` "" means as it looks, no `capabilities` mean those of its name."""
+    """A file to add. `kind` "" means by its content, no `capabilities` mean those of its name."""
 
     path: str  # below the driver root
-    container_path: str  # "": where it is
+    container_path: str  # "": the same path
     kind: str
     capabilities: tuple[str, ...]
     where: str  # "/etc/gpuhook/files.d/site.yaml, line 3"
@@ -43,17 +43,17 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a site adds, and the globs of what it leaves out."""
+    """The files that a site adds, and the globs of those that it drops."""
 
     add: tuple[Added, ...] = ()
     drop: tuple[str, ...] = ()
 
 
 def read(directory: str = DIRECTORY) -> Rules:
-    """Return the rules in `directory`, none where it is not there.
+    """Return the rules in `directory`, none if it does not exist.
 
-    Raises GH1243 (not YAML), GH1244 (not what the schema says), GH1245 (a place for no file),
-    GH1310 (not a file) and OSError.
+    Raises GH1243 (not YAML), GH1244 (not valid by the schema), GH1245 (a forbidden path), GH1310
+    (not a file) and OSError.
     """
     try:
         names = sorted(os.listdir(directory))
@@ -87,7 +87,7 @@ def _read(file: str) -> Rules:
 
 
 def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
-    """Return what a file holds, and the line of each key and entry; raises GH1243."""
+    """Return the document in a file, and the line of each key and entry; raises GH1243."""
     import yaml
 
     content = files.read(file)
@@ -106,7 +106,7 @@ def _loaded(file: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _take(node: yaml.Node, path: Path, lines: dict[Path, int], depth: int) -> None:
-    """Note the lines of a node and of what is in it, as deep as a good file is."""
+    """Record the lines of a node and of its children, to the depth of a valid file."""
     import yaml
 
     lines[path] = node.start_mark.line + 1
@@ -122,7 +122,7 @@ def _take(node: yaml.Node, path: Path, lines: dict[Path, int], depth: int) -> No
 
 
 def _check(document: object, file: str, lines: dict[Path, int]) -> None:
-    """Raise GH1244 for the first thing that the schema does not allow."""
+    """Raise GH1244 for the first error by the schema."""
     import jsonschema
 
     with open(_SCHEMA, encoding="utf-8") as stream:
@@ -139,7 +139,7 @@ def _check(document: object, file: str, lines: dict[Path, int]) -> None:
 
 
 def _require_place(file: str, line: int, path: str) -> None:
-    """Raise GH1245 for a place in the container that is the kernel's, or cannot be told."""
+    """Raise GH1245 for a path of the kernel's file systems in the container, or one with ".."."""
     whole = posixpath.normpath(path)
     is_kernels = any(whole == top or whole.startswith(top + "/") for top in _FORBIDDEN)
     if is_kernels or ".." in path.split("/"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compute mode of a GPU, read and set: who may use it beside whom.
+"""The compute mode of a GPU, read and set: which processes may use it at the same time.
 
 Source: nvml.h, nvmlComputeMode_t.
 """
@@ -19,7 +19,7 @@ _MODES = {name: number for number, name in nvml_constants.COMPUTE_MODES.items()}
 def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> None:
     """Set the mode of the GPU `uuid`; `library` is (path, version of the kernel module).
 
-    Raises GH1877 where the driver refuses, and what nvml_inventory.opened() raises. It needs root.
+    Raises GH1877 if the driver refuses, and the faults of nvml_inventory.opened(). It needs root.
     """
     with nvml_inventory.opened(*library):
         try:
@@ -32,7 +32,7 @@ def set_compute_mode(library: tuple[str, str | None], uuid: str, mode: str) -> N
 def compute_mode(library: tuple[str, str | None], uuid: str) -> str:
     """Return the mode of the GPU `uuid`.
 
-    Raises GH1265 where the driver does not tell, and what nvml_inventory.opened() raises.
+    Raises GH1265 if the driver does not report it, and the faults of nvml_inventory.opened().
     """
     with nvml_inventory.opened(*library):
         try:
@@ -41,5 +41,5 @@ def compute_mode(library: tuple[str, str | None], uuid: str) -> str:
         except pynvml.NVMLError as error:
             raise fault("GH1265", uuid=uuid, reason=error) from error
     if number not in nvml_constants.COMPUTE_MODES:
-        raise fault("GH1265", uuid=uuid, reason=f"it says {number}")
+        raise fault("GH1265", uuid=uuid, reason=f"NVML reports {number}")
     return nvml_constants.COMPUTE_MODES[number]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time slice of a GPU, read and set through the driver's own nvidia-smi.
 
-How long a process has the GPU before the next one's turn is a compute policy of the driver. NVML
-has no public call for it, only `nvidia-smi compute-policy`, from driver 455 (CUDA 11.1) on. The
-policy ends with the driver's hold of the GPU: a reboot, a reset, a GPU that nobody keeps open.
+The time that a process has the GPU before the next one is a compute policy of the driver. NVML has
+no public function for it, only `nvidia-smi compute-policy` of driver 455 (CUDA 11.1) and newer. A
+reboot, a reset, and closing the last handle of the GPU reset the policy.
 
-Source: nvidia-smi 535.261, `compute-policy -h`, and the texts in it; as seen there:
+Source: nvidia-smi 535.261, `compute-policy -h`, and the texts in it; its output:
 
     +-------------------------------------+
     | GPU compute policies:               |
@@ -34,42 +34,42 @@ _SECONDS = 10.0
 _COLUMNS = 3
 _UNSUPPORTED = ("not supported", "function not found")
 _FORBIDDEN = "insufficient permissions"
-_UNKNOWN = "nvidia-smi -h"  # which it says to run for what it does not know
+_UNKNOWN = "nvidia-smi -h"  # in its message about an unknown command
 
 
 @dataclass(frozen=True, slots=True)
 class Smi:
-    """An nvidia-smi: its path, and that of the NVML that it is to use, as this process opens it."""
+    """An nvidia-smi: its path, and that of the NVML that it uses, as this process opens it."""
 
     program: str = PROGRAM
-    library: str = ""  # "": the one that the loader finds
+    library: str = ""  # "": the loader's
 
 
 def time_slice(smi: Smi, uuid: str) -> str:
-    """Return the time slice of a GPU, of TIME_SLICES.
+    """Return the time slice of a GPU, one of TIME_SLICES.
 
-    Raises GH1260 where there is no such program, GH1261 where it is too old, GH1262 for a GPU that
-    has no time slice to set, GH1263 where the driver wants more rights, GH1264 for anything else.
+    Raises GH1260 without the program, GH1261 if it is too old, GH1262 for a GPU without time
+    slices, GH1263 without the rights, GH1264 for any other error.
     """
-    said = _said(smi, uuid, "--list")
-    found = list(_listed(said).values())
+    output = _run(smi, uuid, "--list")
+    found = list(_listed(output).values())
     if len(found) != 1:
-        raise fault("GH1264", program=smi.program, arguments=f"-i {uuid} --list", reason=said)
+        raise fault("GH1264", program=smi.program, arguments=f"-i {uuid} --list", reason=output)
     return found[0]
 
 
 def time_slices(smi: Smi) -> dict[int, str]:
-    """Return the time slice of each GPU that has one, by index. Raises what time_slice() raises."""
-    return _listed(_said(smi, "", "--list"))
+    """Return the time slice of each GPU that has one, by index. Raises as time_slice()."""
+    return _listed(_run(smi, "", "--list"))
 
 
 def set_time_slice(smi: Smi, uuid: str, value: str) -> None:
-    """Set the time slice of a GPU, of TIME_SLICES; it needs root. Raises as time_slice()."""
-    _said(smi, uuid, "--set-timeslice", str(TIME_SLICES.index(value)))
+    """Set the time slice of a GPU, one of TIME_SLICES; it needs root. Raises as time_slice()."""
+    _run(smi, uuid, "--set-timeslice", str(TIME_SLICES.index(value)))
 
 
 def _listed(table: str) -> dict[int, str]:
-    """Return the time slices in what --list prints, by the index of the GPU."""
+    """Return the time slices in the output of --list, by the index of the GPU."""
     found = {}
     for line in table.splitlines():
         words = line.strip().strip("|").split()
@@ -81,7 +81,7 @@ def _listed(table: str) -> dict[int, str]:
     return found
 
 
-def _said(smi: Smi, uuid: str, *arguments: str) -> str:
+def _run(smi: Smi, uuid: str, *arguments: str) -> str:
     which = ("-i", uuid) if uuid else ()
     shown = " ".join((*which, *arguments))
     try:
@@ -108,8 +108,8 @@ def _said(smi: Smi, uuid: str, *arguments: str) -> str:
 def _environment(smi: Smi) -> dict[str, str]:
     """Return the environment in which it uses our NVML.
 
-    A plugin's container has the driver below /driver-root, where no loader looks; the directory
-    of the library may have another C library, so it is loaded before, by name.
+    A plugin's container has the driver below /driver-root, which no loader searches; the directory
+    of the library may have another C library, so the library itself is preloaded.
     """
     env = {**os.environ, "LC_ALL": "C"}
     if smi.library:
@@ -117,9 +117,9 @@ def _environment(smi: Smi) -> dict[str, str]:
     return env
 
 
-def _refused(smi: Smi, uuid: str, arguments: str, said: str) -> GpuhookError:
-    lower = said.lower()
-    reason = said.splitlines()[0]
+def _refused(smi: Smi, uuid: str, arguments: str, output: str) -> GpuhookError:
+    lower = output.lower()
+    reason = output.splitlines()[0]
     if _UNKNOWN in lower:
         return fault("GH1261", program=smi.program)
     if any(word in lower for word in _UNSUPPORTED):

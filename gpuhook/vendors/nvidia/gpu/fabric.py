@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVLink fabric that a GPU is part of, across machines, asked of the NVML that is open.
+"""The NVLink fabric of a GPU across machines, from the NVML that is open.
 
 Source: nvml.h, nvmlDeviceGetGpuFabricInfoV with nvmlGpuFabricInfo_v2_t.
 """
@@ -21,7 +21,7 @@ _COMPLETED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """GPUs with the same cluster and the same clique in it can reach each other's memory."""
+    """A cluster of GPUs; those of one clique can access each other's memory."""
 
     cluster: str  # a UUID without a prefix
     clique: int
@@ -33,7 +33,7 @@ _VERSION = _INFO.size | 2 << 24  # NVML_STRUCT_VERSION
 
 
 def fabric(uuid: str) -> Fabric | None:
-    """Return the fabric of a GPU that has joined one which spans machines, else None."""
+    """Return the fabric that spans machines and that a GPU has joined, else None."""
     return ask_device(uuid, _fabric)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts for node labels that the kernel tells: vGPU, the class of the PCI device, the machine."""
+"""Facts for node labels from the kernel: vGPU, the class of the PCI device, the machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TEXT = 10  # bytes of the host driver's version, and of its branch after it
 
 @dataclass(frozen=True, slots=True)
 class Vgpu:
-    """A GPU that is part of one of the machine's host; None: the host does not tell."""
+    """A virtual GPU and the driver of its host; None: the host does not report it."""
 
     host_driver: str | None = None  # "460.16"
     host_branch: str | None = None  # "r460_00"
 
 
 def vgpu(host_root: str, pci_bus_id: str | None) -> Vgpu | None:
-    """Return what the vGPU's host says of itself, None if the device is a whole GPU.
+    """Return the host driver of a vGPU, None if the device is a whole GPU.
 
     Reading the whole configuration space needs CAP_SYS_ADMIN: without it, no GPU looks virtual.
     """
@@ -37,7 +37,7 @@ def vgpu(host_root: str, pci_bus_id: str | None) -> Vgpu | None:
 
 
 def parsed_vgpu(config: bytes) -> Vgpu | None:
-    """Return what the PCI configuration space says of a vGPU's host, None of a whole GPU."""
+    """Return the vGPU's host driver in the PCI configuration space, None for a whole GPU."""
     capability = _vendor_specific(config[:_SIZE])
     if capability[_SIGNATURE_AT:_RECORDS_AT] != _SIGNATURE:
         return None
@@ -46,14 +46,14 @@ def parsed_vgpu(config: bytes) -> Vgpu | None:
         number, length = capability[at], capability[at + 1]
         if number == _DRIVER_RECORD:
             return Vgpu(_text(capability, at + 2), _text(capability, at + 2 + _TEXT))
-        if length < 2:  # the two bytes before the data count too
+        if length < 2:  # the length includes the two bytes before the data
             break
         at += length
     return Vgpu()
 
 
 def _vendor_specific(config: bytes) -> bytes:
-    """Return the vendor-specific capability, b"" if there is none or its bytes are not there."""
+    """Return the vendor-specific capability, b"" if there is none or the space is incomplete."""
     if len(config) < _SIZE or not config[_STATUS] & _HAS_CAPABILITIES:
         return b""
     at, seen = config[_FIRST_CAPABILITY], set[int]()
@@ -71,7 +71,7 @@ def _text(capability: bytes, at: int) -> str | None:
 
 
 def mode(host_root: str, pci_bus_id: str | None) -> str | None:
-    """Return "graphics" or "compute" by the class of the PCI device, None of any other."""
+    """Return "graphics" or "compute" by the class of the PCI device, None for another class."""
     text = (_read(host_root, pci_bus_id, "class") or b"").strip()
     try:
         number = int(text, 16) >> 8
@@ -90,7 +90,7 @@ def machine(host_root: str, path: str = MACHINE_FILE) -> str | None:
 
 
 def _read(host_root: str, pci_bus_id: str | None, name: str) -> bytes | None:
-    """Return the head of a file of the PCI device; sysfs names it with a domain of four digits."""
+    """Return the first bytes of a file of the PCI device; sysfs has a domain of four digits."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The XIDs, numbers of errors that the driver reports, and what helps after each.
+"""The XIDs, the driver's error numbers, and the remedy for each.
 
-Newer drivers also say what the GPU needs now, its recovery action.
+Newer drivers also report the GPU's recovery action.
 
 Source of the classes: NVIDIA's Xid catalog, the column of the immediate action, as of October 2025,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html: RESTART_APP is APPLICATION,
-RESET_GPU is RESET, RESTART_BM and RESTART_VM are REBOOT, IGNORE and what needs a decision of a
-person is REPORT. 48 and 74 have a procedure there instead of an action; both can end in a reset.
+RESET_GPU is RESET, RESTART_BM and RESTART_VM are REBOOT, IGNORE and actions that need a person's
+decision are REPORT. 48 and 74 have a procedure there instead of an action; both can end in a reset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 APPLICATION, RESET, REBOOT, REPORT = "application", "reset", "reboot", "report"
 NO_ACTION = "none"
 
-# What to do about a GPU, by its recovery action. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
+# The remedy by a GPU's recovery action. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
 REMEDIES = {
     "reset": "reset the GPU",
     "reboot": "reboot the node",
@@ -34,7 +34,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One line of the table. `is_contained`: it says nothing of the GPU's other MIG instances."""
+    """One row of the table. `is_contained`: the GPU's other MIG instances are not affected."""
 
     meaning: str
     kind: str
@@ -42,7 +42,7 @@ class Xid:
 
 
 def remedy(known: Xid | None) -> str:
-    """Return what would help after an XID of the table, "" where nothing is known to."""
+    """Return the remedy for an XID of the table, "" if there is none."""
     if known is None or known.kind == REPORT:
         return ""
     if known.kind == APPLICATION:

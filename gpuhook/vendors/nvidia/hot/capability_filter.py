@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a spec's edits, and of our hooks' jobs, a container's driver capabilities need."""
+"""The parts of a spec's edits, and of our hooks' jobs, that driver capabilities need."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def take_jobs(
     edits: ContainerEdits, capabilities: frozenset[str]
 ) -> tuple[ContainerEdits, list[Jobs]]:
-    """Return `edits` without our hooks, and the jobs of these, as far as they are needed.
+    """Return `edits` without our hooks, and the jobs of these that the capabilities need.
 
-    Hooks with the same arguments are one.
+    Hooks with the same arguments are one job.
     """
     hooks = edits.get("hooks") or []
     ours: list[Hook] = []
@@ -39,9 +39,9 @@ def take_jobs(
 def chooser(
     needs: Mapping[str, frozenset[str]], capabilities: frozenset[str]
 ) -> Callable[[str], bool]:
-    """Return the test of a path: whether a container with `capabilities` gets what is there.
+    """Return the test of a path: whether a container with `capabilities` gets the file there.
 
-    `needs` are the capabilities of files whose names do not tell them.
+    `needs` are the capabilities of files whose names do not imply them.
     """
     if not needs:
         return vocabulary.chooser(capabilities)
@@ -56,7 +56,7 @@ def chooser(
 
 
 def _needs(edits: ContainerEdits) -> dict[str, frozenset[str]]:
-    """Return the capabilities that the hooks among `edits` tell of files."""
+    """Return the capabilities of files that our hooks among `edits` list."""
     found: dict[str, frozenset[str]] = {}
     for hook in edits.get("hooks") or ():
         if hook_args.NEEDS in (hook.get("args") or ()) and hook_args.is_ours(hook):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other names of GPUs and MIG instances, derived from specs and kernel: nobody has noted them.
+"""Other names of GPUs and MIG instances, derived from CDI specs and the kernel's files.
 
-Needed only where generate-cdi's notes are gone, as those of a spec in /etc/cdi are after a reboot.
-A name that is another spelling of one in the spec is known by that; any other leads to a device
-node (/proc/driver/nvidia), and the device that has this node is meant. The index and the UUID of a
-MIG instance are NVML's alone: they are known only where the spec has them.
+Needed only without node.json, for example for a spec in /etc/cdi after a reboot. A name that is
+another spelling of one in the spec means that one; any other name leads to a device node
+(/proc/driver/nvidia), and means the device with this node. The index and the UUID of a MIG instance
+are NVML's alone: they are known only if the spec has them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPES = ("gpu", "mig")  # of the names gpu0 and mig0:1
 
 
 class _Gpu:
-    """A GPU as the kernel module tells of it, in lower case; its place is that of its bus id."""
+    """A GPU as the kernel module describes it, in lower case."""
 
     __slots__ = ("bus_id", "minor", "uuid")
 
@@ -41,9 +41,9 @@ class _Gpu:
 def alias(
     name: str, host_root: str, devices: list[str], nodes_of: Callable[[str], list[str]]
 ) -> str | None:
-    """Return which of `devices`, the names in the spec, is meant by another name; None for none.
+    """Return which of `devices`, the names in the spec, another name means; None for none.
 
-    `nodes_of` returns the paths of a device's own nodes. The spec's `all` is no device.
+    `nodes_of` returns the paths of a device's own nodes. The spec's `all` is not a device.
     """
     lower = name.lower()
     named = {device.lower(): device for device in devices}
@@ -63,7 +63,7 @@ def uuids(host_root: str) -> list[str]:
 
 
 def _spellings(lower: str) -> list[str]:
-    """Return a name and what the type-index strategy makes of it, or has made it of."""
+    """Return a name, and its forms with and without the prefix of the type-index strategy."""
     plain = lower[3:] if lower.startswith(_TYPES) else lower
     typed = ("mig" if ":" in plain else "gpu") + plain
     is_index = plain.replace(":", "", 1).isdigit() and lower in (plain, typed)
@@ -80,7 +80,7 @@ def _is_of(path: str, nodes: list[str]) -> bool:
 
 
 def _node(lower: str, host_root: str) -> str:
-    """Return the path of the node that opens what `lower` names and nothing else, "" for none."""
+    """Return the path of the node that opens exactly the device `lower`, "" for none."""
     gpus = _gpus(host_root)
     if lower.startswith(_OLD_MIG):
         return _instance_node(lower[len("mig-") :], host_root, gpus)
@@ -91,7 +91,7 @@ def _node(lower: str, host_root: str) -> str:
 
 
 def _is_long(lower: str, bus_id: str) -> bool:
-    """Return whether a name is a bus id with eight digits of its domain, as NVML writes it."""
+    """Return whether a name is a bus id with a domain of eight digits, as NVML writes it."""
     return lower == "0000" + bus_id
 
 
@@ -107,7 +107,7 @@ def _instance_node(old: str, host_root: str, gpus: list[_Gpu]) -> str:
 
 
 def _capability_minor(gpu: str, rest: str, host_root: str) -> str:
-    """Return the minor of a capability's node: mig-minors counts, then the capability's file."""
+    """Return the minor of a capability's node: from mig-minors, else from the capability's file."""
     for line in _read(os.path.join(host_root, _MINORS)).splitlines():
         capability, _, minor = line.strip().partition(" ")
         if capability == f"{gpu}/{rest}":
@@ -137,7 +137,7 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a file of the kernel's, "" where it cannot be read."""
+    """Return the text of a file of the kernel, "" if it is not readable."""
     try:
         return files.read(path, _MAX_SIZE).decode("utf-8", "replace")
     except (OSError, GpuhookError):

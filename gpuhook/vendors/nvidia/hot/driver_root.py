@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root that a driver lives in: links are followed inside it, never out of it.
+"""The root directory of a driver; links are followed inside it, never out of it.
 
 A driver container's tree, or one below a host's /home, has absolute links that mean its own root.
 Paths called "inside" start with "/" at that root.
 
-Loaded only for a container that asks for something beside its GPUs.
+Loaded only for a container that requests devices in addition to its GPUs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import posixpath
 
 from gpuhook.host.hot import rooted_path
 
-# Where GKE's own device plugin mounts its driver directory, and where the PATH and the
-# LD_LIBRARY_PATH of CUDA images look.
+# GKE's own device plugin mounts its driver directory there, and PATH and LD_LIBRARY_PATH of CUDA
+# images name it.
 PREFIX_IN_CONTAINERS = "/usr/local/nvidia"
 _SYSTEM = ("/etc/", "/lib/", "/run/", "/usr/", "/var/")
 
 
 class DriverRoot:
-    """The directory `path` of the host, "/" included."""
+    """The directory `path` of the host, which may be "/"."""
 
     __slots__ = ("_is_prefix", "path")
 
@@ -30,11 +30,11 @@ class DriverRoot:
         self._is_prefix: bool | None = None
 
     def host(self, inside: str) -> str:
-        """Return the host's name of `inside`, links not followed."""
+        """Return the path on the host of `inside`, links not followed."""
         return posixpath.normpath(self.path.rstrip("/") + "/" + inside.lstrip("/"))
 
     def inside(self, path: str) -> str:
-        """Return `path` as seen inside; it may be given with the root in front."""
+        """Return `path` as seen inside; it may begin with the root."""
         path = posixpath.normpath("/" + path.lstrip("/"))
         top = self.path.rstrip("/")
         if top and (path == top or path.startswith(top + "/")):
@@ -42,8 +42,8 @@ class DriverRoot:
         return path
 
     def real(self, inside: str) -> str | None:
-        """Return `inside` with every link followed inside, None when it leads nowhere."""
-        if "\0" in inside:  # of a kernel's file or a loader cache: no path has one
+        """Return `inside` with every link followed inside, None for a dangling one."""
+        if "\0" in inside:  # from a kernel's file or a loader cache: no path has one
             return None
         try:
             real = rooted_path.resolve(self.path, inside, must_exist=True)
@@ -52,12 +52,12 @@ class DriverRoot:
         return real if os.path.lexists(self.host(real)) else None
 
     def directory(self, inside: str) -> str | None:
-        """Return the directory `inside` with links followed, None when it is none."""
+        """Return the directory `inside` with links followed, None if it is not a directory."""
         real = self.real(inside)
         return real if real and os.path.isdir(self.host(real)) else None
 
     def names(self, inside: str) -> list[str]:
-        """Return the sorted names in the directory `inside`, [] when it cannot be listed."""
+        """Return the sorted names in the directory `inside`, [] if it is not readable."""
         real = self.real(inside)
         try:
             return sorted(os.listdir(self.host(real))) if real else []
@@ -84,14 +84,14 @@ class DriverRoot:
         )
 
     def container(self, inside: str) -> str:
-        """Return where a container finds `inside`: at the same place, or below a fixed prefix."""
+        """Return where a container finds `inside`: at the same path, or below a fixed prefix."""
         if self.is_prefix and not inside.startswith(_SYSTEM):
             return PREFIX_IN_CONTAINERS + inside
         return inside
 
 
 def place(root: str, path: str) -> str | None:
-    """Return the host path of what `path` is in `root`, links followed inside; None for nothing."""
+    """Return the host path of `path` in `root`, links followed inside; None if there is none."""
     if not root.rstrip("/"):
         return path if os.path.exists(path) else None
     within = DriverRoot(root)

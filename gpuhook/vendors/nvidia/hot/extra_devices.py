@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container gets in addition to its GPUs: IMEX channels, switches, administration of MIG.
+"""Devices that a container gets in addition to its GPUs: IMEX channels, switches, MIG management.
 
-Loaded only for a container that asks for such a thing. A spec of the kind counts where the node has
-one; else the node itself is looked at.
+Loaded only for a container that requests such a device. A spec of the kind applies if the node has
+one; else the device is looked up on the node itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 
-_NO_FILE = "the node itself"  # in place of the path of a spec file
+_NO_FILE = "the node itself"  # in the place of a spec file's path
 
 
 class LiveSpec(Compiled):
-    """The devices of one kind as they are now, in the place of a compiled spec."""
+    """The current devices of one kind, in the place of a compiled spec."""
 
     __slots__ = ("_roots",)
 
@@ -41,7 +41,7 @@ class LiveSpec(Compiled):
         self._roots = roots
 
     def device(self, name: str) -> ContainerEdits | None:
-        """Return the edits of a device; raises the fault that says what this node lacks."""
+        """Return the edits of a device; raises the fault of what this node lacks."""
         if self.kind == vocabulary.IMEX_KIND:
             return (
                 live_devices.channels(self._roots)
@@ -53,7 +53,7 @@ class LiveSpec(Compiled):
         return live_devices.whole(self.kind, self._roots) if name == live_devices.EVERY else None
 
     def names(self) -> list[str]:
-        """Return the names of the devices; `all` where that is one of them."""
+        """Return the names of the devices; `all` is one of them for kinds that have it."""
         return (
             [*live_devices.MANAGEMENT_NAMES]
             if self.kind == vocabulary.MIG_KIND
@@ -62,9 +62,9 @@ class LiveSpec(Compiled):
 
 
 def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
-    """Return what a container requests in addition to its GPUs, judged by policy.
+    """Return the devices that a container requests in addition to its GPUs, judged by policy.
 
-    Raises GH1036 for what is no IMEX channel, and what extra_requests.judged raises.
+    Raises GH1036 for an invalid IMEX channel, and the faults of extra_requests.judged().
     """
     if not parse.has_extras(spec, vocabulary.VOCABULARY):
         return []
@@ -76,9 +76,9 @@ def extra_requests(spec: dict[str, Any], settings: Settings) -> list[Extra]:
 
 
 def extended_registry(found: Registry, names: Sequence[str], roots: DeviceRoots) -> Registry:
-    """Return a registry with what the node, its parts in `roots`, shows of the kinds of `names`.
+    """Return a registry with the current devices of the kinds of `names`; `roots` locates them.
 
-    Raises what require_device() raises for those that it lacks.
+    Raises the faults of require_device() for missing devices.
     """
     named = [name for name in names if vocabulary.is_extra(name)]
     kinds = list(dict.fromkeys(name.partition("=")[0] for name in named))
@@ -89,7 +89,7 @@ def extended_registry(found: Registry, names: Sequence[str], roots: DeviceRoots)
 
 
 def with_live_kinds(registry: Registry, kinds: list[str], roots: DeviceRoots) -> Registry:
-    """Return `registry` with those of `kinds` that it has no spec of as this node has them."""
+    """Return `registry` with a LiveSpec for each of `kinds` that it has no spec of."""
     missing = [kind for kind in kinds if not _has(registry, kind)]
     return registry.over([LiveSpec(kind, roots) for kind in missing]) if missing else registry
 
@@ -102,9 +102,9 @@ def _has(registry: Registry, kind: str) -> bool:
 
 
 def require_device(registry: Registry, name: str) -> None:
-    """Raise what says why a device of these kinds cannot be had: `name` is qualified.
+    """Raise the fault of a device of these kinds that is missing: `name` is qualified.
 
-    GH1042 for one that is not in the node's own spec of the kind; that counts where there is one.
+    GH1042 means that the node's own spec of the kind lacks it; such a spec wins over the node.
     """
     kind, _, device = name.partition("=")
     if device in ("none", live_devices.EVERY):
@@ -122,14 +122,14 @@ def require_device(registry: Registry, name: str) -> None:
 def find_roots(
     found: Registry, kind: str, driver_root: str = "", dev_root: str = ""
 ) -> DeviceRoots:
-    """Return where the node's parts are: by the named roots, else as specs of `kind` have them."""
+    """Return the roots of the node: the named ones, else those that specs of `kind` imply."""
     driver, dev = driver_root.rstrip("/"), dev_root
     if driver and not dev and os.path.exists(os.path.join(driver, "dev/nvidiactl")):
         dev = driver
     try:
         specs = found.kind(kind)
     except GpuhookError:
-        specs = []  # none of the GPUs'
+        specs = []  # no spec of GPUs
     for spec in specs:
         nodes, mounts = spec.edits.get("deviceNodes") or (), spec.edits.get("mounts") or ()
         dev = dev or _root_of((one["path"], one.get("hostPath")) for one in nodes)
@@ -138,7 +138,7 @@ def find_roots(
 
 
 def _root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
-    """Return the root in which hosts have what containers find at a path, "" if none is known."""
+    """Return the root below which the host has the files of containers, "" if none is known."""
     for path, source in pairs:
         if source and source != path and source.endswith(path):
             return source[: -len(path)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of the host that a description of its GPUs was made on.
+"""The fingerprint of a host at the time when a spec of its GPUs was generated.
 
 It is readable text, `boot=..,driver=..,gpus=..,majors=..,mig=..,tree=..`, so that a mismatch can
-name what changed. It costs a handful of small reads and never loads NVML.
+name what changed. It costs a few small reads and never loads NVML.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"
 
 
 def fingerprint(host_root: str, libcuda: str, mig: str | None = None) -> str:
-    """Return the fingerprint of the host whose /proc and /sys lie below `host_root`.
+    """Return the fingerprint of the host whose /proc and /sys are below `host_root`.
 
-    `libcuda` is the host path of the driver's libcuda file: its identity stands for the driver
-    tree (an upgrade in place changes it). `mig` is what mig_state() said when the driver was asked
-    for its instances, None for now. What is not there is left empty.
+    `libcuda` is the host path of the driver's libcuda file: its identity represents the driver tree
+    (an upgrade in place changes it). `mig` is the result of mig_state() from before the GPUs were
+    read, None for the current state. A missing part is empty.
     """
     root = host_root.rstrip("/")
     return ",".join(
@@ -72,12 +72,12 @@ def module_version(host_root: str) -> str:
 
 
 def tegra_release(host_root: str) -> str:
-    """Return the release of a Tegra's system, "R36.4.3", "" where it is none."""
+    """Return the release of a Tegra system, "R36.4.3", "" for another system."""
     return release_in(_first_line(host_root.rstrip("/") + TEGRA_RELEASE))
 
 
 def release_in(line: str) -> str:
-    """Return the release that the line `# R36 (release), REVISION: 4.3, GCID: ...` tells of."""
+    """Return the release in the line `# R36 (release), REVISION: 4.3, GCID: ...`."""
     words = line.replace("#", " ").replace(",", " ").split()
     release = words[0] if words else ""
     if "REVISION:" in words[:-1]:
@@ -86,7 +86,7 @@ def release_in(line: str) -> str:
 
 
 def driver_is_loaded(host_root: str) -> bool:
-    """Return whether the host has a driver at all.
+    """Return whether the host has a driver.
 
     That is the kernel module, that of a Tegra's own GPU (it has no version), or WSL's /dev/dxg.
     """
@@ -102,14 +102,14 @@ def absence(host_root: str) -> str:
     try:
         has_gpu = bool(os.listdir(os.path.join(host_root, "proc/driver/nvidia/gpus")))
     except OSError:
-        return ""  # WSL's driver has no such directory, nor has a Tegra's
+        return ""  # drivers of WSL and Tegra have no such directory
     return "" if has_gpu else NO_GPU
 
 
 def differences(recorded: str, current: str) -> list[str]:
-    """Return one phrase per part in which the two fingerprints differ, [] when they are equal.
+    """Return one phrase per part in which the two fingerprints differ, [] if they are equal.
 
-    A part that an older gpuhook did not record says nothing.
+    A part that an older gpuhook did not record is ignored.
     """
     old, new = _parsed(recorded), _parsed(current)
     return [
@@ -120,7 +120,7 @@ def differences(recorded: str, current: str) -> list[str]:
 
 
 def changes(made: Recorded) -> list[str]:
-    """Return what has changed on this host since the spec `made` was written, a phrase each.
+    """Return the changes of this host since a spec was written, a phrase each.
 
     `made` is a hook's job, or a record of a spec; [] if it records no fingerprint.
     """
@@ -130,7 +130,7 @@ def changes(made: Recorded) -> list[str]:
 
 
 def require_fresh(job: Recorded) -> None:
-    """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+    """Raise GH1120 if the spec of a job describes another state of this host."""
     changed = changes(job)
     if changed:
         raise fault("GH1120", changes="; ".join(changed))
@@ -158,12 +158,12 @@ def _first_line(path: str) -> str:
 
 
 def gpus_of(names: list[str]) -> str:
-    """Return what stands for the GPUs by their bus ids, in order: how many, and which."""
+    """Return the number of GPUs and a checksum of their bus ids, which are in order."""
     return f"{len(names)}-{crc32(os.fsencode(' '.join(names))):08x}" if names else ""
 
 
 def majors(devices: bytes) -> str:
-    """Return what stands for the majors in the content of /proc/devices."""
+    """Return the driver's majors in the content of /proc/devices, "nvidia:195+nvidia-uvm:242"."""
     found = []
     for line in devices.split(b"\n"):
         number, _, name = line.strip().partition(b" ")
@@ -173,12 +173,12 @@ def majors(devices: bytes) -> str:
 
 
 def mig_state(host_root: str) -> str:
-    """Return what stands for the MIG instances of the host, "" where the driver knows no MIG.
+    """Return a checksum of the MIG instances of the host, "" if the driver does not support MIG.
 
-    The numbers of all capabilities are not enough: the driver lists those that could be, so they
-    stay what they are while instances come and go, and a destroyed one's are the next one's. Which
-    instances there are shows in the names below its capabilities. Both together name an instance
-    for good: its UUID is made of its GPU and of its place in it.
+    The minors of all capabilities are not enough: the driver lists possible ones, so they remain
+    while instances come and go, and a new instance may get those of a destroyed one. The
+    directories below capabilities list the existing instances. Both together identify an instance:
+    its UUID derives from its GPU and its position in it.
     """
     root = host_root.rstrip("/") + "/proc/driver"
     content = _read(root + "/nvidia-caps/mig-minors")
@@ -186,15 +186,15 @@ def mig_state(host_root: str) -> str:
 
 
 def mig_of(content: bytes, names: list[str]) -> str:
-    """Return mig_state() by the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
+    """Return mig_state() for the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
     return format(crc32(os.fsencode("\n".join(names)), crc32(content)), "08x") if content else ""
 
 
 def _instances(directory: str) -> list[str]:
     """Return gpu0/gi1/ci0 and so on, in order.
 
-    A GPU instance without a compute instance is no device, and containers that have MIG devices
-    may see those alone.
+    A GPU instance without a compute instance is not a device, and a container with MIG devices may
+    see its own only.
     """
     found = []
     for gpu in _names(directory):

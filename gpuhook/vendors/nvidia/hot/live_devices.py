@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node has beside GPUs, looked for at the very moment: no spec is needed, none is stale.
+"""The devices of a node other than its GPUs, looked up at the time of the request.
 
-Loaded only for a container that asks for one of these kinds: GPUDirect Storage, MOFED (InfiniBand),
-GDRCopy, NVSwitch, IMEX channels, and access to the administration of MIG. Sources: the device names
-of NVIDIA's nvidia-fs, gdrcopy and open-gpu-kernel-modules, of rdma-core, and the IMEX guide; what
-comes with each is as in NVIDIA's container toolkit.
+Loaded only for a container that requests one of these kinds: GPUDirect Storage, MOFED (InfiniBand),
+GDRCopy, NVSwitch, IMEX channels, and MIG management. Sources: the device names of NVIDIA's
+nvidia-fs, gdrcopy and open-gpu-kernel-modules, of rdma-core, the IMEX guide, and the MIG User
+Guide, "Device Nodes and Capabilities"; mounts are those of NVIDIA's container toolkit.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NODES: dict[str, tuple[str, tuple[str, ...], str]] = {
     vocabulary.GDRCOPY_KIND: ("/dev", ("gdrdrv",), ""),
     vocabulary.NVSWITCH_KIND: ("/dev", (), "nvidia-nvswitch"),
 }
-# What GPUDirect Storage reads besides, and in which root that is looked for first.
+# Files that GPUDirect Storage reads as well.
 _UDEV, _CUFILE = "/run/udev", "/etc/cufile.json"
 
 
 class DeviceRoots:
-    """Where a node's /dev, its driver's files, and its /proc are."""
+    """The roots of a node's /dev, of its driver's files, and of its /proc."""
 
     __slots__ = ("dev", "driver", "host")
 
@@ -54,7 +54,7 @@ class DeviceRoots:
 
 
 def require_channel(number: str, where: str) -> None:
-    """Raise GH1036 for what is no IMEX channel's number."""
+    """Raise GH1036 for a text that is not the number of an IMEX channel."""
     if not _is_channel(number):
         raise fault("GH1036", where=where, number=number)
 
@@ -65,7 +65,7 @@ def _is_channel(number: str) -> bool:
 
 
 def whole(kind: str, roots: DeviceRoots) -> ContainerEdits:
-    """Return the edits of a kind that has one device; GH1037 if this node has nothing of it."""
+    """Return the edits of a kind that has one device; GH1037 if this node has none."""
     directory, exact, beginning = _NODES[kind]
     named = [
         name
@@ -84,7 +84,7 @@ def whole(kind: str, roots: DeviceRoots) -> ContainerEdits:
 
 
 def looked_for(kind: str) -> str:
-    """Return the paths that devices of a kind have, as people write them."""
+    """Return the paths of the devices of a kind, as patterns for people."""
     if kind == vocabulary.IMEX_KIND:
         return f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}*"
     directory, exact, beginning = _NODES[kind]
@@ -93,7 +93,7 @@ def looked_for(kind: str) -> str:
 
 
 def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
-    """Return the edits of the IMEX channel `3` or `channel3`, None for what names none.
+    """Return the edits of the IMEX channel `3` or `channel3`, None for another name.
 
     Raises GH1037 if this node has no such channel.
     """
@@ -104,13 +104,13 @@ def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     status = _stat(roots.dev, path)
     major = device_major(_IMEX_MAJOR, roots.host)
     if status is None or not _is_of(status, major, int(number)):
-        why = "" if status is None else f"; the node that is there is not {major}:{number}"
+        why = "" if status is None else f"; the existing node is not {major}:{number}"
         raise fault("GH1037", name=f"{vocabulary.IMEX_KIND}={name}", looked=path, why=why)
     return edits([_entry(path, status, roots)])
 
 
 def channel_numbers(roots: DeviceRoots) -> list[str]:
-    """Return the numbers of the IMEX channels that this node has, in order."""
+    """Return the numbers of this node's IMEX channels, in order."""
     names = _listed(roots.dev, IMEX_DIRECTORY)
     numbers = [name[len(IMEX_CHANNEL) :] for name in names if name.startswith(IMEX_CHANNEL)]
     major = device_major(_IMEX_MAJOR, roots.host)
@@ -134,7 +134,7 @@ def channels(roots: DeviceRoots) -> ContainerEdits:
 def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     """Return the edits that let a container configure or monitor MIG, None for other names.
 
-    Raises GH1214 to GH1216 where the node for that cannot be had.
+    Raises GH1214 to GH1216 if the node for that is missing.
     """
     if name == EVERY:
         parts = [management_node(one, roots.dev, roots.host) for one in MANAGEMENT_NAMES]
@@ -146,9 +146,9 @@ def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
 
 
 def edits(nodes: list[DeviceNode]) -> ContainerEdits:
-    """Return the edits that give a container `nodes`, and the groups without which it can't open.
+    """Return the edits that give a container `nodes`, and the groups that it needs to open them.
 
-    Device nodes carry no numbers: whoever applies the edits looks at the node itself.
+    Device nodes carry no numbers: the program that applies the edits reads the node itself.
     """
     found: ContainerEdits = {"deviceNodes": nodes}
     closed = [node for node in nodes if node["fileMode"] & _WORLD != _WORLD]
@@ -176,7 +176,7 @@ def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
 
 
 def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
-    """Return the mount of `path` out of the first root that has it, None if none does."""
+    """Return the mount of `path` from the first root that has it, None if none does."""
     for root in roots:
         found = driver_root.place(root, path)
         if found is not None:
@@ -185,7 +185,7 @@ def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
 
 
 def _stat(root: str, path: str) -> os.stat_result | None:
-    """Return what is at `path`, None for what is no character device."""
+    """Return the status of the character device at `path`, None for anything else."""
     found = driver_root.place(root, path)
     if found is None:
         return None
@@ -197,7 +197,7 @@ def _stat(root: str, path: str) -> os.stat_result | None:
 
 
 def _is_of(status: os.stat_result, major: int | None, minor: int) -> bool:
-    """Return whether a node has these numbers; a major that nobody knows is any."""
+    """Return whether a node has these numbers; an unknown major matches any."""
     return os.minor(status.st_rdev) == minor and major in (None, os.major(status.st_rdev))
 
 
@@ -221,8 +221,8 @@ def _order(path: str) -> tuple[str, int]:
 def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]:
     """Return the path and the status of the node of `config` or `monitor`.
 
-    Raises GH1216 if the driver knows no such thing, GH1214 if the node is missing, GH1215 if
-    something else is there.
+    Raises GH1216 if the driver does not support it, GH1214 if the node is missing, GH1215 if
+    another file has its path.
     """
     number = management_minor(name, host_root)
     if number is None:
@@ -238,15 +238,15 @@ def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.s
         raise fault(
             "GH1214", path=place, name=name, reason=reason, file=f"{MANAGEMENT_FILES}/{name}"
         ) from error
-    wanted = device_major(CAPS_MAJOR, host_root)
-    is_right = wanted is None or status.st_rdev == os.makedev(wanted, number)
+    known = device_major(CAPS_MAJOR, host_root)
+    is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
-        raise fault("GH1215", path=place, major="?" if wanted is None else wanted, minor=number)
+        raise fault("GH1215", path=place, major="?" if known is None else known, minor=number)
     return path, status
 
 
 def management_minor(name: str, host_root: str) -> int | None:
-    """Return the minor of a node, None if the driver names none: mig-minors counts."""
+    """Return the minor of a node, None if unknown: from mig-minors, else from its own file."""
     for line in _lines(host_root, MANAGEMENT_MINORS):
         parts = line.split()
         if len(parts) == 2 and parts[0] == name and _is_number(parts[1]):
@@ -256,7 +256,7 @@ def management_minor(name: str, host_root: str) -> int | None:
 
 
 def management_mode(name: str, host_root: str) -> int | None:
-    """Return the permission bits that the driver gives a node, None if it does not say."""
+    """Return the permission bits that the driver sets for a node, None if it sets none."""
     found = _fact("DeviceFileMode", name, host_root)
     return int(found) if _is_number(found) and int(found) <= 0o777 else None
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this node's specs, and what was noted with them, tell of its devices: names and nodes.
+"""Names and nodes of this node's devices, from its CDI specs and node.json.
 
-Loaded only for a create that needs it: one that names a GPU otherwise than the specs do, limits
-memory, or names replicas.
+Loaded only for a create that needs them: its container names a GPU by another name than the specs
+have, has a memory limit, or names replicas.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def alias(name: str, registry: Callable[[], Registry], kind: str) -> str | None:
-    """Return what the node's specs call the GPU with another name, None if nobody knows.
+    """Return the name in the node's specs of the GPU with another name, None if unknown.
 
-    What generate-cdi noted counts; without that, what specs and kernel tell.
+    The name in node.json applies; without one, specs and kernel are searched.
     """
-    noted = node_json.alias(name)
-    return noted if noted is not None else _derived(name, registry(), kind)
+    recorded = node_json.alias(name)
+    return recorded if recorded is not None else _derived(name, registry(), kind)
 
 
 def _derived(name: str, found: Registry, kind: str) -> str | None:
-    from gpuhook.vendors.nvidia.hot import device_aliases  # notes are there nearly always
+    from gpuhook.vendors.nvidia.hot import device_aliases  # node.json exists nearly always
 
     def nodes_of(device: str) -> list[str]:
         edits = found.device(f"{kind}={device}")[1]
@@ -45,10 +45,10 @@ def _derived(name: str, found: Registry, kind: str) -> str | None:
 
 
 def other_names() -> list[str]:
-    """Return the names that generate-cdi noted; without notes the UUIDs that the kernel reports."""
-    noted = node_json.other_names()
-    if noted:
-        return noted
+    """Return the names in node.json; without it the UUIDs that the kernel reports."""
+    recorded = node_json.other_names()
+    if recorded:
+        return recorded
     from gpuhook.vendors.nvidia.hot import device_aliases
 
     return device_aliases.uuids(state.host_root())
@@ -57,11 +57,11 @@ def other_names() -> list[str]:
 def full_names(
     name: str, others: Callable[[], list[str]], registry: Callable[[], Registry], kind: str
 ) -> list[str]:
-    """Return the names that a short form stands for, [] for another name; raises GH1060.
+    """Return the full names of a short form, [] for another name; raises GH1060.
 
-    `others` returns what other_names() does on that node.
+    `others` returns the node's other_names().
     """
-    from gpuhook.vendors.nvidia.hot import short_names  # few names are short
+    from gpuhook.vendors.nvidia.hot import short_names  # most names are full
 
     return short_names.full_names(name, lambda: [*others(), *_described(registry(), kind)])
 
@@ -77,7 +77,7 @@ def refusal(
 ) -> GpuhookError:
     """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
 
-    GH1060 also names the source. Another fault is returned as it is. `others` as for full_names().
+    GH1060 also names the source. Another fault is returned unchanged. `others` as for full_names().
     """
     if error.code not in ("GH1060", "GH1101", "GH1102"):
         return error
@@ -100,10 +100,10 @@ def _described(found: Registry, kind: str) -> list[str]:
 
 
 def nodes_by_device(found: Registry, kind: str) -> dict[str, frozenset[str]]:
-    """Return the paths of the device nodes of each device of `kind`, the node's own.
+    """Return the paths of the device nodes of each device of `kind`, by qualified name.
 
-    Without those that all of a spec's devices share, and those for graphics, which a container
-    has by its capabilities. Devices go by their qualified names.
+    Nodes that all devices of a spec share are left out, and those for graphics, which a container
+    gets by its capabilities.
     """
     nodes = {}
     for name in found.names(kind):
@@ -117,7 +117,7 @@ def nodes_by_device(found: Registry, kind: str) -> dict[str, frozenset[str]]:
 def covered(nodes: Collection[str], found: Registry, kind: str) -> frozenset[str]:
     """Return the names of the devices that have nodes, and all of them among `nodes`.
 
-    They are those of the node's own specs, of `kind`, and of a device plugin's.
+    The devices are those of the node's own specs, of `kind`, and of a device plugin's.
     """
     held = set()
     for one in (kind, vocabulary.PLUGIN_KIND):
@@ -136,7 +136,7 @@ def covered(nodes: Collection[str], found: Registry, kind: str) -> frozenset[str
 def nvml(found: Registry, kind: str) -> str:
     """Return the host path of the NVML library that this node's specs mount, "" for none.
 
-    A container's own mounts do not count: a volume may be named as a library of the driver is.
+    A container's own mounts are ignored: a volume may have the name of a driver library.
     """
     for one in (kind, vocabulary.PLUGIN_KIND):
         try:
@@ -151,6 +151,6 @@ def nvml(found: Registry, kind: str) -> str:
 
 
 def _own_nodes(edits: ContainerEdits) -> frozenset[str]:
-    """Return the paths of the nodes that tell a device: without those for graphics."""
+    """Return the paths of the nodes that identify a device, without those for graphics."""
     paths = (node["path"] for node in edits.get("deviceNodes") or ())
     return frozenset(path for path in paths if not vocabulary.is_graphics_node(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node.json read: what generate-cdi noted of this node's GPUs, and under which names.
+"""The reader of node.json: the GPUs of this node and their other names, from generate-cdi.
 
 Read only for a name that no spec has. inventory/dump_file.py writes it.
 """
@@ -25,7 +25,7 @@ def path() -> str:
 
 
 def alias(name: str) -> str | None:
-    """Return what the spec calls the GPU with another name (PCI bus id, index), None if unknown."""
+    """Return the spec's name of the GPU with another name (PCI bus id, index), None if unknown."""
     found = _section("aliases", dict).get(name.lower())
     return found if isinstance(found, str) else None
 
@@ -36,11 +36,11 @@ def other_names() -> list[str]:
 
 
 def uuids() -> dict[str, str]:
-    """Return the UUID of each GPU and MIG instance by the path of a device node of its own.
+    """Return the UUID of each GPU and MIG instance by the path that only it has device node.
 
-    That is the compute instance's capability node for an instance; the node of a GPU that has
-    instances tells nothing of who holds it. {} without a usable node.json. A GPU whose UUID is not
-    known stands under the path itself.
+    For an instance that is the compute instance's capability node; the node of a GPU with instances
+    does not identify its user. {} without a usable node.json. A GPU with an unknown UUID has the
+    path itself as its value.
     """
     found = {}
     for gpu in _section("gpus", list):
@@ -56,7 +56,7 @@ def uuids() -> dict[str, str]:
 
 
 def memory() -> dict[str, int]:
-    """Return the bytes of each GPU by its UUID, as far as they are known."""
+    """Return the bytes of each GPU by its UUID, without unknown ones."""
     return {
         str(gpu.get("uuid")): gpu["memory_bytes"]
         for gpu in _section("gpus", list)
@@ -65,7 +65,7 @@ def memory() -> dict[str, int]:
 
 
 def nvml() -> str:
-    """Return the host path of the libnvidia-ml.so.1 that answered, "" where it is not there."""
+    """Return the host path of the libnvidia-ml.so.1 that answered, "" if it does not exist."""
     found = _section("driver", dict).get("nvml")
     return found if isinstance(found, str) and os.path.isfile(found) else ""
 
@@ -73,7 +73,7 @@ def nvml() -> str:
 def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
     """Return the CUDA version, the driver's, its module's, and (minor, capability, brand) of GPUs.
 
-    "" stands for what is not known.
+    "" means unknown.
     """
     driver = _section("driver", dict)
     cuda, version, module = (_text(driver, key) for key in ("cuda", "version", "module_version"))
@@ -88,7 +88,7 @@ def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
 def sorts() -> tuple[str, dict[str, tuple[str, str]]]:
     """Return the kernel module's version, and (capability, brand) of each GPU by its UUID.
 
-    "" stands for what is not known.
+    "" means unknown.
     """
     found = {
         str(gpu.get("uuid")): (_text(gpu, "compute_capability"), _text(gpu, "brand"))
@@ -104,7 +104,7 @@ def _text(section: dict[str, Any], key: str) -> str:
 
 
 def turns() -> dict[str, dict[str, str]]:
-    """Return the time slice and the compute mode of each GPU by UUID, as far as they are known."""
+    """Return the time slice and the compute mode of each GPU by UUID, without unknown ones."""
     keys = ("time_slice", "compute_mode")
     return {
         str(gpu.get("uuid")): {key: gpu[key] for key in keys if _is_known(gpu.get(key))}
@@ -127,7 +127,7 @@ def _instances(instances: list[Any]) -> dict[str, str]:
 
 
 def _section(key: str, kind: type[Any]) -> Any:
-    """Return a part of node.json, empty where the file is not there or cannot be believed."""
+    """Return a part of node.json, empty if the file is missing or not trusted."""
     try:
         if state.usable(os.lstat(path())):
             node = fastjson.loads(files.read(path(), _MAX_SIZE))

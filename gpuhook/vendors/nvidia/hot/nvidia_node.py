@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node with NVIDIA's GPUs: what the core asks of a vendor (vendors/interface.py), answered.
+"""A node with NVIDIA GPUs: the answers to the core's questions (vendors/interface.py).
 
-What few creates need is in modules that are loaded then.
+Modules that few creates need are loaded on demand.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _REQUIREMENTS = "gpuhook.vendors.nvidia.hot.requirement_check"
 
 
 class NvidiaNode:
-    """This node, by its CDI specs: they are read at each call of registry()."""
+    """This node by its CDI specs, which are read at each call of registry()."""
 
     is_here = True
     vocabulary = words.VOCABULARY
     capability_words = words.CAPABILITIES
     apart = (words.CSV_DEVICE,)
-    # Answers that need nothing of the node itself.
+    # Answers that do not depend on the node.
     filter_edits = staticmethod(capability_filter.filter_edits)
     is_extra = staticmethod(words.is_extra)
     parse_capabilities = staticmethod(words.parse_capabilities)
@@ -58,9 +58,9 @@ class NvidiaNode:
         return registry.load(self._spec_dirs, self._compile_spec, self.kind.partition("/")[0])
 
     def registry_for(self, names: Sequence[str]) -> Registry:
-        """Return that registry, with what the node itself shows of other kinds than the GPUs'.
+        """Return that registry, with the node's current devices of kinds other than the GPUs'.
 
-        Raises what extra_devices.require_device() raises for those of `names` that it lacks.
+        Raises the faults of extra_devices.require_device() for missing devices among `names`.
         """
         found = self.registry()
         if not self.is_here or not any(map(words.is_extra, names)):
@@ -72,9 +72,9 @@ class NvidiaNode:
         return extra_devices.extended_registry(found, names, roots)
 
     def alias(self, name: str) -> str | None:
-        """Return what the node's specs call the GPU with another name, None if that is unknown.
+        """Return the name in the node's specs of the GPU with another name, None if unknown.
 
-        What generate-cdi noted applies; without that, what specs and kernel show.
+        The name in node.json applies; without one, specs and kernel are searched.
         """
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot import node_devices
@@ -89,14 +89,14 @@ class NvidiaNode:
         return node_devices.other_names()
 
     def full_names(self, name: str) -> list[str]:
-        """Return the names that a short form stands for, [] for another name; raises GH1060."""
+        """Return the full names of a short form, [] for another name; raises GH1060."""
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot import node_devices
 
         return node_devices.full_names(name, self.other_names, self.registry, self.kind)
 
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
-        """Return the fault of a requested name in place of the registry's."""
+        """Return the fault of a requested name in place of the registry's fault."""
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot import node_devices
 
@@ -127,9 +127,9 @@ class NvidiaNode:
         return any(map(words.is_node, oci_spec.device_paths(spec)))
 
     def further_names(self, spec: dict[str, Any]) -> list[str]:
-        """Return the device with all that a Tegra's files name, if a container requests that.
+        """Return the device with the files of all CSV files of a Tegra, if a container requests it.
 
-        It is [] as well if those files name nothing more than every container gets.
+        [] also if those files name nothing beyond the files of every container.
         """
         variable, value = words.CSV_MOUNTS
         if parse.environment(spec).get(variable) != value:
@@ -141,19 +141,19 @@ class NvidiaNode:
         return [f"{self.kind}={words.CSV_DEVICE}"] if words.CSV_DEVICE in known else []
 
     def extra_requests(self, spec: dict[str, Any], settings: Settings) -> list[Extra]:
-        """Return what a container requests in addition to its GPUs, judged by policy."""
+        """Return the devices that a container requests in addition to GPUs, judged by policy."""
         bundle.load(_EXTRAS)
         from gpuhook.vendors.nvidia.hot import extra_devices
 
         return extra_devices.extra_requests(spec, settings)
 
     def require_fresh(self, job: Jobs) -> None:
-        """Raise GH1120 if the spec that a job comes from describes another state of this host."""
+        """Raise GH1120 if the spec of a job describes another state of this host."""
         host_fingerprint.require_fresh(job)
 
     def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec of ours describes another state of this host."""
-        from gpuhook.vendors.nvidia.hot import staleness  # hardly ever
+        """Return whether a spec is gpuhook's and describes another state of this host."""
+        from gpuhook.vendors.nvidia.hot import staleness  # rarely needed
 
         return staleness.is_stale(spec)
 
@@ -163,14 +163,14 @@ class NvidiaNode:
     def judge_requirements(
         self, environment: Mapping[str, str], jobs: Sequence[Jobs], nodes: Iterable[str]
     ) -> list[GpuhookError]:
-        """Return warnings of what cannot be judged; raises GH1043 to GH1046."""
+        """Return warnings of requirements that cannot be judged; raises GH1043 to GH1046."""
         bundle.load(_REQUIREMENTS)
         from gpuhook.vendors.nvidia.hot import requirement_check
 
         return requirement_check.check_requirements(environment, jobs, nodes, self.driver_facts)
 
     def driver_facts(self) -> KnownGpu:
-        """Return what is known of the driver and the GPUs beyond what their specs say."""
+        """Return the facts about the driver and the GPUs that are not in their specs."""
         from gpuhook.vendors.nvidia.hot import requirement_check
 
         return requirement_check.noted_facts()

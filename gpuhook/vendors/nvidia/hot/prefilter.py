@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words by which a container that asks for nothing of ours is known at a glance.
+"""Byte patterns of containers that concern gpuhook; a config.json without any is not parsed.
 
-All that is loaded of this vendor for most containers.
+NVIDIA_VISIBLE_DEVICES is parsed in request/parse.py. For most containers, this is the only module
+of the vendor that is loaded.
 """
 
 from __future__ import annotations
 
-# A config.json without any of these asks for nothing of ours.
+# A config.json without any of these requests nothing from gpuhook.
 MARKS = (
     b"NVIDIA_VISIBLE_DEVICES",
     b'"CUDA_VERSION=',

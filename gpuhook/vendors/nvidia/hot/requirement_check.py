@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container's image requires of the driver and of the GPUs it gets: refused where it is not.
+"""The check of an image's requirements (NVIDIA_REQUIRE_*) against the driver and the GPUs.
 
-Loaded only for a container that requires something.
+Loaded only for a container that requires something. gpuhook's spec has the facts in the arguments
+of its hook (hook_args.py): `--cuda-version 13.0 --driver-version 580.95.05 --gpus 0-7=9.0,nvidia`,
+GPUs by their minors. For a spec without our hook, node.json applies if it is of this driver, else
+the version of the kernel module.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _MAX_DOUBTS = 8
 
 
 class KnownGpu:
-    """What somebody knows of a driver and its GPUs; `gpus` are (minors, arch, brand)."""
+    """The known facts about a driver and its GPUs; `gpus` are (minors, arch, brand)."""
 
     __slots__ = ("_ranges", "cuda", "driver", "gpus")
 
@@ -48,7 +51,7 @@ class KnownGpu:
         self._ranges = [(_read(minors), arch, brand) for minors, arch, brand in self.gpus]
 
     def of_minor(self, minor: int) -> tuple[str | None, str | None]:
-        """Return the compute capability and the brand of a GPU, None for what is not known."""
+        """Return the compute capability and the brand of a GPU, None for an unknown one."""
         arch = brand = None
         for ranges, its_arch, its_brand in self._ranges:
             if any(first <= minor <= last for first, last in ranges):
@@ -57,19 +60,19 @@ class KnownGpu:
 
 
 def facts_of_jobs(todo: Sequence[Jobs]) -> KnownGpu:
-    """Return what the jobs of a container's hooks say."""
+    """Return the facts in the jobs of a container's hooks."""
     cuda = next((job.cuda_version for job in todo if job.cuda_version), None)
     driver = next((job.driver_version for job in todo if job.driver_version), None)
     return KnownGpu(cuda, driver, [gpu for job in todo for gpu in job.gpus])
 
 
 def facts_of_inventory(driver: Driver, gpus: Iterable[Gpu]) -> KnownGpu:
-    """Return what an inventory says."""
+    """Return the facts in an inventory."""
     return KnownGpu(driver.cuda, driver.version, gpu_groups(gpus))
 
 
 def noted_facts() -> KnownGpu:
-    """Return what generate-cdi noted of this node, else what its kernel module tells."""
+    """Return the facts in this node's node.json, else those of its kernel module."""
     module = host_fingerprint.module_version(state.host_root())
     cuda, driver, noted_module, gpus = node_json.versions_and_kinds()
     if module and module != noted_module:
@@ -82,7 +85,7 @@ def requirement_facts(
 ) -> list[RequirementFacts]:
     """Return the facts of each GPU whose node is among `paths`, each sort of GPU once.
 
-    Without such a node, those of the driver alone. `more` is asked for what `known` lacks.
+    Without such a node, those of the driver alone. `more` is called for facts that `known` lacks.
     """
     minors = sorted(
         int(path[len("/dev/nvidia") :]) for path in paths if vocabulary.is_whole_gpu(path)
@@ -105,9 +108,9 @@ def requirement_facts(
 
 
 def gpu_groups(gpus: Iterable[Gpu]) -> list[tuple[str, str, str]]:
-    """Return (minors, compute capability, brand) of each sort of GPU, as hooks' arguments say it.
+    """Return (minors, compute capability, brand) of each sort of GPU, for hooks' arguments.
 
-    Minors are ranges, 0-3,5. A GPU of which neither is known is left out.
+    Minors are ranges, 0-3,5. A GPU with neither fact is left out.
     """
     by_sort: dict[tuple[str, str], list[int]] = {}
     for gpu in gpus:
@@ -128,7 +131,7 @@ def _ranges(minors: Iterable[int]) -> str:
 
 
 def _read(minors: str) -> list[tuple[int, int]]:
-    """Return the ranges of minors, without what is none."""
+    """Return the ranges of minors, without malformed ones."""
     parts = [part.partition("-") for part in minors.split(",")]
     pairs = [(first, last or first) for first, _, last in parts]
     return [(int(a), int(b)) for a, b in pairs if a.isdigit() and b.isdigit()]
@@ -140,23 +143,23 @@ def check_requirements(
     nodes: Iterable[str],
     noted: Callable[[], KnownGpu],
 ) -> list[GpuhookError]:
-    """Return warnings: a CUDA version newer than the driver's, what could not be judged.
+    """Return warnings: a CUDA version newer than the driver's, and terms that cannot be judged.
 
-    `todo` are the jobs of the descriptions that its GPUs come from, `nodes` the paths of its
-    device nodes; `noted` is asked for what the jobs do not tell. Raises GH1043 and GH1044 for a
-    requirement that is not met, GH1045 for one that cannot be read, GH1046 for too many.
+    `todo` are the jobs of the specs that its GPUs come from, `nodes` the paths of its device nodes;
+    `noted` is called for facts that the jobs lack. Raises GH1043 and GH1044 for a requirement that
+    is not met, GH1045 for a malformed one, GH1046 for too many.
     """
     if requirements.disabled(environment):
         return []
-    asked = requirements.required_terms(environment)
-    if not asked:
+    required = requirements.required_terms(environment)
+    if not required:
         return []
-    if len(asked) > requirements.MAX_VARIABLES:
-        raise fault("GH1046", count=len(asked), limit=requirements.MAX_VARIABLES)
+    if len(required) > requirements.MAX_VARIABLES:
+        raise fault("GH1046", count=len(required), limit=requirements.MAX_VARIABLES)
     open_terms: dict[str, str] = {}
     newer: dict[str, str] = {}
     for facts in requirement_facts(nodes, facts_of_jobs(todo), noted):
-        for requirement in asked:
+        for requirement in required:
             verdict = requirements.of_requirement(requirement, facts)
             if verdict == UNMET:
                 raise _unmet(requirement, facts)
@@ -180,24 +183,25 @@ def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[G
 
 
 def _unmet(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
-    """Return the fault of a requirement no alternative of which holds.
+    """Return the fault of a requirement none of whose alternatives holds.
 
-    Alternatives for GPUs of other brands say nothing about this one, as long as there are others.
+    Alternatives for GPUs of other brands are left out of the message, unless there are no others.
     """
     every = (
         [term for term in terms if requirements.of_term(term, facts) == UNMET]
         for terms in requirement.alternatives()
     )
     failed = [terms for terms in every if terms]
-    own = [terms for terms in failed if all(term.name != "brand" for term in terms)] or failed
-    told = dict.fromkeys(" and ".join(_shown(term, facts) for term in terms) for terms in own)
-    named = {term.name for terms in own for term in terms}
+    relevant = [terms for terms in failed if all(term.name != "brand" for term in terms)]
+    relevant = relevant or failed
+    shown = dict.fromkeys(" and ".join(_shown(term, facts) for term in terms) for terms in relevant)
+    named = {term.name for terms in relevant for term in terms}
     where = f"the GPU of {facts.gpu}" if not named.isdisjoint(OF_GPU) else "this node's driver"
     return fault(
         "GH1044" if named.isdisjoint(_ADVISED) else "GH1043",
         variable=requirement.variable,
         where=where,
-        terms="; ".join(told),
+        terms="; ".join(shown),
     )
 
 
@@ -206,11 +210,11 @@ def _shown(term: Term, facts: RequirementFacts) -> str:
 
 
 def _invalid(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
-    """Return the fault of a requirement that cannot be read, by the term that was come to."""
+    """Return the fault of a malformed requirement, with the first malformed term."""
     read = [list(terms) for terms in requirement.alternatives()]
     bad = next(terms for terms in read if requirements.of_alternative(terms, facts) == INVALID)
-    told = ((term, requirements.trouble_of(term, facts)) for term in bad)
-    term, reason = next((term, reason) for term, reason in told if reason)
+    reasons = ((term, requirements.trouble_of(term, facts)) for term in bad)
+    term, reason = next((term, reason) for term, reason in reasons if reason)
     shown = term.text[: requirements.MAX_TERM]
     return fault("GH1045", variable=requirement.variable, term=shown, reason=reason)
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA_REQUIRE_*: what an image wants of the driver and the GPU, read and judged term by term.
+"""NVIDIA_REQUIRE_*: requirements of an image for the driver and the GPU, judged term by term.
 
 Imported only for a container that requires something. Source: libnvidia-container (src/cli/dsl.c
-and configure.c), which NVIDIA's runtime asks in its legacy mode. A variable's value is alternatives
-between spaces, an alternative is terms between commas, a term is a property, an operator and an
-operand: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. All variables must hold. Terms are judged
-from left to right and no further than needed: an invalid term after an alternative that holds has
-no effect. libnvidia-container takes a term for met if it does not know the fact; here such a term
-is UNKNOWN. A container starts for MET, UNKNOWN and NEWER. The CUDA compatibility libraries of an
-image do not count: `cuda` is what the driver itself offers.
+and configure.c), which NVIDIA's runtime calls in its legacy mode. A variable's value is a list of
+alternatives separated by spaces, an alternative a list of terms separated by commas, a term a
+property, an operator and an operand: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. All variables
+must hold. Terms are judged from left to right and no further than needed: an invalid term after an
+alternative that holds has no effect. libnvidia-container treats a term with an unknown fact as met;
+here such a term is UNKNOWN. A container starts for MET, UNKNOWN and NEWER. The CUDA compatibility
+libraries of an image are ignored: `cuda` is the version that the driver itself supports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_VARIABLES = 32  # as many as NVIDIA's runtime takes
 MAX_TERM = 128  # characters with the end, likewise: of "name operator operand"
 MAX_TEXT = 16384  # characters, of all variables together: NVIDIA's images have about 500
 
-_NOT_OURS = "NVIDIA_REQUIRE_JETPACK"  # of Tegra: it names files, and requires nothing
+_NOT_OURS = "NVIDIA_REQUIRE_JETPACK"  # for Tegra: it names files, and requires nothing
 _CUDA = "NVIDIA_REQUIRE_CUDA"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")  # Go's strconv.ParseBool
 _SIGNS = "<>=!"
@@ -48,9 +48,9 @@ OF_GPU = ("arch", _BRAND)
 
 
 class RequirementFacts:
-    """What requirements are judged by: of the driver, and of one GPU. None: nobody told.
+    """The facts of the driver and of one GPU that requirements are judged by; None is unknown.
 
-    `gpu` names the GPU, "" where a container has none. `cuda` is the highest CUDA version of the
+    `gpu` names the GPU, "" for a container without one. `cuda` is the highest CUDA version of the
     driver, `arch` the compute capability, "9.0".
     """
 
@@ -72,9 +72,9 @@ class RequirementFacts:
 
 
 class Term:
-    """One comparison: `name` is cuda, driver, arch or brand, and `operand` what it is compared to.
+    """One comparison of the property `name` (cuda, driver, arch or brand) with `operand`.
 
-    `trouble` is why the text is not a comparison of a known property, "" if it is one.
+    `trouble` is the reason if the text is not a comparison of a known property, else "".
     """
 
     __slots__ = ("name", "operand", "operator", "text", "trouble")
@@ -93,24 +93,24 @@ class Term:
 
     def _trouble(self) -> str:
         if not self.name or not self.operand or self.operator not in _HOLDS:
-            return "it is no property, operator and operand, such as cuda>=12.4"
+            return "it is not a property, operator and operand, such as cuda>=12.4"
         if self.name not in (*_VERSIONS, _BRAND):
             return f"there is no property {self.name}; known are cuda, driver, arch, brand"
         return ""
 
     def is_too_long(self) -> bool:
-        """Return whether libnvidia-container has no room for the term in its error message."""
+        """Return whether the term exceeds libnvidia-container's buffer for its error message."""
         operator = "!=" if self.operator == "!" else self.operator
         return len(f"{self.name} {operator} {self.operand}") >= MAX_TERM
 
 
 class Requirement:
-    """One variable's: alternatives, one of which must hold, each with all of its terms."""
+    """The alternatives of one variable, one of which must hold, each with all of its terms."""
 
     __slots__ = ("_read", "_words", "text", "variable")
 
     def __init__(self, variable: str, text: str, limit: int = MAX_TEXT) -> None:
-        """Take a variable's text; one of more than `limit` characters is INVALID as a whole."""
+        """Take a variable's text; a text of more than `limit` characters is INVALID as a whole."""
         self.variable = variable
         self.text = text
         self._words = [word for word in text[:limit].split(" ") if word]
@@ -125,12 +125,12 @@ class Requirement:
         return any(word.strip(",") for word in self._words)
 
     def alternatives(self) -> Iterator[Iterator[Term]]:
-        """Yield the terms of each alternative, each read when it is its turn."""
+        """Yield the terms of each alternative; a term is parsed when the iteration reaches it."""
         for words in self._words:
             yield (self._term(word) for word in words.split(",") if word)
 
     def _term(self, word: str) -> Term:
-        """Return a term, which is read once: each sort of GPU is judged by it."""
+        """Return a term; it is parsed once, and judged for each sort of GPU."""
         if word not in self._read:
             self._read[word] = Term(word)
         return self._read[word]
@@ -142,10 +142,10 @@ def disabled(environment: Mapping[str, str]) -> bool:
 
 
 def required_terms(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """Return what the variables require, by their names; also where that is disabled.
+    """Return the requirements by the names of their variables, also if they are waived.
 
     An image with CUDA_VERSION and without NVIDIA_REQUIRE_CUDA requires the first two parts of it,
-    as long as it is a version: it is a name that others use as well.
+    if it is a version: other images use the variable, too.
     """
     found = []
     left = MAX_TEXT
@@ -161,10 +161,10 @@ def required_terms(environment: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 
 def of_term(term: Term, facts: RequirementFacts) -> str:
-    """Return the verdict on one term: MET, UNMET, UNKNOWN where the fact is, or INVALID.
+    """Return the verdict on one term: MET, UNMET, INVALID, or UNKNOWN for an unknown fact.
 
-    What is asked of a GPU holds for a container that has none. Operands are read only to be
-    compared: a bad one is not INVALID if there is nothing to compare it with.
+    A term about a GPU holds for a container without one. Operands are parsed only to be compared: a
+    malformed one is not INVALID if there is no fact to compare it with.
     """
     return _judged(term, facts)[0]
 
@@ -206,15 +206,15 @@ def _compared(term: Term, fact: str) -> tuple[int | None, str]:
 
 
 def fact_of(term: Term, facts: RequirementFacts) -> str | None:
-    """Return the fact that a term of a known property is about, None where it is not known."""
+    """Return the fact that a term of a known property compares, None if it is unknown."""
     found: str | None = getattr(facts, term.name)
     return found
 
 
 def of_alternative(terms: Iterable[Term], facts: RequirementFacts) -> str:
-    """Return the verdict on terms that must all hold: the first that does not decides.
+    """Return the verdict on terms that must all hold: the first one that does not decides.
 
-    Returns "" if there are none.
+    "" for no terms.
     """
     verdict = ""
     for term in terms:
@@ -228,10 +228,10 @@ def of_alternative(terms: Iterable[Term], facts: RequirementFacts) -> str:
 def of_requirement(requirement: Requirement, facts: RequirementFacts) -> str:
     """Return the verdict on a variable: the first alternative that holds or is INVALID decides.
 
-    CUDA_VERSION that does not hold is NEWER if the driver has its major version.
+    An unmet CUDA_VERSION is NEWER if the driver has the same major version.
 
-    Behind one that may hold it is not known whether an INVALID one is read. An alternative
-    without terms, such as ",", ends the evaluation.
+    After an UNKNOWN alternative, an INVALID one is not reported: it might not be evaluated. An
+    alternative without terms, such as ",", ends the evaluation.
     """
     verdict = ""
     for terms in requirement.alternatives():
@@ -247,15 +247,15 @@ def of_requirement(requirement: Requirement, facts: RequirementFacts) -> str:
 
 
 def _is_newer(requirement: Requirement, facts: RequirementFacts) -> bool:
-    """Return whether what is unmet is CUDA_VERSION, with the major version of the driver's.
+    """Return whether the unmet requirement is CUDA_VERSION, with the driver's major version.
 
-    Source: CUDA Compatibility, "Minor Version Compatibility". The image does not require a version
-    by itself: its variable tells what it was built with.
+    Source: CUDA Compatibility, "Minor Version Compatibility". The variable is the version that the
+    image was built with, not a requirement by itself.
     """
     if requirement.variable != CUDA_VERSION or facts.cuda is None:
         return False
-    wanted = requirement.text.rpartition("=")[2]
-    return _number(wanted.partition(".")[0]) == _number(facts.cuda.partition(".")[0])
+    version = requirement.text.rpartition("=")[2]
+    return _number(version.partition(".")[0]) == _number(facts.cuda.partition(".")[0])
 
 
 def _is_version(text: str) -> bool:
@@ -265,8 +265,8 @@ def _is_version(text: str) -> bool:
 def _order(fact: str, operand: str) -> int | None:
     """Return how two versions compare (-1, 0, 1), None if `operand` cannot be compared.
 
-    Parts are compared up to the first that differs, and a part that is missing is 0. The parts
-    behind are not read, so that a number that is too large has no effect there.
+    Parts are compared up to the first difference, and a missing part is 0. Later parts are not
+    parsed, so that a number that is too large has no effect there.
     """
     if not _is_version(operand):
         return None
@@ -283,6 +283,6 @@ def _order(fact: str, operand: str) -> int | None:
 
 
 def _number(digits: str) -> int:
-    """Return a part of a version as strtoumax(3) does: one that is too large is the largest."""
+    """Return a part of a version as strtoumax(3) does: the maximum for one that is too large."""
     digits = digits.lstrip("0")
     return min(int(digits or "0"), _MAX_PART) if len(digits) <= _MAX_DIGITS else _MAX_PART

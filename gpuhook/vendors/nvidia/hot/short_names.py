@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short forms of device names, and advice on names that are no device's.
+"""Short forms of device names, and advice on unknown names.
 
-Loaded only for a name that neither a CDI spec nor the node's other names have. That is why an exact
-name always wins over a short form. A short form is text: what it stands for is resolved as if the
-container had requested it, and all checks run on that.
+Loaded only for a name that is in neither a CDI spec nor node.json, so an exact name always wins
+over a short form. A short form is expanded as text: the full names are resolved and checked as if
+the container had requested them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 8
 
 
 def full_names(name: str, known: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the names that a short form stands for, [] for a name that is not a short form.
+    """Return the full names of a short form, [] for a name that is not a short form.
 
     `known` returns the names of the node's devices; of two that differ in case only, the last one
     is used. Raises GH1060 if more than one UUID begins with `name`.
@@ -40,7 +40,7 @@ def full_names(name: str, known: Callable[[], Iterable[str]]) -> list[str]:
 def _with_beginning(name: str, known: Callable[[], Iterable[str]]) -> list[str]:
     lower = name.lower()
     found = {one.lower(): one for one in known() if one.lower().startswith(lower)}
-    # Notes have their names in lower case: NVML writes the type in upper case.
+    # node.json has names in lower case: NVML writes the type in upper case.
     uuids = [one[:4].upper() + one[4:] if one == key else one for key, one in found.items()]
     if len(uuids) > 1:
         listed = ", ".join(sorted(uuids)[:_SHOWN]) + (", ..." if len(uuids) > _SHOWN else "")
@@ -49,7 +49,7 @@ def _with_beginning(name: str, known: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _is_beginning(rest: str) -> bool:
-    """Return whether a text, which follows the type, begins as a UUID in lower case does."""
+    """Return whether a text, which follows the type, is the beginning of a UUID in lower case."""
     digits = rest[:_LEAST]
     return (
         len(digits) == _LEAST and _HEX.issuperset(digits) and _HEX.issuperset(rest.replace("-", ""))
@@ -84,10 +84,10 @@ def _is_slot(lower: str) -> bool:
 
 
 def advice(name: str, where: str, known: Iterable[str]) -> str:
-    """Return what is probably wrong with a name that is no device's, "" if that is not known.
+    """Return the probable error in an unknown name, "" if there is no known one.
 
-    `where` names the container's source of the name, "" for an option of a command: options do
-    not have `void`. `known` are the names of the node's devices.
+    `where` names the container's source of the name, "" for an option of a command: options do not
+    have `void`. `known` are the names of the node's devices.
     """
     if "$" in name:
         return f"{printable(name)} is a variable that was not expanded: write the value itself"
@@ -102,7 +102,7 @@ def advice(name: str, where: str, known: Iterable[str]) -> str:
 
 
 def _is_mig(lower: str) -> bool:
-    """Return whether a name in lower case is a MIG device's: a UUID, or two indices."""
+    """Return whether a name in lower case is that of a MIG device: a UUID, or two indices."""
     if lower.startswith("mig-"):
         return True
     first, colon, second = lower[3 if lower.startswith("mig") else 0 :].partition(":")

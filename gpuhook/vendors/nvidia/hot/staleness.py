@@ -22,5 +22,5 @@ def own_jobs(spec: Compiled) -> list[Jobs]:
 
 
 def is_stale(spec: Compiled) -> bool:
-    """Return whether a spec of ours describes another state of this host."""
+    """Return whether a spec is gpuhook's and describes another state of this host."""
     return any(host_fingerprint.changes(job) for job in own_jobs(spec)[:1])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables and kinds by which containers request NVIDIA's GPUs, and driver capabilities.
+"""The variables and kinds with which containers request NVIDIA GPUs, and driver capabilities.
 
-NVIDIA_VISIBLE_DEVICES and its relatives are parsed in request/parse.py, which has no vendor's word:
-VOCABULARY tells it their names. NVIDIA_DRIVER_CAPABILITIES is parsed here.
+NVIDIA_VISIBLE_DEVICES, NVIDIA_GDS and the like are parsed in request/parse.py, which has no
+vendor's word: VOCABULARY passes their names. NVIDIA_DRIVER_CAPABILITIES is parsed here,
+NVIDIA_REQUIRE_CUDA in requirements.py.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
 PLUGIN_KIND = PLUGIN_VENDOR + "/gpu"
-# Kinds of what there is beside GPUs: looked for on the node itself where no spec describes them.
+# Kinds of other devices: if no spec describes them, they are looked up on the node itself.
 GDS_KIND = VENDOR + "/gds"
 MOFED_KIND = VENDOR + "/mofed"
 GDRCOPY_KIND = VENDOR + "/gdrcopy"
 NVSWITCH_KIND = VENDOR + "/nvswitch"
 IMEX_KIND = VENDOR + "/imex-channel"
-MIG_KIND = VENDOR + "/mig"  # access to the administration of MIG; instances are of the GPUs' kind
+MIG_KIND = VENDOR + "/mig"  # MIG management; instances are of the GPUs' kind
 # These kinds and the modes of generate-cdi that describe them.
 EXTRA_KINDS = {
     GDS_KIND: "gds",
@@ -58,28 +59,28 @@ VOCABULARY = Vocabulary(
     extra_mounts={"imex": IMEX_KIND},
     privileged_kinds=(MIG_KIND,),
 )
-# Images put this directory in front of their own libcuda's; as NVIDIA's specs have it since 1.17.6.
+# Images search this directory before the directory of libcuda; in NVIDIA's specs since 1.17.6.
 LIBCUDA_DIRECTORY_ENV = "NVIDIA_CTK_LIBCUDA_DIR"
-# On a Tegra, this variable with this value asks for what all files of the system name; a spec has
-# what is more than usual in a device of its own.
+# On a Tegra, this variable with this value requests the files that all CSV files name; a spec has
+# the additional ones in a separate device.
 CSV_MOUNTS = ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all")
 CSV_DEVICE = "csv-mounts-all"
-# Hooks of NVIDIA's own that would give a container its GPUs a second time.
+# NVIDIA's hooks, which would give a container its GPUs a second time.
 FOREIGN_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx")
 DEFAULT_CAPABILITIES = ("utility", "compute")
 _IMPLIED = {"video": ("compute",), "display": ("graphics",)}
 
-EVERY = frozenset(CAPABILITIES)  # who has all of these gets every file
+EVERY = frozenset(CAPABILITIES)  # a container with all of these gets every file
 _COMPUTE = frozenset(("compute",))
 _GRAPHICS = frozenset(("graphics", "display"))
 _UTILITY = frozenset(("utility",))
 _VIDEO = frozenset(("video",))
 _NGX = frozenset(("ngx",))
 
-# Library names without "lib" and everything from ".so" on. A library that is not listed is given
-# to every container: drivers grow new ones, and one too many is better than one missing.
+# Library names without "lib" and everything from ".so" on. Every container gets a library that is
+# not listed: new drivers have new ones, and one too many is better than one missing.
 _LIBRARIES = {
     "cuda": _COMPUTE,
     "cuda_loader": _COMPUTE,
@@ -167,7 +168,7 @@ _FILES = {
     "nvidia-uvm-tools": _COMPUTE,
     "nvidia-modeset": _GRAPHICS,
 }
-# Those of MIG's configuration and monitoring, whose minors every driver has been giving.
+# The nodes of MIG's configuration and monitoring; they have these minors with every driver.
 _MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 # Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
 _NARROW_HOOKLESS = "/usr/local/nvidia/lib/"
@@ -185,8 +186,8 @@ def parse_capabilities(
 ) -> frozenset[str]:
     """Return the capabilities that NVIDIA_DRIVER_CAPABILITIES names, with those they imply.
 
-    None or "" means `default`, and so does a value of unknown words alone. Of `allowed` there are
-    no others; [] allows all. Unknown words are added to `unknown`; without that list they raise
+    None or "" means `default`, and so does a value of unknown words only. The result is limited to
+    `allowed`; [] allows all. Unknown words are added to `unknown`; without that list they raise
     GH1020. Raises GH1027 for a capability that is named and not allowed.
     """
     may = frozenset(allowed) or EVERY
@@ -203,7 +204,7 @@ def parse_capabilities(
         if word not in EVERY:
             raise fault("GH1020", word=word, known=", ".join((*CAPABILITIES, "all")))
         if words and word not in may:
-            from gpuhook.request import policy  # hooks do without
+            from gpuhook.request import policy  # hooks do not need it
 
             raise policy.refused_capability(word, allowed)
         found.add(word)
@@ -212,7 +213,7 @@ def parse_capabilities(
 
 
 def capabilities_of(path: str) -> frozenset[str]:
-    """Return the capabilities of which any one needs the driver's file or node at `path`."""
+    """Return the capabilities any one of which needs the driver's file or node at `path`."""
     name = path.rpartition("/")[2]
     if name in _FILES:
         return _FILES[name]
@@ -229,15 +230,15 @@ def capabilities_of(path: str) -> frozenset[str]:
 def is_wanted(path: str, capabilities: frozenset[str]) -> bool:
     """Return whether a container with `capabilities` gets the file or node at `path`.
 
-    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability, and are given
-    also where a container may have none of those that it asks for. A file for 32-bit programs needs
-    compat32 besides a capability of its own.
+    /dev/nvidiactl, the GPUs' own nodes and the firmware belong to every capability; a container
+    gets them even if it may have none of the capabilities that it requests. A file for 32-bit
+    programs needs compat32 in addition to its own capability.
     """
     return chooser(capabilities)(path)
 
 
 def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
-    """Return what tells of many paths what is_wanted() tells of one."""
+    """Return is_wanted() for many paths."""
     has_narrow = "compat32" in capabilities
 
     def is_wanted(path: str) -> bool:
@@ -250,7 +251,7 @@ def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
 
 
 def requires(environment: Mapping[str, str]) -> bool:
-    """Return whether variables may require something of the driver: requirements.py reads them."""
+    """Return whether variables may require something of the driver: requirements.py parses them."""
     return "CUDA_VERSION" in environment or any(
         name.startswith("NVIDIA_REQUIRE_") for name in environment
     )
@@ -267,7 +268,7 @@ def is_node(path: str) -> bool:
 
 
 def is_graphics_node(path: str) -> bool:
-    """Return whether `path` is that of a node for graphics, whosever driver made it."""
+    """Return whether `path` is that of a graphics node of any vendor's driver."""
     return path.startswith("/dev/dri/")
 
 
@@ -280,24 +281,24 @@ def is_uuid(name: str) -> bool:
 
 
 def is_nvml(path: str) -> bool:
-    """Return whether `path` is that of the driver's NVML library, which is a 64-bit one."""
+    """Return whether `path` is that of the driver's 64-bit NVML library."""
     name = path.rpartition("/")[2]
     return name.startswith("libnvidia-ml.so") and not is_32_bit(path)
 
 
 def is_gpu_node(path: str) -> bool:
-    """Return whether `path` is that of one GPU's node or instance, and no control node."""
+    """Return whether `path` is the node of one GPU or instance, not a control node."""
     name = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
     return name.isdigit() or (name.startswith("-caps/") and path not in _MANAGEMENT_NODES)
 
 
 def is_extra(name: str) -> bool:
-    """Return whether a device's name is qualified, and of a kind of what is beside GPUs."""
+    """Return whether a device's name is qualified, and of a kind other than the GPUs'."""
     return name.partition("=")[0] in EXTRA_KINDS
 
 
 def is_whole_gpu(path: str) -> bool:
-    """Return whether `path` is that of one GPU's node, no instance's."""
+    """Return whether `path` is the node of one GPU, not of an instance."""
     return path.startswith("/dev/nvidia") and path[len("/dev/nvidia") :].isdigit()
 
 
@@ -307,6 +308,6 @@ def capability_node(minor: int) -> str:
 
 
 def is_driver_file(path: str) -> bool:
-    """Return whether `path` is named as a file of this vendor's driver is."""
+    """Return whether `path` has the name of a file of this vendor's driver."""
     name = path.rpartition("/")[2]
     return "nvidia" in name or capabilities_of(path) is not EVERY

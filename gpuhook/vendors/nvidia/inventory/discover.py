@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole node, asked for its driver, its GPUs, its device nodes and the driver's files."""
+"""The inventory of a node: its driver, its GPUs, its device nodes and the driver's files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the parts of a node are: its driver's user space, its /dev, its /proc and /sys."""
+    """The roots of a node's driver files, of its /dev, and of its /proc and /sys."""
 
     driver: str = "/"
     dev: str = "/"
@@ -31,10 +31,10 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """What NVML, or /proc alone, tells of a node.
+    """The facts that NVML, or /proc alone, reports.
 
-    `mig_state` is what host_fingerprint.mig_state() said before the GPUs were read, so that
-    these cannot be older.
+    `mig_state` is the result of host_fingerprint.mig_state() from before the GPUs were read, so
+    that the GPUs cannot be older.
     """
 
     driver: Driver
@@ -64,18 +64,18 @@ def node(
     explicit_libraries: bool = False,
     files_dir: str = site_rules.DIRECTORY,
 ) -> Node:
-    """Return all that the node has. Raises GH1200 to GH1212, and what the driver's files raise.
+    """Return the inventory of the node. Raises GH1200 to GH1212, and faults of the driver's files.
 
-    Without `require_nodes`, missing and wrong device nodes are warnings: enough for looking at a
-    node, too little for giving its GPUs away. Without `require_files`, a driver whose files are
-    incomplete is a node without files and with its `files_trouble`. With `create_nodes`, capability
-    nodes that MIG instances lack are made; without, or where that fails, such an instance has a
-    trouble. `explicit_libraries` are those of glvnd and the like, `files_dir` has the site's rules.
+    Without `require_nodes`, missing and wrong device nodes are warnings: enough for reports, not
+    for containers. Without `require_files`, a driver with incomplete files is a node without files
+    and with `files_trouble`. With `create_nodes`, missing capability nodes of MIG instances are
+    made; without, or if that fails, such an instance has a trouble. `explicit_libraries` are those
+    of glvnd and the like, `files_dir` has the site's rules.
     """
-    told = _ask_nvml(where, nvml_library_path, library_search_paths)
+    answer = _ask_nvml(where, nvml_library_path, library_search_paths)
     return assembled(
         where,
-        told,
+        answer,
         library_search_paths=library_search_paths,
         config_search_paths=config_search_paths,
         require_nodes=require_nodes,
@@ -88,7 +88,7 @@ def node(
 
 def assembled(
     where: Roots,
-    told: DriverAnswer,
+    answer: DriverAnswer,
     *,
     library_search_paths: tuple[str, ...] = (),
     config_search_paths: tuple[str, ...] = (),
@@ -98,12 +98,12 @@ def assembled(
     files_dir: str = "",
     create_nodes: bool = False,
 ) -> Node:
-    """Return the node of which `told` is known, with its device nodes and the driver's files.
+    """Return the node with the facts `answer`, its device nodes and the driver's files.
 
-    As node(), but for the faults of NVML.
+    Parameters and faults are those of node(), without the faults of NVML.
     """
-    driver = told.driver
-    gpus, warnings = _completed(told.gpus, where.host)
+    driver = answer.driver
+    gpus, warnings = _completed(answer.gpus, where.host)
     found, trouble = _files(
         where,
         driver.version,
@@ -129,10 +129,10 @@ def assembled(
         driver_root=where.driver,
         dev_root=where.dev,
         masks_params=driver_nodes.masks_params(where.host),
-        fingerprint=fingerprint(where.host, found.libcuda, told.mig_state),
+        fingerprint=fingerprint(where.host, found.libcuda, answer.mig_state),
         files_trouble=trouble.message if trouble else "",
         warnings=(
-            *told.warnings,
+            *answer.warnings,
             *warnings,
             *found.warnings,
             *devices.warnings,
@@ -144,9 +144,9 @@ def assembled(
 def _files(
     where: Roots, version: str | None, **choices: Any
 ) -> tuple[DriverFileFacts, GpuhookError | None]:
-    """Return the driver's files, or none of them and what is wrong with them.
+    """Return the driver's files, or no files and the fault.
 
-    `choices` are those of driver_files.find.
+    `choices` are those of driver_files.find().
     """
     from gpuhook.vendors.nvidia.driver import driver_files
 
@@ -165,7 +165,7 @@ def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) 
     path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
     loaded = module_version(where.host) or None
     with nvml_inventory.opened(path, loaded) as answering:
-        # Before the GPUs: what changes meanwhile makes the description stale, not wrong.
+        # Before the GPUs: a change meanwhile makes the spec stale, not wrong.
         state = mig_state(where.host)
         driver = Driver(
             version=answering.driver_version() or nvml_library.version_of(path),
@@ -177,7 +177,7 @@ def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) 
 
 
 def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """Add what only the kernel tells: NUMA nodes, DRM nodes, minors that an old NVML does not."""
+    """Add the kernel's facts: NUMA nodes, DRM nodes, minors that an old NVML does not report."""
     by_bus = {gpu.pci_bus_id: gpu for gpu in driver_nodes.proc_gpus(host_root)}
     unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
     nameless = [gpu for gpu in gpus if gpu.pci_bus_id is None]
@@ -185,7 +185,7 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
     for gpu in gpus:
         known = by_bus.get(gpu.pci_bus_id or "")
         if known is None and len(nameless) == len(unseen) == 1 and gpu is nameless[0]:
-            known = unseen[0]  # the one GPU that NVML has no handle for is the one it didn't name
+            known = unseen[0]  # the one GPU that NVML has no handle for is the one without a name
         if known is not None:
             gpu = replace(
                 gpu,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of nodes as files: reading one with all that can be wrong in it, writing YAML or JSON.
+"""Dumps of nodes as files: reading with checks, writing as YAML, JSON or node.json.
 
-The profiles beside this module are such dumps, of nodes that one may not own.
+The profiles in this folder are such dumps, of nodes that one may not own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROFILES = os.path.join(os.path.dirname(__file__), "profiles")
 _SCHEMA = os.path.join(os.path.dirname(__file__), "../../../schemas/inventory.json")
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-# What each JSON schema type is called in a sentence.
+# The types of JSON schema in a sentence.
 _TYPES = {
     "array": "a list",
     "boolean": "true or false",
@@ -110,7 +110,7 @@ def write_node_json(node: Node, aliases: dict[str, str], spec_path: str) -> None
 
 
 class _OneLine(dict[str, Any]):
-    """A mapping that is easier to read on one line than on four."""
+    """A mapping that is written on one line."""
 
 
 class _Lines(_Dumper):  # type: ignore[misc] # the C dumper or the Python one, at run time
@@ -124,7 +124,7 @@ _Lines.add_representer(
 
 
 def _wrong(document: object) -> tuple[str, str] | None:
-    """Return where the first thing is that doesn't belong in an inventory, and what it is."""
+    """Return the place and the reason of the first error in an inventory, None if it is valid."""
     import jsonschema
 
     if not isinstance(document, dict):
@@ -144,30 +144,30 @@ def _wrong(document: object) -> tuple[str, str] | None:
 def _in_words(error: ValidationError) -> str:
     rule = str(error.validator)
     found: Any = error.instance
-    wanted: Any = error.validator_value
+    expected: Any = error.validator_value
     if rule == "required":
-        return f"{next(key for key in wanted if key not in found)!r} is missing"
+        return f"{next(key for key in expected if key not in found)!r} is missing"
     if rule == "additionalProperties":
-        known = sorted(error.schema["properties"] if isinstance(error.schema, dict) else ())
-        unknown = next(key for key in found if key not in known)
-        return f"unknown key {unknown!r}; known are {', '.join(known)}"
+        allowed = sorted(error.schema["properties"] if isinstance(error.schema, dict) else ())
+        unknown = next(key for key in found if key not in allowed)
+        return f"unknown key {unknown!r}; known are {', '.join(allowed)}"
     if rule == "type":
-        wanted = " or ".join(
-            _TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted)
+        expected = " or ".join(
+            _TYPES[name] for name in ([expected] if isinstance(expected, str) else expected)
         )
     elif rule == "enum":
-        wanted = "one of " + ", ".join(wanted)
+        expected = "one of " + ", ".join(expected)
     elif rule in ("minimum", "maximum"):
-        wanted = f"a number with the {rule} {wanted}"
+        expected = f"a number with the {rule} {expected}"
     elif rule == "pattern":
-        wanted = _PATTERNS.get(wanted, f"something like {wanted}")
+        expected = _PATTERNS.get(expected, f"something like {expected}")
     else:
         return error.message
-    return f"expected {wanted}, found {found!r}"
+    return f"expected {expected}, found {found!r}"
 
 
 def _twice(document: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the first value that two GPUs or MIG instances share though one alone can have it."""
+    """Return the first value of two GPUs or MIG instances that must be unique."""
     gpus = {f"/gpus/{number}": gpu for number, gpu in enumerate(document["gpus"])}
     instances: dict[str, dict[str, Any]] = {}
     for place, gpu in gpus.items():
@@ -183,11 +183,11 @@ def _twice(document: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _shared(several: dict[str, dict[str, Any]], key: str) -> tuple[str, str] | None:
-    """Return the first place whose value of `key` another has already, and the sentence."""
+    """Return the first place with a value of `key` that another has already, and the sentence."""
     seen: dict[object, str] = {}
     for place, facts in several.items():
         value = facts.get(key, dump.UNKNOWN)
         if value != dump.UNKNOWN and value in seen:
-            return (f"{place}/{key}", f"{value!r} is that of {seen[value]} already")
+            return (f"{place}/{key}", f"{value!r} is the {key} of {seen[value]} already")
         seen[value] = place
     return None

@@ -135,7 +135,7 @@ class DeviceNode:
 
     @classmethod
     def of_status(cls, path: str, host_path: str, status: os.stat_result) -> DeviceNode:
-        """Return the node at `host_path`, as its status says it is."""
+        """Return the node at `host_path` with the numbers, mode and owner in its status."""
         return cls(
             path,
             host_path,
@@ -149,12 +149,12 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A file of the driver: where it is on the host, and where a container finds it.
+    """A file of the driver: its path on the host, and in containers.
 
     `kind` is one of "library", "plugin" (a library outside the loader's directories: vdpau, gbm,
     X.Org), "binary", "firmware", "socket", "config", "pipes" (the directory of an MPS daemon's),
-    "directory" (one that this site adds). `capabilities` are those of which any one needs the file,
-    where the site says so; else its name tells.
+    "directory" (one that this site adds). Any one of `capabilities` needs the file; without them,
+    its name implies them.
     """
 
     kind: str

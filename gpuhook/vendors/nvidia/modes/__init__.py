@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modes of generate-cdi: each finds devices in a way of its own, and describes them."""
+"""The modes of generate-cdi: each finds and describes devices in its own way."""

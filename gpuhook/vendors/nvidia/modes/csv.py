@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode csv: a Tegra system, whose files say what of it belongs into containers.
+"""Mode csv: a Tegra system, whose CSV files list the files and nodes for containers.
 
-Of the directory with these files three count: devices.csv, drivers.csv and l4t.csv. What the others
-in it say is the device `csv-mounts-all` of the same spec: the wrapper adds it for containers with
-NVIDIA_REQUIRE_JETPACK=csv-mounts=all.
+Three files of the directory apply to every container: devices.csv, drivers.csv and l4t.csv. The
+entries of the others are the device `csv-mounts-all` of the same spec: the wrapper adds it for
+containers with NVIDIA_REQUIRE_JETPACK=csv-mounts=all.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _ORIN_COMPAT = "/usr/local/cuda/compat_orin"
 def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a Tegra system.
 
-    Raises GH1220 without its files, GH1221 for a named one that cannot be read, GH1222 if none of
-    its device nodes is there, GH1223 for a wrong directory, GH1511 for an id that nobody has,
-    GH1243 to GH1245 for broken rules of the site.
+    Raises GH1220 without its files, GH1221 for a named one that is not readable, GH1222 if none of
+    its device nodes exists, GH1223 for a wrong directory, GH1511 for an unknown id, GH1243 to
+    GH1245 for broken rules of the site.
     """
     if place.csv_compat_root and not place.csv_compat_root.startswith("/"):
         raise fault("GH1223", path=place.csv_compat_root)
@@ -61,7 +61,7 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
         raise fault("GH1222", files=files, reasons="".join("; " + line for line in left_out))
     own = tegra_devices.chosen(own, choices.device_ids)
     described = _Description(place, choices, chip, _witness(found))
-    absent = _as_the_site_wants(found, further, place)
+    absent = _apply_site_rules(found, further, place)
     common, missing = described.common(found)
     named = [*_devices(own, choices), *described.further(further.without(found))]
     warnings = (
@@ -77,21 +77,21 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
 
 
 def _paths(place: ModeRoots) -> tuple[list[str], list[str]]:
-    """Return (host paths of the files that count, of those for containers that ask for all)."""
+    """Return (host paths of the files for every container, of those on request)."""
     if place.csv_files:
         return list(place.csv_files), []
     root = DriverRoot(place.roots.driver)
     names = [name for name in root.names(csv_files.DIRECTORY) if name.endswith(".csv")]
     paths = {name: root.real(f"{csv_files.DIRECTORY}/{name}") for name in names}
     hosts = {name: root.host(path) for name, path in paths.items() if path}
-    counting = [hosts[name] for name in csv_files.NAMES if name in hosts]
-    if not counting:
+    applying = [hosts[name] for name in csv_files.NAMES if name in hosts]
+    if not applying:
         raise fault("GH1220", directory=root.host(csv_files.DIRECTORY))
-    return counting, [path for name, path in hosts.items() if name not in csv_files.NAMES]
+    return applying, [path for name, path in hosts.items() if name not in csv_files.NAMES]
 
 
 class _Reading:
-    """Files read one after the other, and what was wrong with them."""
+    """Files that are read one after the other, and their warnings."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -106,12 +106,12 @@ class _Reading:
             found += lines
             self.warnings += wrong
             if not lines:
-                self.warnings.append(f"{path} says nothing")
+                self.warnings.append(f"{path} has no entries")
         return list(dict.fromkeys(found))
 
 
 def _add_release(found: TegraFiles, place: ModeRoots) -> None:
-    """Add the file by which programs know a Tegra; it may be the host's alone."""
+    """Add the file by which programs recognise a Tegra; it may be in the host's root only."""
     for path in (place.roots.driver, place.roots.host):
         root = DriverRoot(path)
         real = root.real(TEGRA_RELEASE)
@@ -119,24 +119,24 @@ def _add_release(found: TegraFiles, place: ModeRoots) -> None:
             found.files[TEGRA_RELEASE] = DriverFile("config", root.host(real), TEGRA_RELEASE)
 
 
-def _as_the_site_wants(found: TegraFiles, further: TegraFiles, place: ModeRoots) -> list[str]:
-    """Drop and add what the site's rules say; return why something could not be added."""
+def _apply_site_rules(found: TegraFiles, further: TegraFiles, place: ModeRoots) -> list[str]:
+    """Apply the site's rules; return warnings about files that could not be added."""
     rules = site_rules.read(place.files_dir)
-    told: list[str] = []
+    messages: list[str] = []
     for part, changes in ((found, rules), (further, replace(rules, add=()))):
         files, links, warnings = site_files.changed(
             changes, DriverRoot(place.roots.driver), part.files.values(), part.links.values()
         )
         part.files = {file.container_path: file for file in files}
         part.links = {link.path: link for link in links}
-        told += warnings
-    return told
+        messages += warnings
+    return messages
 
 
 def _witness(found: TegraFiles) -> str:
-    """Return the host path of libcuda, whose change is a new driver, "" without."""
-    held = (file.host_path for file in found.files.values() if file.soname == "libcuda.so.1")
-    return next(held, "")
+    """Return the host path of libcuda, which changes with the driver, "" without one."""
+    paths = (file.host_path for file in found.files.values() if file.soname == "libcuda.so.1")
+    return next(paths, "")
 
 
 def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
@@ -156,7 +156,7 @@ def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What all edits of the system have in common."""
+    """The common parts of all edits of the system."""
 
     place: ModeRoots
     choices: Choices
@@ -164,7 +164,7 @@ class _Description:
     witness: str
 
     def common(self, found: TegraFiles) -> tuple[ContainerEdits, list[str]]:
-        """Return the edits that give a container the files and links that were found."""
+        """Return the edits that give a container the files and links in `found`."""
         node = Node(
             driver=Driver(version=self.chip.driver or None),
             files=tuple(found.files.values()),
@@ -178,7 +178,7 @@ class _Description:
         return edits, missing
 
     def further(self, found: TegraFiles) -> list[Device]:
-        """Return the device with what the other files name, [] where that is nothing."""
+        """Return the device with the entries of the other files, [] if there are none."""
         if not (found.nodes or found.files or found.links):
             return []
         edits, _ = self.common(found)
@@ -189,7 +189,7 @@ class _Description:
         return [{"name": vocabulary.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:
-        """Return the hook with what is different on a Tegra."""
+        """Return the hook with Tegra's differences."""
         job = hook_args.of_hook(hook)
         job.whole = True
         job.libcuda = self.witness

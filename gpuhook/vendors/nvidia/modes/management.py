@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode management: every device node of the driver as one device, for who manages the GPUs.
+"""Mode management: every device node of the driver as one device, for GPU management containers.
 
-NVML is not asked: its users are, among others, those who make the driver work. What belongs to
-fabrics and storage has modes of its own, and programs that manage GPUs draw nothing.
+NVML is not loaded: containers that make the driver work use this mode, too. Nodes for fabrics and
+storage have their own modes, and management programs need no graphics.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _PREFIXES = {
 }
 _OTHERS = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
 _CAPABILITIES = frozenset(vocabulary.CAPABILITIES) - {"graphics", "display"}
-# An image's program that manages the driver may make its nodes, and is asked nothing by EGL.
+# A program that manages the driver may make its nodes, and does not use EGL.
 _LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of all nodes and the driver's files below the roots of `place`.
 
-    Raises GH1519 if there is no node, and what driver_files.find raises.
+    Raises GH1519 without a node, and the faults of driver_files.find().
     """
     found = device_nodes(place.roots.dev)
     if not found:
@@ -48,9 +48,9 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
         choices, disabled_hooks=choices.disabled_hooks | (_LEFT_OUT - choices.enabled_hooks)
     )
     node, warnings = _node(place, found, choices)
-    # Nodes go by the device; what is limited are files, and nodes only where somebody says so.
-    wanted = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
-    common, missing = driver_edits.common(node, wanted)
+    # By default, capabilities limit files only, not nodes.
+    for_files = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
+    common, missing = driver_edits.common(node, for_files)
     given = driver_edits.limited(node, choices).device_nodes
     edits = node_edits.node_edits([*given], additional_gids=choices.additional_gids)
     whole = gpu_spec.of_parts(
@@ -78,7 +78,7 @@ def _node_at(path: str, host_path: str) -> list[DeviceNode]:
     try:
         seen = os.lstat(host_path)
     except OSError:
-        return []  # gone meanwhile
+        return []  # removed meanwhile
     if not stat.S_ISCHR(seen.st_mode):
         return []
     return [DeviceNode.of_status(path, host_path, seen)]
@@ -112,9 +112,9 @@ def _node(
 
 
 def _absent(found: tuple[DeviceNode, ...]) -> list[str]:
-    there = {device.path for device in found}
+    present = {device.path for device in found}
     return [
         f"{path}: no such device node"
         for path in driver_nodes.CONTROL_NODES
-        if path not in there and not path.endswith("-modeset")
+        if path not in present and not path.endswith("-modeset")
     ]

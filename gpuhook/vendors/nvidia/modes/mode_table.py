@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which modes there are, of which kind their devices are, and which one fits a place."""
+"""The modes of generate-cdi, the kinds of their devices, and the mode that fits a node."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ KINDS = {
     **{mode: kind for kind, mode in vocabulary.EXTRA_KINDS.items()},
 }
 MODES = (AUTO, *KINDS)
-OF_DRIVER_FILES = (NVML, PROC, WSL, CSV, MANAGEMENT)  # to which a site may add files, and drop some
-_UNLOADABLE = ("GH1200", "GH1202")  # NVML is not there, or nothing that can be loaded
-_INSTEAD = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
+OF_DRIVER_FILES = (NVML, PROC, WSL, CSV, MANAGEMENT)  # the site's rules apply
+_UNLOADABLE = ("GH1200", "GH1202")  # NVML is missing, or cannot be loaded
+_WITHOUT_NVML = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 
 
 def chosen(mode: str, place: ModeRoots) -> str:
-    """Return the mode that `mode` means at `place`: `auto` looks what platform it is.
+    """Return the mode that `mode` means at `place`: `auto` detects the platform.
 
-    WSL is looked for first, then Tegra; everywhere else NVML is asked.
+    WSL is checked first, then Tegra; on all other platforms it is mode nvml.
     """
     if mode != AUTO:
         return mode
@@ -49,9 +49,9 @@ def chosen(mode: str, place: ModeRoots) -> str:
 
 
 def described(mode: str, place: ModeRoots, choices: Choices) -> Described:
-    """Return what the mode `mode` describes at `place`.
+    """Return the result of the mode `mode` at `place`.
 
-    With `auto`, GPUs whose NVML cannot be loaded are described without it, and a warning says so.
+    With `auto`, GPUs whose NVML cannot be loaded are described without it, with a warning.
     """
     meant = chosen(mode, place)
     try:
@@ -62,13 +62,13 @@ def described(mode: str, place: ModeRoots, choices: Choices) -> Described:
         try:
             found = describe(PROC, place, choices)
         except GpuhookError:
-            raise error from None  # without a driver either: the first says more
-        reason = _INSTEAD.format(code=error.code, message=error.message)
+            raise error from None  # no driver either: the first fault is more precise
+        reason = _WITHOUT_NVML.format(code=error.code, message=error.message)
         return replace(found, warnings=(reason, *found.warnings))
 
 
 def describe(mode: str, place: ModeRoots, choices: Choices) -> Described:
-    """Return what the mode `mode` (not `auto`) describes at `place`."""
+    """Return the result of the mode `mode` (not `auto`) at `place`."""
     if mode in vocabulary.EXTRA_KINDS.values():
         from gpuhook.vendors.nvidia.modes import extra_kinds
 

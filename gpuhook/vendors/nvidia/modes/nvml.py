@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode nvml: GPUs and MIG instances, as the driver's own library tells of them."""
+"""Mode nvml: GPUs and MIG instances, as the driver's own library reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; raises what discover.node raises."""
+    """Return the node at `place`; raises the faults of discover.node()."""
     return discover.node(
         place.roots,
         nvml_library_path=place.nvml_library,
@@ -29,7 +29,7 @@ def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises what discover.node and describe do."""
+    """Return the spec of the node at `place`; raises as discover.node() and gpu_spec.describe()."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:
         found = replace(found, gpus=coherence.with_coherence(found.gpus, found.driver.nvml))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of machine a place is: WSL, a Tegra with its own GPU, or any other.
+"""The platform of a node: WSL, a Tegra with its own GPU, or any other.
 
-Only files are looked at, but for a Tegra: whether the GPU on its chip is the only one, NVML tells.
+Only files are read, except on a Tegra: NVML reports whether it has other GPUs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _FAMILY = "sys/devices/soc0/family"
 
 
 def is_wsl(place: ModeRoots) -> bool:
-    """Return whether the GPUs are those of Windows: there is WSL's device, or its library."""
+    """Return whether the GPUs are those of Windows: WSL's device or library exists."""
     device = os.path.exists(place.roots.dev.rstrip("/") + DXG)
     return device or DriverRoot(place.roots.driver).real(DXCORE) is not None
 
 
 def is_tegra(place: ModeRoots) -> bool:
-    """Return whether the GPU is that of a system on a chip, and no other is beside it.
+    """Return whether the GPU of a system on a chip is the only one.
 
-    Where NVML cannot be asked (it came with JetPack 6), a Tegra has no other.
+    If NVML cannot be loaded (it came with JetPack 6), a Tegra has no other GPU.
     """
     if not _is_tegra_system(place):
         return False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mode proc: GPUs and MIG instances by the files of the kernel and of the driver alone.
 
-No library is loaded and no GPU is initialised: for nodes on which NVML cannot be loaded, and for
-those that need not wait for it. What only NVML knows (memory, today's UUIDs of MIG instances) is
-unknown then. Compute capability and brand are known of GPUs that were described by NVML before.
+No library is loaded and no GPU is initialised: for nodes on which NVML cannot be loaded, or takes
+too long. Facts that only NVML has (memory, UUIDs of MIG instances) are unknown. Compute capability
+and brand are known for GPUs that NVML described before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; GH1121 without a loaded driver, and as discover.assembled."""
-    told = proc_gpus.read_proc(place.roots)
-    if told.driver.module_version is None:
+    """Return the node at `place`; GH1121 without a loaded driver, else as discover.assembled()."""
+    answer = proc_gpus.read_proc(place.roots)
+    if answer.driver.module_version is None:
         raise fault("GH1121", root=place.roots.host)
     return discover.assembled(
         place.roots,
-        told,
+        answer,
         library_search_paths=place.library_search_paths,
         config_search_paths=place.config_search_paths,
         create_nodes=place.create_nodes,
@@ -39,15 +39,15 @@ def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
 
 
 def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises as node() and gpu_spec.describe do."""
+    """Return the spec of the node at `place`; raises as node() and gpu_spec.describe() do."""
     found = node(place, explicit_libraries=choices.explicit_libraries)
-    return gpu_spec.describe(replace(found, gpus=_known(found)), choices)
+    return gpu_spec.describe(replace(found, gpus=_with_sorts(found)), choices)
 
 
-def _known(found: Node) -> tuple[Gpu, ...]:
-    """Return the GPUs with what images may require of them, as far as it was noted of the same.
+def _with_sorts(found: Node) -> tuple[Gpu, ...]:
+    """Return the GPUs with the facts for requirements that node.json has for the same GPUs.
 
-    A chip keeps its compute capability; how it is called as a brand is the driver's word.
+    A chip keeps its compute capability; the driver defines the brand.
     """
     module, sorts = node_json.sorts()
     is_same_driver = bool(module) and module == found.driver.module_version

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mode wsl: the GPUs of Windows, all of which are behind one device node, /dev/dxg.
 
-There is one device, `all`: nothing in WSL gives a container one GPU of several.
+There is one device, `all`: WSL cannot give a container one GPU of several.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a WSL system.
 
-    Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 where single GPUs are wanted,
+    Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 if single GPUs are requested,
     GH1243 to GH1245 for broken rules of the site.
     """
     others = [name for name in choices.device_ids if name != device_selection.EVERY]
@@ -48,13 +48,13 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
 
 
 def _store(place: ModeRoots) -> DriverStore:
-    """Return the driver's files, with what the site's rules add and drop."""
+    """Return the driver's files with the site's rules applied."""
     root = DriverRoot(place.roots.driver)
     rules = site_rules.read(place.files_dir)
     store = wsl_store.find(root, place.library_search_paths)
     files, links, warnings = site_files.changed(rules, root, store.files, store.links)
-    told = (*store.warnings, *warnings)
-    return replace(store, files=tuple(files), links=tuple(links), warnings=told)
+    messages = (*store.warnings, *warnings)
+    return replace(store, files=tuple(files), links=tuple(links), warnings=messages)
 
 
 def _device(dev_root: str) -> DeviceNode:
@@ -86,7 +86,7 @@ def _common(
 
 
 def _hook(hook: Hook, store: DriverStore) -> Hook:
-    """Return the hook with what is different in WSL: no CUDA of the image, another witness."""
+    """Return the hook with WSL's differences: no CUDA compatibility, another witness."""
     job = hook_args.of_hook(hook)
     job.cuda_compat, job.libcuda = "", store.witness
     return job.hook()
@@ -99,9 +99,9 @@ def _keep_in_place(edits: ContainerEdits, store: DriverStore) -> None:
     """
     sources = {mount["hostPath"] for mount in edits["mounts"]}
     options = edits["mounts"][0]["options"]
-    held = {mount["containerPath"] for mount in edits["mounts"]}
+    bound = {mount["containerPath"] for mount in edits["mounts"]}
     for file in store.files:
-        if file.host_path in sources and file.container_path not in held:
+        if file.host_path in sources and file.container_path not in bound:
             edits["mounts"].append(
                 {
                     "hostPath": file.host_path,

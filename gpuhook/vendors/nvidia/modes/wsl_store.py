@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver of Windows as WSL shows it: which directory of the driver store it is in.
+"""The driver of Windows in WSL: the directory of the driver store that is in use.
 
-/usr/lib/wsl/drivers has every driver package of Windows, those of drivers before this one too.
-/usr/lib/wsl/lib has what the driver in use has installed: its front libraries and nvidia-smi. The
-package in use is the one of which these are copies. Windows could be asked itself, through
-libdxcore, but that is to run code of the host, which generate-cdi does for NVML alone.
+/usr/lib/wsl/drivers has every driver package of Windows, including earlier drivers.
+/usr/lib/wsl/lib has the installed files of the driver in use: its front libraries and nvidia-smi.
+The package in use is the one of which these are copies. libdxcore could report it, but that runs
+code of the host, which generate-cdi does for NVML only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 LIBRARIES = "/usr/lib/wsl/lib"
 PACKAGES = "/usr/lib/wsl/drivers"
 CUDA = "libcuda.so.1.1"  # only a package of NVIDIA's has it
-# What the toolkit names; the rest of the package comes by its patterns.
+# The toolkit's list; the rest of the package matches its patterns.
 _EXPECTED = (
     CUDA, "libcuda_loader.so", "libdxcore.so", "libnvdxgdmal.so.1", "libnvidia-ml.so.1",
     "libnvidia-ml_loader.so", "libnvidia-ptxjitcompiler.so.1", "nvcubins.bin", "nvidia-smi",
 )  # fmt: skip
 _PATTERNS = ("*.so", "*.so.*", "*.bin", "*.dll", "nvidia-smi")
-# Of the package -> what it is called in /usr/lib/wsl/lib.
+# Name in the package -> name in /usr/lib/wsl/lib.
 _COPIES = (
     ("libcuda_loader.so", "libcuda.so.1"),
     ("libnvidia-ml_loader.so", "libnvidia-ml.so.1"),
@@ -45,7 +45,7 @@ _LOADER = "_loader.so"
 
 @dataclass(frozen=True, slots=True)
 class DriverStore:
-    """The driver's files and links for containers, and the file whose change is a new driver.
+    """The driver's files and links for containers, and the file that changes with the driver.
 
     Files keep their paths, as the front libraries open the others by them. Of those with one
     SONAME, one is a "library" for the loader: the front; the others are "plugin".
@@ -59,9 +59,9 @@ class DriverStore:
 
 
 def find(root: DriverRoot, search_paths: tuple[str, ...] = ()) -> DriverStore:
-    """Return the driver store below `root`; GH1218 where none is there.
+    """Return the driver store below `root`; GH1218 if there is none.
 
-    A directory among `search_paths` that is a package of the driver settles which one it is.
+    A directory among `search_paths` that is a package of the driver takes precedence.
     """
     package, warnings = _package(root, search_paths)
     paths = {
@@ -73,17 +73,17 @@ def find(root: DriverRoot, search_paths: tuple[str, ...] = ()) -> DriverStore:
         paths.setdefault(name, f"{LIBRARIES}/{name}")
     real = {name: root.real(path) for name, path in sorted(paths.items())}
     files = _files(root, {paths[name]: at for name, at in real.items() if _is_file(root, at)})
-    held = {posixpath.basename(file.container_path) for file in files}
-    lacking = [name for name in _EXPECTED if name not in held]
+    present = {posixpath.basename(file.container_path) for file in files}
+    lacking = [name for name in _EXPECTED if name not in present]
     if lacking:
         warnings.append(f"Windows' driver in {package} lacks {', '.join(lacking)}")
-    links = (Link(_SMI_LINK, paths["nvidia-smi"]),) if "nvidia-smi" in held else ()
+    links = (Link(_SMI_LINK, paths["nvidia-smi"]),) if "nvidia-smi" in present else ()
     front = root.real(f"{LIBRARIES}/libcuda.so.1") or f"{package}/{CUDA}"
     return DriverStore(package, tuple(files), links, root.host(front), tuple(warnings))
 
 
 def _package(root: DriverRoot, search_paths: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return (the package in use, what makes that doubtful)."""
+    """Return (the package in use, warnings if that is uncertain)."""
     for path in search_paths:
         if not path.startswith("/"):
             raise fault("GH1236", path=path)
@@ -108,7 +108,7 @@ def _package(root: DriverRoot, search_paths: tuple[str, ...]) -> tuple[str, list
 
 
 def _copies(root: DriverRoot, package: str) -> int:
-    """Return how many of the files in /usr/lib/wsl/lib are this package's."""
+    """Return how many of the files in /usr/lib/wsl/lib are copies from this package."""
     return sum(
         _is_same(root.real(f"{package}/{own}"), root.real(f"{LIBRARIES}/{name}"), root)
         for own, name in _COPIES
@@ -154,7 +154,7 @@ def _files(root: DriverRoot, paths: dict[str, str | None]) -> list[DriverFile]:
 
 
 def _rank(path: str, soname: str) -> int:
-    """Return how well a library stands for its SONAME: named so, the front of another, or any."""
+    """Return the rank of a library for its SONAME: of that name, the front of another, or any."""
     if path.endswith("/" + soname):
         return 3
     return 2 if path.endswith(_LOADER) else 1 if path else 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs address the host's memory coherently (Grace Hopper and its like), by NVML's word.
+"""The GPUs that address the host's memory coherently (Grace Hopper and similar), by NVML.
 
-NVIDIA's toolkit calls a GPU coherent whose addressing mode is ATS; nvml.h,
-nvmlDeviceGetAddressingMode. A library or a GPU that has no such thing has no coherent GPU.
+NVIDIA's toolkit calls a GPU coherent if its addressing mode is ATS; nvml.h,
+nvmlDeviceGetAddressingMode. With a library or a GPU without that function, no GPU is coherent.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 ANNOTATION = "gpu.nvidia.com/coherent"
-COHERENT, OTHER = ".coherent", ".noncoherent"  # what their specs have in kind and file name
+COHERENT, OTHER = ".coherent", ".noncoherent"  # infix of their specs' kind and file name
 
 
 def with_coherence(gpus: tuple[Gpu, ...], library: str) -> tuple[Gpu, ...]:
-    """Return `gpus` with what the NVML at the path `library` says of each; GH1202 to GH1206."""
+    """Return `gpus` with the answer of the NVML at the path `library`; raises GH1202 to GH1206."""
     from gpuhook.vendors.nvidia.nvml import nvml_inventory
 
     with nvml_inventory.opened(library):
@@ -42,7 +42,7 @@ def _is_coherent(gpu: Gpu) -> bool | None:
 
 
 def groups(gpus: tuple[Gpu, ...]) -> Iterator[tuple[str, tuple[Gpu, ...]]]:
-    """Yield those GPUs that are coherent and those that are not, as far as there are any."""
+    """Yield the coherent GPUs and the others, without empty groups."""
     for infix, is_coherent in ((COHERENT, True), (OTHER, False)):
         some = tuple(gpu for gpu in gpus if gpu.coherent is is_coherent)
         if some:
@@ -50,7 +50,7 @@ def groups(gpus: tuple[Gpu, ...]) -> Iterator[tuple[str, tuple[Gpu, ...]]]:
 
 
 def unknown(gpus: tuple[Gpu, ...]) -> list[str]:
-    """Return a sentence about each GPU that nobody knows this of."""
+    """Return a sentence about each GPU whose addressing mode is unknown."""
     return [
         f"GPU {gpu.index} has no annotation {ANNOTATION}: its addressing mode is unknown"
         for gpu in gpus

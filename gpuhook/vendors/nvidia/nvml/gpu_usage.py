@@ -28,7 +28,7 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """Bytes of memory. Without `reserved` (of the driver itself), that part is in `used`."""
+    """Bytes of memory. Without `reserved` (the driver's own part), `used` includes that part."""
 
     total: int
     used: int
@@ -48,10 +48,10 @@ class ProcessUse:
 
 
 # nvmlProcessInfo_v1_t (pid, bytes) from before MIG, and v2 (pid, bytes, GPU and compute
-# instance), which _v3 fills in too.
+# instance), which _v3 uses, too.
 _VERSIONS = (("_v3", Struct("@IQII")), ("_v2", Struct("@IQII")), ("", Struct("@IQ")))
-# What _v3 filled in from 535.43 to 535.98: with the bytes of protected memory at the end. These
-# libraries know confidential computing, and not yet the list that tells such bytes since.
+# The structure of _v3 from 535.43 to 535.98: with the bytes of protected memory at the end. These
+# libraries support confidential computing, and lack the later list with such bytes.
 _PROTECTED = Struct("@IQII8x")
 _PROTECTING, _DETAILS = (
     "nvmlDeviceGetConfComputeMemSizeInfo",
@@ -65,24 +65,24 @@ _KINDS = {
 
 
 def memory(uuid: str) -> GpuMemory | None:
-    """Return the memory of a GPU or MIG instance, None where NVML cannot tell."""
+    """Return the memory of a GPU or MIG instance, None if NVML does not report it."""
     return ask_device(uuid, _memory_v2) or ask_device(uuid, _memory_v1)
 
 
 def _memory_v2(handle: Any) -> GpuMemory:
-    said = pynvml.nvmlDeviceGetMemoryInfo(handle, _MEMORY_V2)
-    return GpuMemory(int(said.total), int(said.used), int(said.free), int(said.reserved))
+    info = pynvml.nvmlDeviceGetMemoryInfo(handle, _MEMORY_V2)
+    return GpuMemory(int(info.total), int(info.used), int(info.free), int(info.reserved))
 
 
 def _memory_v1(handle: Any) -> GpuMemory:
-    said = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return GpuMemory(int(said.total), int(said.used), int(said.free))
+    info = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return GpuMemory(int(info.total), int(info.used), int(info.free))
 
 
 def processes(uuid: str) -> tuple[ProcessUse, ...] | None:
-    """Return the processes of a GPU or MIG instance, None where NVML cannot tell.
+    """Return the processes of a GPU or MIG instance, None if NVML does not report them.
 
-    A process that computes and draws is there once for each kind.
+    A process that computes and draws is listed once for each kind.
     """
     handle = ask_device(uuid, lambda handle: handle)
     if handle is None:
@@ -106,7 +106,7 @@ def _processes_of_kind(handle: Any, kind: str) -> list[ProcessUse] | None:
 
 
 def _function(name: str) -> Any:
-    """Return the function of the library, None if it doesn't have it."""
+    """Return the function of the library, None if it does not have it."""
     try:
         return nvml_sessions.function(name)
     except pynvml.NVMLError:
@@ -114,17 +114,17 @@ def _function(name: str) -> Any:
 
 
 def _filled(function: Any, handle: Any, size: int) -> bytes | None:
-    """Return what `function` wrote: so many structures of `size` bytes, None if it failed."""
+    """Return the structures of `size` bytes that `function` wrote, None if it failed."""
     count = ctypes.c_uint(0)
-    room = None
+    buffer = None
     for _ in range(_TRIES):
-        code = function(handle, ctypes.byref(count), room)
+        code = function(handle, ctypes.byref(count), buffer)
         if code == pynvml.NVML_SUCCESS:
-            return b"" if room is None else room.raw[: count.value * size]
+            return b"" if buffer is None else buffer.raw[: count.value * size]
         if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
             return None
         count.value = count.value * 2 + 5
-        room = ctypes.create_string_buffer(count.value * size)
+        buffer = ctypes.create_string_buffer(count.value * size)
     return None
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU or MIG instance, by its UUID, of the NVML that is open (nvml_inventory.opened)."""
+"""One GPU or MIG instance, by its UUID, of the NVML that is open (nvml_inventory.opened).
+
+Source of the recovery action, the driver's recommendation after an error: nvml.h,
+NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +35,15 @@ _MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "us
 
 
 def ask_device(uuid: str, question: Callable[[Any], T]) -> T | None:
-    """Return what `question` says of the device's handle, None where NVML says nothing.
+    """Return the result of `question` for the device's handle, None if NVML does not answer.
 
-    That is so of a lost device, an old library and a field that the device doesn't have.
+    NVML does not answer for a lost device, in an old library, and for an unsupported field.
     """
     return answered(lambda: question(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
 
 
 def answered(question: Callable[[], T]) -> T | None:
-    """Return what `question` says, None where NVML says nothing."""
+    """Return the result of `question`, None if NVML does not answer."""
     try:
         return question()
     except (pynvml.NVMLError, UnicodeDecodeError):
@@ -47,9 +51,9 @@ def answered(question: Callable[[], T]) -> T | None:
 
 
 def loss(uuid: str) -> str | None:
-    """Return the reason why the GPU cannot be used, None when it answers or NVML itself fails."""
+    """Return why the GPU cannot be used, None if it answers or NVML itself fails."""
     try:
-        # The memory is asked of the GPU's driver: NVML remembers names and numbers of a lost one.
+        # The memory comes from the GPU's driver: NVML remembers names and numbers of a lost GPU.
         pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError as error:
         return loss_of(error)
@@ -57,17 +61,17 @@ def loss(uuid: str) -> str | None:
 
 
 def loss_of(error: Any) -> str | None:
-    """Return the reason if the NVMLError says that a GPU is lost, else None."""
+    """Return the reason if the NVMLError means that a GPU is lost, else None."""
     if error.value == pynvml.NVML_ERROR_NOT_FOUND:
         return "NVML no longer knows it"
     return nvml_constants.LOSSES.get(error.value)
 
 
 def recovery_action(uuid: str) -> str | None:
-    """Return what the driver recommends for the GPU: "none", "reset", "reboot", "drain-p2p" ...
+    """Return the driver's recommendation for the GPU: "none", "reset", "reboot", "drain-p2p" ...
 
-    An action that is newer than this module is "action 9". None: the driver has no
-    such field, or the GPU is lost.
+    An action that is newer than this module is "action 9". None: the driver has no such field, or
+    the GPU is lost.
     """
     return ask_device(uuid, _recovery)
 

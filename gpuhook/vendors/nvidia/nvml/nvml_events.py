@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's events: XIDs of the GPUs of a node, waited for through NVML.
+"""The driver's events, XIDs of the GPUs of a node, through NVML.
 
-An event that isn't waited for is kept by NVML's event set in the order of arrival. Source: nvml.h,
+NVML's event set keeps events that no thread waits for, in the order of arrival. Source: nvml.h,
 "Event Handling Methods".
 """
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Alone: a bit error that matters is an XID too, and the others would wake the thread for nothing.
+# Only XIDs: a relevant bit error is an XID, too, and others would wake the thread for nothing.
 _XID = pynvml.nvmlEventTypeXidCriticalError
 _NO_INSTANCE = 0xFFFFFFFF
 _NO_EVENTS = "the GPU has no events"
@@ -29,7 +29,7 @@ _NO_EVENTS = "the GPU has no events"
 
 @dataclass(frozen=True, slots=True)
 class NvmlXidEvent:
-    """An XID of a GPU (None: NVML could not say which), or of one of its MIG instances."""
+    """An XID of a GPU (None: unknown to NVML), or of one of its MIG instances."""
 
     uuid: str | None
     xid: int
@@ -39,7 +39,7 @@ class NvmlXidEvent:
 
 @dataclass(frozen=True, slots=True)
 class UnwatchedDevices:
-    """Why a GPU's XIDs go unseen: a lost GPU is of no use, any other just isn't watched."""
+    """Why a GPU's XIDs are not watched: a lost GPU is unusable, another one works without."""
 
     reason: str
     is_lost: bool = False
@@ -49,8 +49,8 @@ class UnwatchedDevices:
 def watched(path: str, module_version: str | None = None) -> Iterator[NvmlEventWatch]:
     """Open the NVML library at `path` and a watch in it; both end with the context.
 
-    Raises GH1202 to GH1206 as nvml_inventory.opened does, and GH1242. The context must
-    not end while another thread waits.
+    Raises GH1202 to GH1206 as nvml_inventory.opened() does, and GH1242. The context must not end
+    while another thread waits.
     """
     with nvml_inventory.opened(path, module_version):
         try:
@@ -64,7 +64,7 @@ def watched(path: str, module_version: str | None = None) -> Iterator[NvmlEventW
 
 
 class NvmlEventWatch:
-    """An event set of NVML and the GPUs in it. One thread waits at a time."""
+    """An event set of NVML and its GPUs. One thread waits at a time."""
 
     def __init__(self, events: Any, library: nvml_sessions.LoadedLibrary) -> None:
         self._events = events
@@ -91,10 +91,10 @@ class NvmlEventWatch:
     def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         """Return the next XID, None after the time or an event of another kind.
 
-        Raises GH1240 if waiting fails and GPUs are lost, GH1241 if it just fails. It may fail at
-        once the next time too: the caller pauses in between.
+        Raises GH1240 if waiting fails and GPUs are lost, GH1241 if it fails otherwise. The next
+        call may fail at once, so the caller pauses in between.
         """
-        # An old library doesn't know of instances, and leaves these as they are.
+        # An old library does not set the instances.
         data = pynvml.c_nvmlEventData_t(gpuInstanceId=_NO_INSTANCE, computeInstanceId=_NO_INSTANCE)
         with nvml_sessions.used(self._library):
             try:
@@ -116,13 +116,13 @@ class NvmlEventWatch:
             )
 
     def lost(self) -> dict[str, str]:
-        """Return the watched GPUs that are lost by now, each with the reason."""
+        """Return the watched GPUs that are lost, each with the reason."""
         with nvml_sessions.used(self._library):
             found = {uuid: nvml_device.loss(uuid) for uuid in self._uuids.values()}
         return {uuid: reason for uuid, reason in found.items() if reason is not None}
 
     def _uuid(self, handle: Any) -> str | None:
-        # By the handle first: a GPU that has just fallen off the bus may not tell its UUID.
+        # By the handle first: a GPU that has just fallen off the bus may not report its UUID.
         known = self._uuids.get(_address(handle))
         return known or nvml_device.answered(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
 

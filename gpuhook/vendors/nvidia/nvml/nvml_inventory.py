@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVML says of the driver and its GPUs, through pynvml on a library that the caller names.
+"""The driver and its GPUs as NVML reports them, through pynvml on a library at a given path.
 
-pynvml by itself opens whatever libnvidia-ml.so.1 the host's loader finds, so it is made to use a
-library opened by full path (see nvml_sessions.py). Every field that the GPU or an old library
-cannot tell is None; a GPU that is lost in the middle of it is listed with the reason.
-Source: nvml.h.
+pynvml by itself opens the libnvidia-ml.so.1 that the host's loader finds, so it is made to use a
+library opened by full path (see nvml_sessions.py). A fact that the GPU or an old library does not
+report is None; a GPU that is lost meanwhile is listed with the reason. Source: nvml.h.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Errors after which nothing that the GPU says can be relied on.
+# Errors after which no answer of the GPU is reliable.
 _LOST = nvml_constants.LOSSES
 
 
 class Nvml(Protocol):
-    """What gpuhook asks NVML."""
+    """The facts that gpuhook reads from NVML."""
 
     def driver_version(self) -> str | None:
         """Return the version of the driver, "580.95.05"."""
@@ -40,7 +39,7 @@ class Nvml(Protocol):
         """Return the highest CUDA version that the driver supports, "13.0"."""
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return all GPUs by index, the lost ones too."""
+        """Return all GPUs by index, including lost ones."""
 
 
 @contextmanager
@@ -48,8 +47,8 @@ def opened(path: str, module_version: str | None = None) -> Iterator[Nvml]:
     """Load the NVML library at `path`, start it, and shut it down at the end.
 
     NVML counts its starts: opened within opened, in this thread or another, is one library that
-    stays started until the last of them ends. `module_version` (of the loaded kernel module) makes
-    a mismatch understandable. Raises GH1202 to GH1206.
+    runs until the last of them ends. `module_version` (of the loaded kernel module) is for the
+    message about a mismatch. Raises GH1202 to GH1206.
     """
     try:
         library = nvml_sessions.load(path)
@@ -70,7 +69,7 @@ def _shut_down() -> None:
     try:
         pynvml.nvmlShutdown()
     except pynvml.NVMLError:
-        return  # a library that cannot stop has nothing left that we need
+        return  # the library is not used any more
 
 
 def _start_fault(error: Any, path: str, module_version: str | None) -> Exception:
@@ -92,7 +91,7 @@ def _start_fault(error: Any, path: str, module_version: str | None) -> Exception
 
 
 class Library:
-    """The NVML that pynvml talks to, started."""
+    """The started NVML that pynvml calls."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -107,7 +106,7 @@ class Library:
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return all GPUs by index, the lost ones too. Raises GH1206."""
+        """Return all GPUs by index, including lost ones. Raises GH1206."""
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
@@ -116,7 +115,7 @@ class Library:
 
 
 class _LostError(Exception):
-    """The GPU went away between two questions."""
+    """The GPU was lost between two calls."""
 
 
 def _gpu(index: int) -> Gpu:
@@ -130,14 +129,14 @@ def _gpu(index: int) -> Gpu:
             facts[name] = question(handle)
         if facts["mig_mode"] == "enabled":
             uuid, memory = facts["uuid"], facts["memory_bytes"]
-            facts["instances"] = nvml_mig.instances(handle, _asked, uuid, memory)
+            facts["instances"] = nvml_mig.instances(handle, _call, uuid, memory)
     except _LostError as error:
         facts["lost"] = str(error)
     return Gpu(index=index, **facts)
 
 
-def _asked(call: Callable[..., T], *arguments: object) -> T | None:
-    """Return the answer, None where there is none; raises _LostError."""
+def _call(call: Callable[..., T], *arguments: object) -> T | None:
+    """Return the answer, None if there is none; raises _LostError."""
     try:
         return call(*arguments)
     except pynvml.NVMLError as error:
@@ -145,22 +144,22 @@ def _asked(call: Callable[..., T], *arguments: object) -> T | None:
         if code in _LOST:
             raise _LostError(_LOST[code]) from error
         return None
-    except UnicodeDecodeError:  # a library's garbage is not worth a crash
+    except UnicodeDecodeError:  # garbage of a library must not end the program
         return None
 
 
 def _field(call: Callable[..., T]) -> T | None:
     try:
-        return _asked(call)
+        return _call(call)
     except _LostError:
         return None
 
 
 def _pci_bus_id(handle: object) -> str | None:
-    info = _asked(pynvml.nvmlDeviceGetPciInfo, handle)
+    info = _call(pynvml.nvmlDeviceGetPciInfo, handle)
     if info is None:
         return None
-    # busId came with the third version of the structure; before it, the domain had four digits.
+    # Older structures have no busId, and four digits of the domain.
     text = info.busId or info.busIdLegacy
     if isinstance(text, bytes):  # pynvml's structures decode it or not, by release
         text = text.decode("ascii", "replace")
@@ -169,12 +168,12 @@ def _pci_bus_id(handle: object) -> str | None:
 
 
 def _compute_capability(handle: object) -> str | None:
-    pair = _asked(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    pair = _call(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     return None if pair is None else f"{pair[0]}.{pair[1]}"
 
 
 def _memory_bytes(handle: object) -> int | None:
-    memory = _asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _call(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return None if memory is None else int(memory.total)
 
 
@@ -194,7 +193,7 @@ def _reader(rule: FactRule) -> Callable[[object], Any]:
     """Return the question for a fact that NVML returns as one number or text."""
 
     def ask(handle: object) -> Any:
-        value = _asked(getattr(pynvml, rule.nvml), handle)
+        value = _call(getattr(pynvml, rule.nvml), handle)
         return value if rule.words is None else rule.words.get(value)
 
     return ask

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVML says of the MIG devices of one GPU, through pynvml.
+"""The MIG devices of one GPU as NVML reports them, through pynvml.
 
-A MIG device is a compute instance in a GPU instance. NVML's own name of it has its profile; where
-an older library has no such name, it is put together from what else the library tells. Source:
-nvml.h, "Multi Instance GPU Management".
+A MIG device is a compute instance in a GPU instance. NVML's name of it contains its profile; for an
+older library without such a name, the profile is derived from other facts. Source: nvml.h, "Multi
+Instance GPU Management".
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class Ask(Protocol):
-        """Puts a question to NVML: the answer, None without one; raises for a lost GPU."""
+        """Calls NVML and returns the answer, None without one; raises for a lost GPU."""
 
         def __call__(self, call: Callable[..., T], *arguments: object) -> T | None: ...
 
 
 _MIB = 1024**2
-# What a profile's name ends in, by the profile's number, for libraries that tell no names:
+# The end of a profile's name by the profile's number, for libraries without names:
 # NVML_GPU_INSTANCE_PROFILE_*_REV1, _GFX, _NO_ME and _ALL_ME.
 _ATTRIBUTES = {
     **dict.fromkeys((0x7, 0x8), "+me"),
@@ -47,21 +47,21 @@ def instances(
     """Return the MIG devices of the GPU whose NVML handle is `gpu`, by index.
 
     `uuid` and `memory_bytes` are those of the GPU. An index without a device is left out, as is a
-    device that goes away between two questions, or that has no UUID. A library that knows no MIG
-    has none.
+    device that disappears between two calls, or that has no UUID. A library without MIG support has
+    none.
     """
     most = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu) or 0
     found = []
     for index in range(most):
         handle = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, index)
         if handle is not None:
-            found.append(_instance(_Asked(gpu, handle, ask), index, uuid, memory_bytes))
+            found.append(_instance(_MigHandles(gpu, handle, ask), index, uuid, memory_bytes))
     return tuple(one for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A GPU and one MIG device of it, as NVML's handles, and how they are asked."""
+class _MigHandles:
+    """NVML's handles of a GPU and of one MIG device of it, and the function that calls NVML."""
 
     gpu: object
     device: object
@@ -69,10 +69,10 @@ class _Asked:
 
 
 def _instance(
-    asked: _Asked, index: int, uuid: str | None, memory_bytes: int | None
+    handles: _MigHandles, index: int, uuid: str | None, memory_bytes: int | None
 ) -> MigInstance | None:
-    """Return the facts of one MIG device; None if it is there no longer, or nameless."""
-    ask, device = asked.ask, asked.device
+    """Return the facts of one MIG device; None if it disappeared, or has no UUID."""
+    ask, device = handles.ask, handles.device
     gpu_instance = ask(pynvml.nvmlDeviceGetGpuInstanceId, device)
     compute_instance = ask(pynvml.nvmlDeviceGetComputeInstanceId, device)
     if gpu_instance is None or compute_instance is None:
@@ -96,7 +96,7 @@ def _instance(
         found = replace(found, memory_bytes=int(memory.total))
     profile = mig_profile.parsed(ask(pynvml.nvmlDeviceGetName, device))
     if profile is None and attributes is not None and memory_bytes:
-        profile = _computed(asked, found, attributes.memorySizeMB, memory_bytes)
+        profile = _computed(handles, found, attributes.memorySizeMB, memory_bytes)
     if profile is None:
         return found
     return replace(
@@ -109,7 +109,7 @@ def _instance(
 
 
 def _with_attributes(instance: MigInstance, attributes: Any) -> MigInstance:
-    """Add what the device's attributes tell; slices and memory came with their second version."""
+    """Add the device's attributes; slices and memory came with their second version."""
     return replace(
         instance,
         multiprocessors=attributes.multiprocessorCount,
@@ -125,25 +125,25 @@ def _with_attributes(instance: MigInstance, attributes: Any) -> MigInstance:
 
 
 def _computed(
-    asked: _Asked, instance: MigInstance, memory_mib: int, total_bytes: int
+    handles: _MigHandles, instance: MigInstance, memory_mib: int, total_bytes: int
 ) -> Profile | None:
-    """Return the profile of a MIG device that NVML has no name for, None if it tells too little."""
+    """Return the profile of a MIG device without a name in NVML, None if facts are missing."""
     if not memory_mib or instance.gpu_slices is None or instance.compute_slices is None:
         return None
     size = mig_profile.memory_gib(memory_mib, total_bytes)
-    attributes = _attributes(asked, instance.gpu_instance)
+    attributes = _attributes(handles, instance.gpu_instance)
     if attributes is None:
         return None
     return Profile(instance.compute_slices, instance.gpu_slices, size, attributes)
 
 
-def _attributes(asked: _Asked, gpu_instance: int) -> str | None:
-    """Return what stands behind the memory in the name of a GPU instance's profile.
+def _attributes(handles: _MigHandles, gpu_instance: int) -> str | None:
+    """Return the part after the memory in the name of a GPU instance's profile.
 
-    NVML tells the id of the profile, and the ids and, in newer libraries, the names of all
-    profiles. None where it doesn't.
+    NVML reports the id of the profile, and the ids and, in newer libraries, the names of all
+    profiles. None if it does not.
     """
-    ask, gpu = asked.ask, asked.gpu
+    ask, gpu = handles.ask, handles.gpu
     handle = ask(pynvml.nvmlDeviceGetGpuInstanceById, gpu, gpu_instance)
     info = None if handle is None else ask(pynvml.nvmlGpuInstanceGetInfo, handle)
     if info is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVML libraries that this process has loaded, and which of them pynvml's calls go to.
+"""The NVML libraries of this process, and the one that pynvml's calls use.
 
-pynvml knows one library per process and keeps its functions by name. A watch has its library open
-for days, and in between the node is asked again, by another thread or of a new driver's library;
-so pynvml is made to look up each function in the library of the code that calls it.
+pynvml supports one library per process and caches its functions by name. A watch has its library
+open for days, and meanwhile another thread reads the node again, possibly from a new driver's
+library; so pynvml is made to look up each function in the library of the calling code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a name was called in older libraries. The older structures are the front part of pynvml's,
-# and an argument too many is not looked at by a C function.
+# The names in older libraries. The older structures are the first part of pynvml's, and a C
+# function ignores an additional argument.
 OLDER_NAMES = {
     "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
     "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
@@ -36,7 +36,7 @@ OLDER_NAMES = {
 
 
 class Symbols:
-    """A loaded library in which a missing name is looked up under its older ones."""
+    """A loaded library in which a missing name is looked up by its older names."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -63,7 +63,7 @@ _here: ContextVar[LoadedLibrary | None] = ContextVar("nvml", default=None)
 
 
 def load(path: str) -> LoadedLibrary:
-    """Return the library at `path`, loaded once for each file that is found there.
+    """Return the library at `path`, loaded once for each file that had this path.
 
     Raises OSError with the dynamic loader's reason.
     """
@@ -81,8 +81,8 @@ def load(path: str) -> LoadedLibrary:
 def _spelled(path: str, number: int) -> str:
     """Return `path` in its `number`th spelling.
 
-    The dynamic loader gives back what it loaded under a name before, whatever the file is by now:
-    after an upgrade in place, only another spelling gets the new driver's library.
+    The dynamic loader returns the library that it loaded by this name before, even if the file was
+    replaced: after an upgrade in place, only another spelling loads the new driver's library.
     """
     directory, name = os.path.split(path)
     return os.path.join(directory, *["."] * number, name)
@@ -92,7 +92,7 @@ def _spelled(path: str, number: int) -> str:
 def used(library: LoadedLibrary) -> Iterator[None]:
     """Send pynvml's calls of this thread or task to `library`.
 
-    Other code of the process that hasn't chosen a library talks to the one opened last.
+    Other code of the process that has not chosen a library uses the one opened last.
     """
     before = _here.get()
     with _lock:
@@ -107,7 +107,7 @@ def used(library: LoadedLibrary) -> Iterator[None]:
 
 
 def current() -> LoadedLibrary:
-    """Return the library that this code talks to. Raises NVMLError when none is open."""
+    """Return the library of the calling code. Raises NVMLError if none is open."""
     with _lock:
         library = _here.get() or (_open[-1] if _open else None)
     if library is None:
@@ -116,7 +116,7 @@ def current() -> LoadedLibrary:
 
 
 def function(name: str) -> ctypes._NamedFuncPointer:
-    """Return the C function of the library that this code talks to. Raises NVMLError."""
+    """Return the C function of the library of the calling code. Raises NVMLError."""
     symbols = current().symbols
     try:
         found: ctypes._NamedFuncPointer = getattr(symbols, name)
@@ -125,6 +125,6 @@ def function(name: str) -> ctypes._NamedFuncPointer:
     return found
 
 
-# pynvml has no argument for a library: its wrappers call this by name, and the variable keeps it
-# from looking for one by itself.
+# pynvml has no argument for a library: its wrappers call this by name, and with the variable set
+# it does not search for one.
 vars(pynvml).update(_nvmlGetFunctionPointer=function, nvmlLib=function)

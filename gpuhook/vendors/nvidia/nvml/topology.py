@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How near the GPUs of a node are to each other: their way over PCIe, and their NVLinks.
+"""The distance of a node's GPUs from each other: their PCIe paths and NVLinks.
 
-It is asked once: links don't change while a node runs. A GPU that is lost only loses its own pairs.
+It is read once: links do not change while a node runs. A GPU that is lost only loses its own pairs.
 Source: nvml.h, nvmlGpuTopologyLevel_t and "NvLink Methods".
 """
 
@@ -25,7 +25,7 @@ NVLINK_SCORE = 100
 _MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS of the newest nvml.h
 _TO_GPU, _TO_SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 
-# Score and words of the nearest thing that two GPUs have in common, by nvmlGpuTopologyLevel_t.
+# Score and name of the connection of two GPUs, by nvmlGpuTopologyLevel_t.
 _ANCESTORS = {
     0: (60, "on the same board"),
     10: (50, "through one PCIe switch"),
@@ -38,7 +38,7 @@ _ANCESTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What is between two GPUs: the topology level (None: unknown) and the number of NVLinks."""
+    """The connection of two GPUs: the topology level (None: unknown) and the number of NVLinks."""
 
     level: int | None
     nvlinks: int = 0
@@ -69,7 +69,7 @@ class Topology:
     pairs: dict[tuple[str, str], Pair] = field(default_factory=dict)
 
     def pair(self, one: str, other: str) -> Pair:
-        """Return what is between two GPUs; nothing if a GPU is lost, unknown, or the same."""
+        """Return the connection of two GPUs; empty for the same, a lost or an unknown GPU."""
         return self.pairs.get((min(one, other), max(one, other)), _NOTHING)
 
     def score(self, one: str, other: str) -> int:
@@ -78,7 +78,7 @@ class Topology:
 
 
 def links(gpus: Iterable[Gpu]) -> Topology:
-    """Ask the open NVML how the GPUs are linked. What it cannot tell is left out."""
+    """Return the connections of the GPUs from the open NVML, without unknown ones."""
     ends = [end for end in map(_end, gpus) if end is not None]
     pairs = {}
     for number, end in enumerate(ends):
@@ -92,7 +92,7 @@ def links(gpus: Iterable[Gpu]) -> Topology:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A GPU and how many of its active NVLinks lead where, by PCI address."""
+    """A GPU and the number of its active NVLinks by the PCI address of their other end."""
 
     uuid: str
     address: str
@@ -114,7 +114,7 @@ def _end(gpu: Gpu) -> _End | None:
             is_active = pynvml.nvmlDeviceGetNvLinkState(handle, link)
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
-                continue  # this link is not there; another one may be
+                continue  # the GPU may have other links
             break
         if is_active:
             _count(handle, link, to_gpus, to_switches)

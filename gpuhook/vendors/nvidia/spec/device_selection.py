@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs and MIG instances of a node a CDI spec describes, and under which names.
+"""The GPUs and MIG instances of a node that a CDI spec describes, and their names.
 
-A GPU in MIG mode is never given whole: what is offered of it are its instances.
+A GPU in MIG mode is never given as a whole, only its instances are.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MIG_MODE = "it is in MIG mode"
 def chosen(node: Node, ids: tuple[str, ...]) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """Return (the GPUs that `ids` name, why others were left out); no ids, or `all`, means all.
 
-    A GPU in MIG mode has only those instances that are to be described, at least one. An id is
-    any name of a GPU or an instance. Raises GH1511 for an id nobody has, GH1512 for a GPU or
-    instance that cannot be used, and for a GPU in MIG mode, GH1513 if nothing is left.
+    A GPU in MIG mode has only the selected instances, at least one. An id is any name of a GPU or
+    an instance. Raises GH1511 for an unknown id, GH1512 for a GPU or instance that cannot be used,
+    and for a GPU in MIG mode, GH1513 if nothing is left.
     """
     if ids and EVERY not in ids:
         return _named(node, ids), ()
@@ -44,7 +44,7 @@ def chosen(node: Node, ids: tuple[str, ...]) -> tuple[tuple[Gpu, ...], tuple[str
 
 
 def _usable(node: Node, gpu: Gpu) -> tuple[Gpu | None, list[str]]:
-    """Return (what of `gpu` can be given, why the rest cannot)."""
+    """Return (`gpu` with its usable instances or None, why the rest is left out)."""
     reason = trouble(node, gpu)
     if not reason and is_divided(gpu) and not gpu.instances:
         reason = f"{_MIG_MODE} and has no MIG instance"
@@ -63,12 +63,12 @@ def _usable(node: Node, gpu: Gpu) -> tuple[Gpu | None, list[str]]:
 
 
 def is_divided(gpu: Gpu) -> bool:
-    """Return whether `gpu` is in MIG mode, so that it is not given whole."""
+    """Return whether `gpu` is in MIG mode, so that it is not given as a whole."""
     return gpu.mig_mode == "enabled"
 
 
 def trouble(node: Node, gpu: Gpu) -> str:
-    """Return why `gpu`, or any part of it, cannot be given to a container, "" if it can."""
+    """Return why no container can get `gpu`, or any part of it, "" if one can."""
     if gpu.lost is not None:
         return f"it is lost ({gpu.lost})"
     if gpu.minor is None:
@@ -77,7 +77,7 @@ def trouble(node: Node, gpu: Gpu) -> str:
 
 
 def instance_trouble(node: Node, gpu: Gpu, instance: MigInstance) -> str:
-    """Return why a MIG instance of `gpu` cannot be given to a container, "" if it can."""
+    """Return why no container can get a MIG instance of `gpu`, "" if one can."""
     reason = trouble(node, gpu) or instance.trouble
     if reason:
         return reason
@@ -87,8 +87,8 @@ def instance_trouble(node: Node, gpu: Gpu, instance: MigInstance) -> str:
 
 
 def _missing(node: Node, paths: list[str]) -> str:
-    there = {device.path for device in node.device_nodes}
-    absent = [path for path in paths if path not in there]
+    present = {device.path for device in node.device_nodes}
+    absent = [path for path in paths if path not in present]
     return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing" if absent else ""
 
 
@@ -109,7 +109,7 @@ def node_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
 
 
 def drm_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
-    """Return the paths of the nodes that graphics in a container may use, where the host has them.
+    """Return the paths of the graphics nodes of a GPU; the host may lack some.
 
     A MIG instance has them only if its profile has graphics (1g.12gb+gfx).
     """
@@ -117,7 +117,7 @@ def drm_paths(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
 
 
 def offered(gpu: Gpu) -> Iterator[MigInstance | None]:
-    """Yield what is given of a GPU: None, itself, or, of one in MIG mode, each instance."""
+    """Yield the devices of a GPU: None for the GPU itself, or each instance of one in MIG mode."""
     if is_divided(gpu):
         yield from gpu.instances
     else:
@@ -127,7 +127,7 @@ def offered(gpu: Gpu) -> Iterator[MigInstance | None]:
 def names(gpu: Gpu, strategies: tuple[str, ...], instance: MigInstance | None = None) -> list[str]:
     """Return the device names of `gpu`, or of its `instance`, one for each strategy.
 
-    There may be no UUID, and that of an old driver's MIG device is no name for CDI.
+    The UUID may be unknown, and that of an old driver's MIG device is not a valid CDI name.
     """
     known = _known(gpu, instance)
     found = (known[strategy] for strategy in strategies)
@@ -135,16 +135,16 @@ def names(gpu: Gpu, strategies: tuple[str, ...], instance: MigInstance | None = 
 
 
 def strategy(name: str) -> str:
-    """Return the strategy that a device of generate-cdi has its name by."""
+    """Return the strategy that made the name of a device of generate-cdi."""
     if name.startswith(("GPU-", "MIG-")):
         return "uuid"
     return "index" if name[:1].isdigit() else "type-index"
 
 
 def nameless(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> list[str]:
-    """Return, for each GPU or instance that no strategy has a name for, a sentence about it."""
+    """Return a sentence about each GPU or instance for which no strategy has a name."""
     return [
-        f"{_label(gpu, instance)} has no device of its own in the spec: {_unfit(gpu, instance)}"
+        f"{_label(gpu, instance)} has no device in the spec: {_unfit(gpu, instance)}"
         for gpu in gpus
         for instance in offered(gpu)
         if not names(gpu, strategies, instance)
@@ -170,10 +170,10 @@ def _known(gpu: Gpu, instance: MigInstance | None) -> dict[str, str | None]:
 
 
 def every_name(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
-    """Return all names of `gpu`, or of its `instance`, in lower case: also those CDI can't take.
+    """Return all names of `gpu`, or of its `instance`, in lower case, including invalid CDI names.
 
-    The PCI bus id, in its long and its short form, is the GPU's; an instance has the form
-    MIG-GPU-<uuid>/<gi>/<ci> of old drivers.
+    They include the PCI bus id of a GPU in its long and its short form, and the form
+    MIG-GPU-<uuid>/<gi>/<ci> of old drivers for an instance.
     """
     found = list(_known(gpu, instance).values())
     if instance is None:
@@ -186,20 +186,20 @@ def every_name(gpu: Gpu, instance: MigInstance | None = None) -> list[str]:
 
 
 def aliases(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> dict[str, str]:
-    """Return the other names of each GPU or instance to the name its spec has for it.
+    """Return the other names of each GPU or instance, in lower case, to the name in its spec.
 
-    They are in lower case. The spec's name is the UUID where the spec has UUIDs.
+    The spec's name is the UUID if the spec has UUIDs.
     """
     found: dict[str, str] = {}
     for gpu in gpus:
         for instance in offered(gpu):
-            given = names(gpu, strategies, instance)
-            if not given:
+            in_spec = names(gpu, strategies, instance)
+            if not in_spec:
                 continue
             uuid = gpu.uuid if instance is None else instance.uuid
-            known = uuid if uuid in given else given[0]
+            name = uuid if uuid in in_spec else in_spec[0]
             lower = set(every_name(gpu, instance))
-            found |= dict.fromkeys(sorted(lower - {known}), known)
+            found |= dict.fromkeys(sorted(lower - {name}), name)
     return found
 
 
@@ -219,7 +219,7 @@ def bus_id(text: str) -> str:
 
 
 def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
-    """Return the GPUs that `ids` name, those in MIG mode with the instances that are named."""
+    """Return the GPUs that `ids` name, those in MIG mode with the selected instances."""
     whole: set[int] = set()
     parts: dict[int, set[int]] = {}
     for identifier in ids:
@@ -240,10 +240,10 @@ def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
 
 
 def _found(node: Node, identifier: str) -> tuple[Gpu, MigInstance | None]:
-    wanted = {identifier.lower(), bus_id(identifier)} - {""}
+    forms = {identifier.lower(), bus_id(identifier)} - {""}
     for gpu in node.gpus:
         for some in (None, *gpu.instances):
-            if not wanted.isdisjoint(every_name(gpu, some)):
+            if not forms.isdisjoint(every_name(gpu, some)):
                 return gpu, some
     have = [f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu in node.gpus]
     have += [f"{gpu.index}:{one.index}" for gpu in node.gpus for one in gpu.instances]
@@ -256,5 +256,5 @@ def _refusal(node: Node, gpu: Gpu, instance: MigInstance | None) -> str:
     reason = trouble(node, gpu)
     if not reason and is_divided(gpu):
         own = ", ".join(f"{gpu.index}:{instance.index}" for instance in gpu.instances)
-        return f"{_MIG_MODE}, and is given by its instances only ({own or 'it has none'})"
+        return f"{_MIG_MODE}, so name its instances instead ({own or 'it has none'})"
     return reason

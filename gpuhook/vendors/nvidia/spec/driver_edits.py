@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every container of a node needs of the driver: control nodes, files, links, our one hook."""
+"""The driver's edits for every container of a node: control nodes, files, links, and our hook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COMPAT_DIRECTORY = "/usr/local/cuda/compat"
 DRI_DIRECTORY = "/dev/dri"
 _DRI_MODE = 0o755
-# Files have nothing mounted below them, so `bind`: a recursive one costs crun 0.1 ms each.
+# No mounts are below files, so `bind`: a recursive one costs crun 0.1 ms each.
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 _OPTIONS = {
@@ -31,8 +31,8 @@ _OPTIONS = {
     "pipes": _SOCKET_OPTIONS,
     "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
 }
-_IPC = ("socket", "pipes")  # by which containers talk to daemons of the host
-_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, which a spec has to be; left out"
+_IPC = ("socket", "pipes")  # connections to daemons of the host
+_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, as a spec requires; left out"
 _HOOKLESS = (
     "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
     "for both), and an engine that applies this spec does not notice when it is stale"
@@ -42,9 +42,10 @@ _HOOKLESS = (
 def common(
     node: Node, choices: Choices, gpus: tuple[Gpu, ...] = ()
 ) -> tuple[ContainerEdits, list[str]]:
-    """Return (the edits for every container of `node`, sentences about what could not be had).
+    """Return (the edits for every container of `node`, sentences about missing parts).
 
-    They are its control nodes, its files and links, and our one hook, which knows what `gpus` are.
+    The edits are its control nodes, its files and links, and our one hook, which has the facts of
+    `gpus` for requirements.
     """
     node, odd = _sayable(node)
     given = limited(node, choices)
@@ -53,7 +54,7 @@ def common(
 
 
 def _sayable(node: Node) -> tuple[Node, list[str]]:
-    """Return (the node without files that no spec can name, a sentence about each of them).
+    """Return (the node without files that a spec cannot name, a sentence about each of them).
 
     A spec is UTF-8, while a file's name and a library's SONAME are any bytes.
     """
@@ -62,9 +63,9 @@ def _sayable(node: Node) -> tuple[Node, list[str]]:
     links = tuple(link for link in node.links if _is_unicode(link.path, link.target))
     if not odd and len(links) == len(node.links):
         return node, []
-    told = [_ODD_NAME.format(path=printable(one.host_path)) for one in odd]
+    warnings = [_ODD_NAME.format(path=printable(one.host_path)) for one in odd]
     files = tuple(one for one in node.files if one not in odd)
-    return replace(node, files=files, links=links), told
+    return replace(node, files=files, links=links), warnings
 
 
 def _is_unicode(*texts: str) -> bool:
@@ -76,7 +77,7 @@ def _is_unicode(*texts: str) -> bool:
 
 
 def limited(node: Node, choices: Choices) -> Node:
-    """Return `node` with only those nodes, files and links that are to be given."""
+    """Return `node` with only those nodes, files and links that `choices` select."""
     capabilities = choices.capabilities
     if not choices.ipc:
         node = replace(node, files=tuple(f for f in node.files if f.kind not in _IPC))
@@ -99,7 +100,7 @@ def _is_wanted(file: DriverFile, capabilities: frozenset[str]) -> bool:
 
 
 def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, list[str]]:
-    """Return (the edits for every container, what could not be had)."""
+    """Return (the edits for every container, sentences about missing parts)."""
     control = [device for device in node.device_nodes if device.path in driver_nodes.CONTROL_NODES]
     found: ContainerEdits = {"env": [f"{vocabulary.VOCABULARY.devices_env}=void"]}
     where = _libcuda_directory(node, choices)
@@ -141,15 +142,15 @@ def _mounts(bindings: list[tuple[str, str]], options: dict[str, list[str]]) -> l
 
 
 def libcuda_of(node: Node) -> str:
-    """Return the host path of libcuda, "" where there is none: its identity is the driver tree's.
+    """Return the host path of libcuda, "" without one: its identity represents the driver tree.
 
-    Also for a spec that does not give it to containers.
+    It is used also by a spec that does not give libcuda to containers.
     """
     return next((file.host_path for file in node.files if _is_libcuda(file)), "")
 
 
 def _libcuda_directory(node: Node, choices: Choices) -> str:
-    """Return the directory in the container where libcuda is, "" where containers get none."""
+    """Return the directory of libcuda in the container, "" if containers get none."""
     path = next((file.container_path for file in node.files if _is_libcuda(file)), "")
     if path and choices.hooks == "none":
         return hookless_mounts.DIRECTORY
@@ -157,7 +158,7 @@ def _libcuda_directory(node: Node, choices: Choices) -> str:
 
 
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
-    """Return what our one hook has to do for the files of `node`."""
+    """Return the jobs of our hook for the files of `node`."""
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if _is_loaded_by_name(file)]
     jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
@@ -183,7 +184,7 @@ def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> 
 
 
 def _is_loaded_by_name(file: DriverFile) -> bool:
-    """Return whether programs open a library by its name alone.
+    """Return whether programs open a library by its name only.
 
     libvdpau does so with NVIDIA's plugin, if it was built for another directory than the host's.
     """
@@ -193,7 +194,7 @@ def _is_loaded_by_name(file: DriverFile) -> bool:
 
 
 def _soname(file: DriverFile) -> str:
-    """Return the name that the loader opens a library by: its file's, if it has no SONAME."""
+    """Return the name by which the loader opens a library: the file's name without a SONAME."""
     return file.soname or file.container_path.rpartition("/")[2]
 
 
@@ -202,11 +203,11 @@ def _is_libcuda(file: DriverFile) -> bool:
 
 
 def _soname_link(file: DriverFile) -> Link:
-    """Return the link that the hook makes for a library anyway."""
+    """Return the link that the hook makes for every library."""
     directory, _, name = file.container_path.rpartition("/")
     return Link(f"{directory}/{_soname(file)}", name)
 
 
 def _order(path: str) -> tuple[int, str]:
-    """Return the sort key of a path: what lies less deep is mounted first."""
+    """Return the sort key of a path: parent directories are mounted first."""
     return path.count("/"), path

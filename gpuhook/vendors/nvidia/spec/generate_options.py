@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the caller of generate-cdi may choose, and what it gets."""
+"""The options of generate-cdi, the roots of the node that it describes, and its result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ HOOKS = ("gpuhook", "none")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a spec is to be made. `capabilities` None means everything.
+    """The options for one spec. `capabilities` None means all.
 
     `explicit_libraries` adds libraries that are not of the driver's version, `ipc` the sockets of
-    its daemons, `additional_gids` the groups of device nodes; `coherent` says of each GPU whether
-    it is coherent, in annotations and in specs of their own; without `multiple_csv_devices` a Tegra
-    has one device. `disabled_hooks` and `enabled_hooks` are names of hook_names; `ldconfig_path` is
-    the program that makes containers' loader caches, where gpuhook is not to merge them itself.
+    its daemons, `additional_gids` the groups of device nodes; `coherent` adds annotations and
+    separate specs for coherent GPUs; without `multiple_csv_devices` a Tegra has one device.
+    `disabled_hooks` and `enabled_hooks` are names of hook_names; `ldconfig_path` is the program
+    that makes containers' loader caches, "" if gpuhook merges them itself.
     """
 
     vendor: str = "nvidia.com"
@@ -43,7 +43,7 @@ class Choices:
     additional_gids: bool = True
     disabled_hooks: frozenset[str] = frozenset()
     ldconfig_path: str = ""
-    enabled_hooks: frozenset[str] = frozenset()  # of those that are off unless named
+    enabled_hooks: frozenset[str] = frozenset()  # of the hooks that are off by default
     coherent: bool = False
     multiple_csv_devices: bool = True
 
@@ -55,18 +55,18 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class ModeRoots:
-    """A node: its roots, where to look first below the driver's, and what may be made there.
+    """The node that a mode describes: its roots, search paths, and whether nodes may be made.
 
-    Search paths are directories inside the driver root.
+    Search paths are directories inside the driver root; they are searched first.
     """
 
     roots: Roots
     nvml_library: str | None = None
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
-    files_dir: str = site_rules.DIRECTORY  # what this site adds to the driver's files, and drops
-    create_nodes: bool = False  # those below /dev/nvidia-caps that MIG instances lack
-    # Of mode csv: host paths of its files, patterns of links, and a directory in containers.
+    files_dir: str = site_rules.DIRECTORY  # rules of the site for the driver's files
+    create_nodes: bool = False  # missing ones of MIG instances in /dev/nvidia-caps
+    # For mode csv: host paths of its files, patterns of links, and a directory in containers.
     csv_files: tuple[str, ...] = ()
     csv_ignore_patterns: tuple[str, ...] = ()
     csv_compat_root: str = ""
@@ -74,11 +74,11 @@ class ModeRoots:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A spec, the GPUs in it, sentences about what is not in it, and the node that was asked.
+    """A spec, the GPUs in it, warnings about omitted parts, and the node that was read.
 
-    A GPU in MIG mode has only the instances that are in the spec. `node` is None in modes that
-    ask for no GPU. `further` are specs that go beside this one: what their file's name has before
-    its extension, and the spec.
+    A GPU in MIG mode has only the instances that are in the spec. `node` is None in modes without
+    GPUs. `further` are additional specs: the infix of the file's name before its extension, and the
+    spec.
     """
 
     spec: Spec

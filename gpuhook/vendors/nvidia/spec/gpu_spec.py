@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node as a CDI spec: its GPUs and MIG instances, and what every container needs of the driver.
+"""A node as a CDI spec: its GPUs and MIG instances, and the driver's edits for every container.
 
-Device nodes carry no numbers: whoever applies the spec looks at the node itself, so no number can
-be stale. The lowest version of CDI that fits is declared, since engines refuse newer ones.
+Device nodes carry no numbers: the program that applies the spec reads the node itself, so no number
+can be stale. The spec declares the lowest sufficient CDI version, since engines refuse newer ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Spec
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
-# What CDI offers at least: podman 4 reads nothing newer, nothing older names devices by number.
+# podman 4 reads nothing newer; in older versions no device name is a number.
 _LOWEST_VERSION = "0.5.0"
 _PARTS = ("env", "deviceNodes", "mounts", "hooks")
 
@@ -44,7 +44,7 @@ def describe(node: Node, choices: Choices) -> Described:
 def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
     """Return the spec of `devices`, each of which comes with the edits `common`.
 
-    What a device has in common with all is left out of it, unless nothing would be left.
+    A device does not repeat the common edits, unless nothing else would remain.
     """
     devices = [without_common(device, common) for device in devices]
     spec: Spec = {
@@ -59,7 +59,7 @@ def of_parts(kind: str, devices: list[Device], common: ContainerEdits) -> Spec:
 
 
 def without_common(device: Device, common: ContainerEdits) -> Device:
-    """Return `device` without what `common` says too; as it is if nothing would be left of it.
+    """Return `device` without the edits in `common`, unchanged if nothing would remain.
 
     A spec's own edits are applied before its devices', so nothing changes for a container.
     """

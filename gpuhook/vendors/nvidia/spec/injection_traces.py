@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of NVIDIA's can be seen in a container: nodes and mounts, told by names and numbers.
+"""NVIDIA's device nodes and mounts in a container, recognised by names and numbers.
 
-Only for looking. What a container gets comes from what the node has, never from a name.
+For inspection only: what a container gets comes from the node, never from a name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 from gpuhook.vendors.nvidia.hot import vocabulary
 
-# Directories in which its nodes are; those of /dev/dri are shared with other vendors' drivers.
+# Directories of its nodes; drivers of other vendors use /dev/dri, too.
 NODE_DIRECTORIES = (
     "/dev",
     "/dev/nvidia-caps",
@@ -37,7 +37,7 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
 
 
 def is_driver_mount(target: str) -> bool:
-    """Return whether what is mounted at `target` is a file of the driver's, and no node."""
+    """Return whether the mount at `target` is a file of the driver, not a node."""
     if target.startswith("/dev/"):
         return False
     return (
@@ -48,6 +48,6 @@ def is_driver_mount(target: str) -> bool:
 
 
 def driver_version(path: str) -> str | None:
-    """Return the driver version that the name of a driver's file says, None if it says none."""
+    """Return the driver version in the name of a driver's file, None if it has none."""
     found = _VERSION.search(path)
     return found[1] if found else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes as ContainerEdits: how a container is given them, and who may open them there."""
+"""Device nodes as ContainerEdits: their paths, modes and groups in the container."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _EVERYBODY = 0o666
 
 
 def node_edits(nodes: list[DeviceNode], *, additional_gids: bool = True) -> ContainerEdits:
-    """Return the edits that give a container `nodes`, and the groups without which it can't open.
+    """Return the edits that give a container `nodes`, and the groups that it needs to open them.
 
-    A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So
-    those of /dev/dri, which the host keeps for the groups video and render, may be opened by
-    everybody in the container that is given them, as the driver's own nodes may.
-    Without `additional_gids` no group is added, and every node has the host's mode.
+    A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So the
+    nodes of /dev/dri, which the host restricts to the groups video and render, get the driver's own
+    mode: everybody in the container may open them. Without `additional_gids` no group is added, and
+    every node has the host's mode.
     """
     found: ContainerEdits = {"deviceNodes": []}
     gids = []

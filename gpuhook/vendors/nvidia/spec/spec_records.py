@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What generate-cdi wrote on this node, and how: one file for each spec, below the state directory.
+"""Records of the specs that generate-cdi wrote: one file per spec in the state directory.
 
-`gpuhook refresh` writes a spec again with the words it was asked for with. What was not said then
-(a default, a setting of the settings file) is not kept: it counts as it is when the spec is written
-again. Each record has a checksum: by words that were damaged another spec would be written.
+`gpuhook refresh` writes a spec again with the recorded arguments. Values that were not given then
+(a default, a setting of the settings file) are not recorded: the current ones apply. Each record
+has a checksum: damaged arguments would write another spec.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """One spec: its path, the words that make it again, and what it was made from.
+    """One spec: its path, the arguments that make it again, and its inputs.
 
-    `libcuda` is "" where the spec names none. `has_node` says whether its GPUs were asked for:
-    then the fingerprint tells whether it is stale, else only making it again does. `files_dir` has
-    the site's rules about the driver's files, and `inputs` is what inputs() said of them.
+    `libcuda` is "" if the spec names none. `has_node`: the spec has GPUs, so the fingerprint shows
+    whether it is stale; otherwise only a new spec does. `files_dir` has the site's rules for the
+    driver's files, and `inputs` is their inputs().
     """
 
     path: str
@@ -48,12 +48,11 @@ class Generated:
 
 
 def directory() -> str:
-    """Return where the records are."""
     return os.path.join(state.directory(), "generated")
 
 
 def remember(made: Generated) -> None:
-    """Keep how a spec was made; raises OSError."""
+    """Write the record of a spec; raises OSError."""
     os.makedirs(directory(), 0o755, exist_ok=True)
     document = {"schema": SCHEMA, **asdict(made)}
     document["checksum"] = _checksum(document)
@@ -61,7 +60,7 @@ def remember(made: Generated) -> None:
 
 
 def forget(path: str) -> None:
-    """Drop the record of the spec at `path`, if there is one; raises OSError."""
+    """Remove the record of the spec at `path`, if there is one; raises OSError."""
     try:
         os.unlink(_file(path))
     except FileNotFoundError:
@@ -79,7 +78,7 @@ def all_of_node() -> list[Generated]:
 
 
 def identity(path: str) -> str:
-    """Return what identifies this version of a file, "" where it is not there."""
+    """Return size, mtime and inode of a file as a text, "" if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -88,7 +87,7 @@ def identity(path: str) -> str:
 
 
 def inputs(files_dir: str) -> str:
-    """Return what identifies the files of the node that say how a spec is made."""
+    """Return the identity of the node's files that determine a spec."""
     paths = (settings.path(), driver_locations.installed_file(), *_rules(files_dir))
     return "+".join(identity(path) for path in paths)
 
@@ -102,7 +101,7 @@ def _rules(files_dir: str) -> list[str]:
 
 
 def changes(made: Generated) -> list[str]:
-    """Return why a spec is no longer what would be written now, a phrase each; [] if it is."""
+    """Return why a spec differs from one that is written now, a phrase each; [] if it does not."""
     found = host_fingerprint.changes(made)
     if made.inputs != inputs(made.files_dir):
         places = f"{settings.path()}, {driver_locations.installed_file()}"
@@ -118,7 +117,7 @@ def _file(path: str) -> str:
 
 
 def _checksum(document: dict[str, Any]) -> str:
-    """Return the checksum of a record without its own."""
+    """Return the checksum of a record without its `checksum`."""
     return f"{crc32(fastjson.dumps(document)):08x}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/dev/char/MAJOR:MINOR for the driver's device nodes: udev makes none, as the driver tells none.
+"""The links /dev/char/MAJOR:MINOR to the driver's device nodes, which udev does not make.
 
 systemd before 240 and runc 1.1.3 to 1.1.6 look there for the devices of a cgroup's rules.
 """
@@ -27,28 +27,28 @@ _DIRECTORIES = ("/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels")
 
 
 def present(place: SystemRoot) -> list[Node]:
-    """Return the device nodes of the driver that there are."""
+    """Return the existing device nodes of the driver."""
     own = [f"/dev/{name}" for name in place.names("/dev") if name.startswith("nvidia")]
     inner = [f"{above}/{name}" for above in _DIRECTORIES for name in place.names(above)]
     return list(_nodes(place, [*own, *inner]))
 
 
 def possible(wanted: Iterable[ExpectedNode]) -> list[Node]:
-    """Return the device nodes that the driver would have, be they there or not."""
+    """Return all device nodes that the driver can have, existing or not."""
     return [(one.path, one.major, one.minor) for one in wanted if one.major is not None]
 
 
 def steps(
     place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
-    """Return what is to be done for the link of each node; nothing is changed."""
+    """Return the step for the link of each node; nothing is changed."""
     return [step for step, _, _ in _plan(place, found, directory, is_replaced=is_replaced)]
 
 
 def make(
     place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
-    """Make the links; raises GH1535 before anything is made if one is refused, and OSError."""
+    """Make the links; raises GH1535 before any change if a step is refused, and OSError."""
     todo = _plan(place, found, directory, is_replaced=is_replaced)
     for step, _, _ in todo:
         if step.action == REFUSE:
@@ -62,7 +62,7 @@ def make(
 def _plan(
     place: SystemRoot, found: Iterable[Node], directory: str, *, is_replaced: bool
 ) -> list[tuple[Step, str, str]]:
-    """Return a step, the link and its target for each pair of numbers: its first node counts."""
+    """Return a step, the link and its target for each pair of numbers, by its first node."""
     nodes: dict[tuple[int, int], str] = {}
     for path, major, minor in found:
         nodes.setdefault((major, minor), path)
@@ -79,19 +79,19 @@ def _step(
     place: SystemRoot, link: str, target: str, numbers: tuple[int, int], *, is_replaced: bool
 ) -> Step:
     path = place.host(link)
-    there = place.status(link, is_followed=False)
-    if there is None:
+    status = place.status(link, is_followed=False)
+    if status is None:
         return Step(MAKE, path, f"link to {target}")
-    if stat.S_ISLNK(there.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         leads = place.status(link, is_followed=True)
         if place.target(link) == target or _is_device(leads, numbers):
             return Step(KEEP, path, f"it is a link to {place.target(link)}")
         wrong = f"it is a link to {place.target(link)}, and should lead to {target}"
-    elif _is_device(there, numbers):
-        return Step(KEEP, path, f"it is {described(there)}")
+    elif _is_device(status, numbers):
+        return Step(KEEP, path, f"it is {described(status)}")
     else:
-        wrong = f"it is {described(there)}, and should be a link to {target}"
-    if is_replaced and not stat.S_ISDIR(there.st_mode):
+        wrong = f"it is {described(status)}, and should be a link to {target}"
+    if is_replaced and not stat.S_ISDIR(status.st_mode):
         return Step(REPLACE, path, f"link to {target}; {wrong}")
     return Step(REFUSE, path, wrong)
 

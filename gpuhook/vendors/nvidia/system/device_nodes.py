@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's device nodes made: what is right stays, what is wrong is refused or replaced."""
+"""Makes the driver's device nodes: right ones remain, wrong ones are refused or replaced."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def steps(place: SystemRoot, wanted: Iterable[ExpectedNode], *, is_replaced: bool) -> list[Step]:
-    """Return what is to be done for each node; nothing is changed."""
+    """Return the step for each node; nothing is changed."""
     return [_step(place, one, is_replaced=is_replaced) for one in wanted]
 
 
 def make(place: SystemRoot, wanted: Iterable[ExpectedNode], *, is_replaced: bool) -> list[Step]:
-    """Make what is missing, and with `is_replaced` what is wrong; returns what was done.
+    """Make missing nodes, and with `is_replaced` wrong ones; return the steps.
 
-    Nothing is made where anything is refused: raises GH1535 for the first of these, and OSError.
+    If any step is refused, nothing is made: raises GH1535 for the first one, and OSError.
     """
     todo = [(one, _step(place, one, is_replaced=is_replaced)) for one in wanted]
     for _, step in todo:
@@ -59,13 +59,13 @@ def _step(place: SystemRoot, wanted: ExpectedNode, *, is_replaced: bool) -> Step
         return Step(MAKE, path, says)
     wrong = f"it is {described(found or there)}, and should be {wanted.major}:{wanted.minor}"
     if stat.S_ISLNK(there.st_mode):
-        wrong = f"it is a link to {place.target(wanted.path)}, which is no {says}"
+        wrong = f"it is a link to {place.target(wanted.path)}, which is not a {says}"
     if is_replaced and not stat.S_ISDIR(there.st_mode):
         return Step(REPLACE, path, f"{says}; {wrong}")
     return Step(REFUSE, path, wrong)
 
 
 def _is_right(found: os.stat_result, wanted: ExpectedNode) -> bool:
-    """Return whether it is the device: its mode is its owner's to choose."""
+    """Return whether it is the device; its mode is the administrator's choice."""
     numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
     return stat.S_ISCHR(found.st_mode) and numbers == (wanted.major, wanted.minor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device nodes that a driver has, by what the kernel tells of it: nothing is asked of a GPU.
+"""The device nodes that a driver has, by the kernel's facts: no GPU is accessed.
 
 Numbers of control nodes: nvidia-modprobe-utils. Capabilities: MIG User Guide, "Device Nodes and
 Capabilities".
@@ -15,13 +15,13 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 _PARAMS = "proc/driver/nvidia/params"
 _MODE = 0o666
-_WIDE = ("config", "monitor")  # of all GPUs, and no instance's
+_WIDE = ("config", "monitor")  # for all GPUs, not for an instance
 _ACCESS = "access"
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedNode:
-    """A device node as the driver means it; `major` None: its module has none, and `names` none."""
+    """A device node of the driver; `major` None: /proc/devices has none of `names`."""
 
     path: str  # as containers see it
     names: tuple[str, ...]  # of its major in /proc/devices
@@ -33,17 +33,17 @@ class ExpectedNode:
 
 
 class KernelFacts:
-    """What the kernel below a host root tells of the driver, read once."""
+    """The kernel's facts about the driver below a host root, read once."""
 
     def __init__(self, host_root: str) -> None:
-        """Take the directory that the node's /proc is in."""
+        """Take the directory that contains the node's /proc."""
         self._root = host_root
         self._majors = driver_nodes.majors(host_root)
         self._mode, self._uid, self._gid = _owner(self._read("/" + _PARAMS))
         self._minors = mig_capabilities.parse_minors(self._read(mig_capabilities.MINORS))
 
     def control(self) -> list[ExpectedNode]:
-        """Return the four nodes that every container with a GPU has a use for."""
+        """Return the four nodes that containers with a GPU use."""
         found = (
             ("/dev/nvidiactl", driver_nodes.FRONTEND, 255),
             ("/dev/nvidia-modeset", driver_nodes.MODESET, 254),
@@ -61,7 +61,7 @@ class KernelFacts:
         ]
 
     def capabilities(self) -> list[ExpectedNode]:
-        """Return the nodes of MIG's config and monitor, and of the instances that there are."""
+        """Return the nodes of MIG's config and monitor, and of the existing instances."""
         described = [f"mig/{name}" for name in _WIDE]
         for gpu in _names(self._at(mig_capabilities.CAPABILITIES)):
             above = f"{gpu}/mig"
@@ -73,7 +73,7 @@ class KernelFacts:
         return sorted((one for one in found if one is not None), key=lambda one: one.minor)
 
     def possible_capabilities(self) -> list[ExpectedNode]:
-        """Return the nodes of all capabilities that the GPUs there are could have."""
+        """Return the nodes of all capabilities that the existing GPUs can have."""
         gpus = {f"gpu{wanted.minor}" for wanted in self.gpus()}
         minors = {
             minor
@@ -83,7 +83,7 @@ class KernelFacts:
         return [self._of_minor(minor, None) for minor in sorted(minors)]
 
     def _capability(self, path: str) -> ExpectedNode | None:
-        """Return the node of a file below CAPABILITIES; mig-minors counts before what it says."""
+        """Return the node of a file below CAPABILITIES; the minor in mig-minors wins."""
         described = mig_capabilities.parse_file(
             self._read(f"{mig_capabilities.CAPABILITIES}/{path}")
         )
@@ -100,7 +100,7 @@ class KernelFacts:
 
     def _node(self, path: str, names: tuple[str, ...], minor: int) -> ExpectedNode:
         major = next((self._majors[name] for name in names if name in self._majors), None)
-        if names is driver_nodes.UVM:  # another module: the parameters are not its
+        if names is driver_nodes.UVM:  # another module, which has no such parameters
             return ExpectedNode(path, names, major, minor)
         return ExpectedNode(path, names, major, minor, self._mode, self._uid, self._gid)
 

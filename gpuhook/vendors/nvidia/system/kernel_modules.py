@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's kernel modules loaded, by the host's modprobe."""
+"""Loads the driver's kernel modules with the host's modprobe."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_SECONDS = 120  # a GPU of a large machine takes its time to wake
+_SECONDS = 120  # initialising the GPUs of a large machine takes long
 
 
 def steps(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
-    """Return what is to be done for each module; nothing is loaded."""
+    """Return the step for each module; nothing is loaded."""
     return [_step(host_root, driver_root, module) for module in modules]
 
 
 def load(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
-    """Load the modules that are not loaded, in order; returns what was done; raises GH1536.
+    """Load missing modules in order; return the steps; raises GH1536.
 
-    With a driver root, the modules are those below it: no program of that tree is run.
+    With a driver root, the modules are those below it; no program of that tree runs.
     """
     done = []
     for module in modules:
@@ -67,6 +67,6 @@ def _run(module: str, command: list[str]) -> None:
         reason = f"modprobe has not ended after {_SECONDS} seconds"
         raise fault("GH1536", module=module, reason=reason) from error
     if done.returncode != 0:
-        said = printable(" ".join(done.stdout.decode("utf-8", "replace").split()), 300)
+        output = printable(" ".join(done.stdout.decode("utf-8", "replace").split()), 300)
         status = f"modprobe ended with status {done.returncode}"
-        raise fault("GH1536", module=module, reason=said or status)
+        raise fault("GH1536", module=module, reason=output or status)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A root directory that device nodes and links are made in, and never out of.
+"""A root directory in which device nodes and links are made, never outside of it.
 
-Links on the way are followed inside it (openat2, RESOLVE_IN_ROOT), so that what a tree's links
-say of "/" means that tree.
+Links on the way are followed inside it (openat2, RESOLVE_IN_ROOT), so "/" in a link of the tree
+means that tree.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class SystemRoot:
     """The root `path`; paths inside begin with "/" at it. Methods raise OSError."""
 
     def __init__(self, path: str) -> None:
-        """Take a directory, which has to be there."""
+        """Take an existing directory."""
         self.path = path
 
     def host(self, inside: str) -> str:
-        """Return the host's name of a path inside."""
+        """Return the host path of a path inside."""
         return posixpath.normpath(self.path.rstrip("/") + "/" + inside.lstrip("/"))
 
     def status(self, inside: str, *, is_followed: bool) -> os.stat_result | None:
-        """Return what is at a path, with its last link followed inside or not; None for nothing."""
+        """Return the status of a path, its last link followed inside or not; None if missing."""
         flags = os.O_PATH if is_followed else os.O_PATH | os.O_NOFOLLOW
         with self._opened() as root:
             try:
@@ -62,14 +62,14 @@ class SystemRoot:
                 os.close(fd)
 
     def target(self, inside: str) -> str | None:
-        """Return what the symbolic link at a path says, None where there is none."""
+        """Return the target of the symbolic link at a path, None if it is not one."""
         directory, name = posixpath.split(inside)
         with suppress(OSError), self._directory(directory, is_made=False) as fd:
             return os.readlink(name, dir_fd=fd)
         return None
 
     def names(self, inside: str) -> list[str]:
-        """Return the sorted names in a directory, [] where there is none."""
+        """Return the sorted names in a directory, [] if it does not exist."""
         with self._opened() as root:
             try:
                 fd = openat2(root, inside, os.O_RDONLY | os.O_DIRECTORY)
@@ -81,12 +81,12 @@ class SystemRoot:
                 os.close(fd)
 
     def make_node(self, wanted: ExpectedNode, major: int) -> None:
-        """Make a device node in the place of what is no directory; it is whole when it is seen."""
+        """Make a device node, atomically in place of an old file, but not of a directory."""
         owner = (wanted.mode, wanted.uid, wanted.gid)
         self._put(wanted.path, lambda fd, name: mknod(fd, name, "c", major, wanted.minor, *owner))
 
     def make_link(self, inside: str, target: str) -> None:
-        """Make a symbolic link in the place of what is no directory."""
+        """Make a symbolic link, atomically in place of an old file, but not of a directory."""
         self._put(inside, lambda fd, name: os.symlink(target, name, dir_fd=fd))
 
     def _put(self, inside: str, make: Callable[[int, str], None]) -> None:
@@ -104,7 +104,7 @@ class SystemRoot:
 
     @contextmanager
     def _directory(self, inside: str, *, is_made: bool) -> Iterator[int]:
-        """Give a directory, made with those above it if need be."""
+        """Yield a descriptor of a directory; make it and its parents if necessary."""
         with self._opened() as root:
             done = "/"
             for part in filter(None, inside.split("/") if is_made else ()):
@@ -131,7 +131,7 @@ class SystemRoot:
 
 
 def described(status: os.stat_result) -> str:
-    """Return what a status is, in words."""
+    """Return a status in words."""
     if stat.S_ISCHR(status.st_mode):
         return (
             f"the character device {os.major(status.st_rdev)}:{os.minor(status.st_rdev)} with mode "
@@ -145,4 +145,4 @@ def described(status: os.stat_result) -> str:
         stat.S_IFIFO: "a pipe",
         stat.S_IFSOCK: "a socket",
     }
-    return kinds.get(stat.S_IFMT(status.st_mode), "no device")
+    return kinds.get(stat.S_IFMT(status.st_mode), "not a device")

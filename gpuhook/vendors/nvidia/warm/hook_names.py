@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hooks of NVIDIA's container toolkit by their names, and the jobs of our one hook they are.
+"""The hooks of NVIDIA's container toolkit by name, and the equivalent jobs of our hook.
 
 Source: the toolkit's --disable-hook and --enable-hook. Its `chmod` is off unless enabled.
 """
@@ -26,32 +26,32 @@ _SKIPPED = {LINKS: hook_args.LINKS, LOADER: hook_args.LOADER, PROFILE: hook_args
 
 
 def chosen(disabled: tuple[str, ...], enabled: tuple[str, ...]) -> frozenset[str]:
-    """Return the names that are disabled; `all` means each, and one of `enabled` is never."""
+    """Return the disabled names; `all` means each, but never one of `enabled`."""
     named = NAMES if EVERY in disabled else disabled
     return frozenset(named) - frozenset(enabled)
 
 
 def is_on(name: str, choices: Choices) -> bool:
-    """Return whether the hook of that name has something to do."""
+    """Return whether the hook of that name is enabled."""
     if name in choices.disabled_hooks:
         return False
     return name in _ON or name in choices.enabled_hooks
 
 
 def is_any_on(choices: Choices) -> bool:
-    """Return whether there is anything to do for a hook."""
+    """Return whether any hook is enabled."""
     return any(is_on(name, choices) for name in NAMES)
 
 
 def skipped(choices: Choices) -> list[str]:
-    """Return what of the jobs that follow from the driver's libraries is left out."""
+    """Return the values of `--skip`: disabled jobs that follow from the driver's libraries."""
     return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]
 
 
 def chosen_hooks(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:
-    """Return (the names that were disabled, those that were enabled), as far as a hook shows them.
+    """Return (the disabled names, the enabled ones) that the arguments of a hook imply.
 
-    A driver whose parameters need no mask does not show whether that hook was disabled.
+    If a driver's parameters need no mask, it is unknown whether that hook was disabled.
     """
     disabled = {name for name, word in _SKIPPED.items() if word in job.skipped}
     if not job.cuda_compat and any(soname == "libcuda.so.1" for _, soname in job.libraries):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the jobs of our hook mean for a container that exists.
+"""The jobs of our hook for a container that already exists.
 
 In a config.json they are a hook; here they become mounts and a provision, so that they are planned,
 done and undone like everything else.
@@ -35,16 +35,16 @@ _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
 def desired_state(
     root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
 ) -> tuple[DesiredState, list[str]]:
-    """Return what the container is to have, and why its image's CUDA compatibility is left out.
+    """Return the desired state of the container, and why CUDA compatibility is left out.
 
-    A container that `is_running` may have been given other libraries when it was made.
+    A container that `is_running` may have got other libraries at its start.
     """
     whole = edits.copy()
-    # What is `void` in a config.json would be a variable of a process that runs.
+    # The entry `void` is for hooks; a running process must not get it.
     whole["env"] = [entry for entry in edits.get("env") or () if not _is_for_a_start(entry)]
     made, reasons = rootfs_plan.rootfs_plan(root, todo)
     ldconfig = next((job.ldconfig for job in todo if job.ldconfig), "")
-    # Of a running container that has the entries already, the cache is what ldconfig has made.
+    # If a running container has the entries already, ldconfig has made its cache.
     if ldconfig and not (is_running and _is_recorded(root, made.entries())):
         made.index = _index(root, ldconfig)
     if is_running and made.libraries:
@@ -58,7 +58,7 @@ def desired_state(
 
 
 def _index(root: LiveRoot, ldconfig: str) -> Index:
-    """Return what runs ldconfig in the container, once: what is planned is what is made."""
+    """Return a function that runs ldconfig in the container, once per argument."""
     known: dict[tuple[tuple[bytes, ...], ...], bytes] = {}
 
     def index(first: list[bytes], last: list[bytes]) -> bytes:
@@ -79,9 +79,9 @@ def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the loader's entries of a container that runs: `own`, and what it was given before.
+    """Return the loader's entries of a running container: `own`, and those that it has already.
 
-    What is recorded keeps its order: nothing changes where all of `own` is among it.
+    Recorded entries keep their order: nothing changes if all of `own` are among them.
     """
     try:
         recorded = ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
@@ -92,7 +92,7 @@ def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[b
             if plain in ours or _is_whole(root, entry[1])
         ]
     except OSError:
-        return own  # to provide it fails for the same reason, which is reported
+        return own  # the provision fails for the same reason and reports it
     known = _plain(kept)
     return [*(entry for entry, plain in zip(own, ours) if plain not in known), *kept]
 
@@ -103,7 +103,7 @@ def _plain(entries: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _is_whole(root: LiveRoot, path: bytes) -> bool:
-    """Return whether a library is there, and not just the empty file that something was over."""
+    """Return whether a library exists, and is not just the empty file of a removed mount."""
     name = os.fsdecode(path)
     found = root.found(name)
     return found is not None and (found.st_size > 0 or root.is_mounted(name))
@@ -112,13 +112,13 @@ def _is_whole(root: LiveRoot, path: bytes) -> bool:
 def add_profile(
     wanted: DesiredState, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
 ) -> None:
-    """Add the application profile for what is wanted and there, if EGL will look for it."""
+    """Add the application profile for the wanted and the existing nodes, if EGL reads it."""
     if any(rootfs_plan.needs_profile_of(job) for job in todo):
         renew_profile(wanted, root, gone)
 
 
 def renew_profile(wanted: DesiredState, root: LiveRoot, gone: Collection[str]) -> None:
-    """Add the application profile for what is wanted and there, without the nodes `gone`."""
+    """Add the application profile for the wanted and existing nodes, without the nodes `gone`."""
     nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
     change = profile_for(root, nodes, gone)
     provided = Provision([], [], [])
@@ -127,12 +127,12 @@ def renew_profile(wanted: DesiredState, root: LiveRoot, gone: Collection[str]) -
 
 
 def has_profile(made: InjectedItems) -> bool:
-    """Return whether the application profile is among what was made."""
+    """Return whether the application profile is among the injected files."""
     return any(path == egl_profile.PATH for path, *_ in made.changes)
 
 
 def shows_profile(root: LiveRoot) -> bool:
-    """Return whether the container has an application profile of ours, as it may from its start."""
+    """Return whether the container has an application profile of gpuhook."""
     try:
         return egl_profile.is_ours(root.read(egl_profile.PATH, _MAX_PROFILE))
     except (OSError, GpuhookError):
@@ -140,13 +140,13 @@ def shows_profile(root: LiveRoot) -> bool:
 
 
 def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> FileChange:
-    """Return the application profile for `nodes`, and for what else is there but `gone`."""
+    """Return the application profile for `nodes` and the existing nodes, without `gone`."""
     there = [path for path in _held(root) if path not in gone]
     return FileChange(egl_profile.PATH, data=egl_profile.content([*nodes, *there]))
 
 
 def _held(root: LiveRoot) -> list[str]:
-    """Return what is in the container's /dev, as far as that is its own."""
+    """Return the paths in the container's /dev, [] if that is another file system's."""
     try:
         return [f"/dev/{name}" for name in root.names("/dev")]
     except CrossingError:
@@ -154,7 +154,7 @@ def _held(root: LiveRoot) -> list[str]:
 
 
 def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
-    """Return the mount that hides ModifyDeviceFiles: 1, where host and container need it."""
+    """Return the mount that hides ModifyDeviceFiles: 1, if host and container need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
     if content is None or root.found(driver_params.PATH) is None:
         return []
@@ -163,6 +163,6 @@ def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
 
 
 def _is_for_a_start(entry: str) -> bool:
-    """Return whether a variable is for programs that start with the container, or before it."""
+    """Return whether a variable only matters at the container's start."""
     name = entry.partition("=")[0]
     return entry.endswith("=void") or name == vocabulary.LIBCUDA_DIRECTORY_ENV

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a driver's libnvidia-ml.so.1 is, without asking the host's dynamic loader.
+"""The path of a driver's libnvidia-ml.so.1, found without the host's dynamic loader.
 
-A driver root is a file system of its own (a driver container, GKE's directory): its links are
+A driver root is a separate file system (a driver container, GKE's directory): its links are
 followed inside it, so that an absolute link never leads to a library of the host.
 """
 
@@ -14,8 +14,8 @@ from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 
 SONAME = "libnvidia-ml.so.1"
 
-# The directories that drivers are installed to, as seen from their root. The bare "/" and /lib64
-# are where a driver root that is not a whole file system (GKE, a copied tree) keeps them.
+# The directories of drivers, as seen from their root. The bare "/" and /lib64 are those of
+# a driver root that is not a whole file system (GKE, a copied tree).
 DIRECTORIES = (
     "/",
     "/usr/lib64",
@@ -39,8 +39,8 @@ def find(
 ) -> str:
     """Return the host path of libnvidia-ml.so.1 below `driver_root`, links resolved.
 
-    `library` (a host path) settles it; then come `search_paths` and DIRECTORIES below the root,
-    then the root's ld.so.cache. Raises GH1200 or GH1201.
+    `library` (a host path) takes precedence; then `search_paths` and DIRECTORIES below the root are
+    searched, then the root's ld.so.cache. Raises GH1200 or GH1201.
     """
     if library is not None:
         named = os.path.realpath(library)
@@ -64,10 +64,10 @@ def _first(root: str, candidates: list[str]) -> str | None:
 
 
 def inside(root: str, path: str) -> str | None:
-    """Return the host path of `path`, links followed inside `root`; None if it isn't there.
+    """Return the host path of `path`, links followed inside `root`; None if it does not exist.
 
-    The answer is for reading a driver tree, which is trusted as the host is; paths of an image
-    are opened by descriptor instead.
+    The result is for reading a driver tree, which is trusted like the host; paths of an image are
+    opened by descriptor instead.
     """
     where = DriverRoot(os.path.abspath(root))
     real = where.real(path)
@@ -82,7 +82,7 @@ def version_of(path: str) -> str | None:
 
 
 def _from_cache(root: str) -> list[str]:
-    """Return what the root's ld.so.cache says of SONAME: odd library directories are only there."""
+    """Return the paths of SONAME in the root's ld.so.cache, which may have unusual directories."""
     path = inside(root, _CACHE)
     if path is None:
         return []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container was granted, as far as its config.json says: the other half is in the ledger.
+"""The devices and driver files that a container got, by its config.json.
 
-The wrapper, and an engine that reads CDI, write what they give into config.json. Nodes that are in
-the container's /dev and not in config.json do not count: a container that may make nodes may make
-any.
+The wrapper, and an engine that applies CDI, write them into config.json; the ledger has those of
+live containers. Nodes in the container's /dev that are not in config.json are ignored: a container
+with CAP_MKNOD may make any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def by_config(spec: dict[str, Any]) -> ContainerEdits:
-    """Return the device nodes and driver mounts that a config.json gives, {} if it gives none."""
+    """Return the device nodes and driver mounts of a config.json, {} if it has none."""
     edits: ContainerEdits = {}
     rules = [Rule.of_oci(rule) for rule in oci_spec.device_rules(spec) if isinstance(rule, dict)]
     nodes = [node for device in _devices(spec) for node in _node(device, rules)]
@@ -51,15 +51,15 @@ def _devices(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_number(value: object, bits: int) -> bool:
-    """Return whether a value is a device's major or minor, which have so many bits."""
+    """Return whether a value is a device number of so many bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 
 def _node(device: dict[str, Any], rules: list[Rule]) -> list[DeviceNode]:
     """Return the node of an OCI device, with the access that the rules allow; [] if they do not.
 
-    A driver that was loaded anew may have another major; the minor says that it is the same
-    device, as the host's node of that path may be another.
+    After the driver is loaded again, the device may have another major; the same minor identifies
+    it, as the host's node of that path may be another device.
     """
     kind, major, minor = device["type"], device["major"], device["minor"]
     access = "".join(
@@ -110,7 +110,7 @@ def _mounts(spec: dict[str, Any]) -> list[Mount]:
 
 
 def with_numbers(edits: ContainerEdits) -> ContainerEdits:
-    """Return `edits` with the numbers of its device nodes, so that no host node is asked again."""
+    """Return `edits` with the numbers of its device nodes, so that no host node is read again."""
     kept = edits.copy()
     nodes: list[DeviceNode] = []
     for node in edits.get("deviceNodes") or ():
@@ -123,7 +123,7 @@ def with_numbers(edits: ContainerEdits) -> ContainerEdits:
 
 
 def renewed(edits: ContainerEdits) -> ContainerEdits:
-    """Return `edits` with the majors that the devices have now: a driver loaded anew has others."""
+    """Return `edits` with the current majors: a driver that was loaded again may have others."""
     kept = edits.copy()
     if "deviceNodes" in edits:
         kept["deviceNodes"] = [_renewed(node) for node in edits["deviceNodes"]]
@@ -146,7 +146,7 @@ def without(edits: ContainerEdits, nodes: list[str]) -> ContainerEdits:
 
 
 def besides(edits: ContainerEdits, others: ContainerEdits) -> ContainerEdits:
-    """Return `edits` without the device nodes and mounts that `others` give as well."""
+    """Return `edits` without the device nodes and mounts that `others` have as well."""
     kept = without(edits, [node["path"] for node in others.get("deviceNodes") or ()])
     known = {mount["containerPath"] for mount in others.get("mounts") or ()}
     if "mounts" in edits:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hooks of NVIDIA's container toolkit, as its CDI specs call them, in terms of our jobs.
+"""The hooks of NVIDIA's container toolkit in its CDI specs, as jobs of our hook.
 
-Source: `nvidia-cdi-hook --help` of the toolkit 1.18 to 1.20; older specs say `nvidia-ctk hook
+Source: `nvidia-cdi-hook --help` of the toolkit 1.18 to 1.20; older specs have `nvidia-ctk hook
 NAME`.
 """
 
@@ -39,7 +39,7 @@ _OPTIONS = {
 
 
 class Call:
-    """One call of a hook: its name, "" where there is none, and the values of its options."""
+    """One call of a hook: its name, "" if missing, and the values of its options."""
 
     __slots__ = ("name", "values")
 
@@ -49,21 +49,21 @@ class Call:
 
     @property
     def is_known(self) -> bool:
-        """Return whether it is a hook of ours too."""
+        """Return whether gpuhook implements the hook."""
         return self.name in _OPTIONS
 
     def last(self, option: str, default: str = "") -> str:
-        """Return the value of an option that counts."""
+        """Return the value of an option; of several, the last one applies."""
         return self.values.get(option, [default])[-1]
 
     def all(self, option: str) -> list[str]:
-        """Return the values of an option that may be repeated, or have commas, once each."""
+        """Return the values of an option that may be repeated or have commas, each once."""
         each = [part for value in self.values.get(option, ()) for part in value.split(",")]
         return list(dict.fromkeys(part for part in each if part))
 
 
 def call(words: list[str]) -> Call:
-    """Return what the arguments behind the program's name say; GH2140 for an unknown option."""
+    """Return the call in the arguments after the program's name; GH2140 for an unknown option."""
     rest = [word for word in words if word.partition("=")[0] not in _QUIETING]
     if rest[:1] == ["hook"]:
         rest = rest[1:]  # `nvidia-ctk hook NAME`
@@ -84,9 +84,9 @@ def call(words: list[str]) -> Call:
 
 
 def jobs_of(made: Call) -> Jobs:
-    """Return the jobs of a call, as far as it tells them; GH1640 for what is no such value.
+    """Return the jobs of a call; GH1640 for a malformed value.
 
-    The libraries of a loader cache are for who can look at the container.
+    The libraries of a loader cache are left out: they depend on the container's files.
     """
     args: list[str] = []
     for link in made.all("--link"):
@@ -103,7 +103,7 @@ def jobs_of(made: Call) -> Jobs:
 
 
 def calls_in(spec: Mapping[str, Any]) -> list[Call]:
-    """Return the calls of a config.json's createContainer hooks; none of what is malformed."""
+    """Return the calls of a config.json's createContainer hooks, without malformed ones."""
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
     found = []
@@ -118,7 +118,7 @@ def calls_in(spec: Mapping[str, Any]) -> list[Call]:
 
 
 def _behind_program(args: list[str]) -> list[str]:
-    """Return the words behind `nvidia-cdi-hook`, or behind `nvidia-ctk hook`."""
+    """Return the arguments after `nvidia-cdi-hook`, or after `nvidia-ctk hook`."""
     name = basename(args[0]) if args else ""
     if name == CTK and "hook" in args:
         return args[args.index("hook") :]

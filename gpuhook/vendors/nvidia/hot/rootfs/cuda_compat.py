@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA forward compatibility: a newer driver's libraries of the image in front of the host's.
+"""CUDA forward compatibility: newer driver libraries of the image take precedence over the host's.
 
-The image is read only if it has the directory. Nothing of it is loaded: an ELF note of its libcuda
-lists the driver branches that it works on. If that fits, all that ldconfig would enter of the
-directory goes in front, since libraries of two drivers do not work in one process.
+The image is read only if it has the directory. None of its files is loaded: an ELF note of its
+libcuda lists the driver branches that it supports. If the host's is among them, all libraries that
+ldconfig would list of the directory come first, since libraries of two drivers do not work in one
+process.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ def libraries(
 ) -> tuple[list[tuple[str, str]], str]:
     """Return ([(name, path), ...], reason) of the compatibility libraries that fit `driver`.
 
-    `names` is what `directory` holds. The list is empty if nothing fits; the reason is "" unless
-    the user needs to know it. With a note a library fits if it names the host's driver branch and
+    `names` are the names in `directory`. The list is empty if nothing fits; the reason is "" unless
+    the user needs to know it. With a note a library fits if it lists the host's driver branch and
     is newer than the host's; without one, if its major version is above the host's. Tegra's
-    libcuda.so.1.1 has no version of a driver: there, and if the host's is unknown, the CUDA version
-    of the note has to be above `cuda`, the host's.
+    libcuda.so.1.1 has no driver version: for it, or if the host's is unknown, the CUDA version of
+    the note has to be above `cuda`, the host's.
     """
     libraries = [name for name in names if is_library(name)]
     if len(libraries) > image_libraries.MAX_LIBRARIES:
@@ -76,7 +77,7 @@ def _fits(note: bytes | None, version: str, driver: str, cuda: str) -> bool:
 
 
 def _facts(note: bytes | None) -> dict[str, Any]:
-    """Return what the note says, its keys in lower case; {} for none and for no JSON object."""
+    """Return the object in the note, its keys in lower case; {} for none and for other JSON."""
     try:
         facts = fastjson.loads(note.rstrip(b"\0")) if note else {}
     except ValueError:
@@ -85,6 +86,6 @@ def _facts(note: bytes | None) -> dict[str, Any]:
 
 
 def _numbers(version: str) -> list[int]:
-    """Return the numbers of a version; what is none, in an image's file name say, counts as 0."""
+    """Return the numbers of a version; a part that is not a number is 0."""
     parts = version.split(".")
     return [int(p) if p.isascii() and p.isdigit() and len(p) < _MAX_DIGITS else 0 for p in parts]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's parameters as a container should see them: it must not make device nodes.
+"""The driver's parameters for a container: the driver must not make device nodes there.
 
 With ModifyDeviceFiles: 1 the driver's user space creates /dev/nvidia* nodes for every GPU of the
-host when it runs privileged enough. A copy that says 0 is bound over the file. No runtime takes a
-mount inside /proc from config.json, so that is a hook's job.
+host, if it has the privileges. A copy with 0 is bound over the file. No runtime accepts a mount
+inside /proc from config.json, so a hook does it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MAX_SIZE = 1 << 16
 
 
 def masked(host_root: str) -> bytes | None:
-    """Return the parameters with ModifyDeviceFiles: 0, None where the host's need no mask.
+    """Return the parameters with ModifyDeviceFiles: 0, None if the host's need no mask.
 
-    Neither do they where this kernel has no such file, whatever another `host_root` holds: then a
-    container's /proc has none to put a mask over.
+    None also if this kernel has no such file, whatever another `host_root` has: then a container's
+    /proc has no file to mask.
     """
     if not os.path.exists(PATH):
         return None
@@ -44,7 +44,7 @@ def masked(host_root: str) -> bytes | None:
 
 
 def masked_file(content: bytes) -> str:
-    """Return the path of a file of the state directory that holds `content`, made if need be."""
+    """Return the path of a file with `content` in the state directory; make it if necessary."""
     path = os.path.join(state.directory(), "params")
     try:
         if state.usable(os.lstat(path)) and files.read(path, _MAX_SIZE) == content:
@@ -67,7 +67,7 @@ def _is_busybox(program: str) -> bool:
 def mount_hook(source: str, rootfs: str) -> Hook | None:
     """Return the createContainer hook that binds `source` over the file, None without mount(8).
 
-    It is mount(8) itself: it takes a tenth of the time an interpreter needs to start. Its
+    It is mount(8) itself: it takes a tenth of the time that an interpreter needs to start. Its
     environment is explicit, as the image's must not reach it.
     """
     for program in ("/usr/bin/mount", "/bin/mount"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application profile that tells EGL which of the host's GPUs a container has.
+"""The application profile that limits EGL to the container's GPUs.
 
-For containers with EGL alone. EGL's device enumeration asks the driver, which knows every GPU of
-the host; the profile's bit mask of minors leaves the others out.
+Only for containers with EGL. EGL's device enumeration asks the driver, which knows every GPU of the
+host; the profile's bit mask of minors leaves the others out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BEGIN = b'{"profiles": [{"name": "_container_",'
 
 
 def content(nodes: Iterable[str]) -> bytes:
-    """Return the profile for a container that has the device nodes `nodes`."""
+    """Return the profile for a container with the device nodes `nodes`."""
     mask = 0
     for path in nodes:
         minor = path[len("/dev/nvidia") :] if path.startswith("/dev/nvidia") else ""
@@ -30,5 +30,5 @@ def content(nodes: Iterable[str]) -> bytes:
 
 
 def is_ours(text: bytes | None) -> bool:
-    """Return whether `text` is a profile of `content`, whatever GPUs it names."""
+    """Return whether `text` is a profile of content(), for any GPUs."""
     return text is not None and text.startswith(_BEGIN)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of our one CDI hook, as its arguments say them.
+"""The jobs of gpuhook's one CDI hook, as its arguments.
 
-`gpuhook-hook apply` does them inside a started container; the wrapper reads the same arguments out
-of the resolved edits and does the jobs itself before the runtime starts.
+`gpuhook-hook apply` does them inside a started container; the wrapper reads the same arguments from
+the resolved edits and does the jobs itself before the runtime starts.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
-# Of a newer gpuhook (docs/compatibility-promise.md): what an older one may do without begins with
-# this; and where there is something that it may not do without, the release that has it is named.
+# Arguments of a newer gpuhook (docs/compatibility-promise.md): those that an older one may ignore
+# begin with OPTIONAL; SINCE names the first release that knows all others.
 OPTIONAL = "--optional="
 SINCE = "--since"
-NEEDS = "--needs"  # the capabilities of a file whose name does not tell them
-# What `--skip` names: links that are asked for and SONAME links, the loader's files, EGL's profile.
+NEEDS = "--needs"  # the capabilities of a file whose name does not imply them
+# The values of `--skip`: requested links and SONAME links, the loader's files, EGL's profile.
 LINKS, LOADER, PROFILE = "links", "loader-cache", "profile"
 _SKIPPABLE = (LINKS, LOADER, PROFILE)
-# Their values are paths of the host.
+# Options whose values are paths of the host.
 HOST_OPTIONS = frozenset(("--host-root", "--ldconfig", "--libcuda"))
-# Their values have a path behind, or before, something else: where it begins or ends is told.
+# Options whose values contain a path, with the sign before or after it.
 PATH_BEHIND = {"--chmod": ":", NEEDS: "="}
 PATH_BEFORE = {"--library": "="}
 _LDCACHE = "update-ldcache"
@@ -41,7 +41,7 @@ HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
 class Jobs:
-    """What is to be done in a container's root file system, and on which host it may be done."""
+    """The work in a container's root file system, and the host on which it may be done."""
 
     __slots__ = (
         "chmod",
@@ -77,11 +77,11 @@ class Jobs:
         self.fingerprint = ""
         self.libcuda = ""
         self.host_root = "/"
-        self.whole = False  # its files belong together, whatever a container asks for
+        self.whole = False  # its files belong together, whatever a container requests
         self.ldconfig = ""  # the host's program that makes the loader cache; "": it is merged
         self.chmod: list[tuple[int, str]] = []  # (permission bits, container path)
         self.skipped: list[str] = []
-        self.optional: list[str] = []  # arguments of a newer release, passed over and kept
+        self.optional: list[str] = []  # arguments of a newer release, ignored and kept
         self.since = ""  # the first release that knows all the others
 
     def hook(self) -> Hook:
@@ -106,7 +106,7 @@ class Jobs:
         return args + [option for option, name in _SWITCHES.items() if getattr(self, name)]
 
     def _lists(self) -> list[str]:
-        """Return the arguments of what there may be several of."""
+        """Return the arguments that may be repeated."""
         args: list[str] = []
         for path, soname in self.libraries:
             args += ["--library", f"{path}={soname}"]
@@ -122,12 +122,12 @@ class Jobs:
             args += ["--skip", word]
         return args + self.optional
 
-    def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Leave out the libraries and links whose paths `wanted` refuses, unless it is whole."""
+    def keep(self, is_wanted: Callable[[str], bool]) -> None:
+        """Leave out the libraries and links whose paths `is_wanted` refuses, unless it is whole."""
         if self.whole:
             return
-        self.libraries = [pair for pair in self.libraries if wanted(pair[0])]
-        self.links = [link for link in self.links if wanted(link[1])]
+        self.libraries = [pair for pair in self.libraries if is_wanted(pair[0])]
+        self.links = [link for link in self.links if is_wanted(link[1])]
 
 
 def is_ours(hook: object, verb: str = VERB) -> bool:
@@ -143,12 +143,12 @@ def is_ours(hook: object, verb: str = VERB) -> bool:
 
 
 def is_whole(edits: ContainerEdits) -> bool:
-    """Return whether the edits of a spec belong together, whatever a container asks for."""
+    """Return whether the edits of a spec belong together, whatever a container requests."""
     return any(is_ours(hook) and "--whole" in hook["args"] for hook in edits.get("hooks") or ())
 
 
 def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return our `apply` hooks in a config.json: there, an engine applied our CDI spec."""
+    """Return our `apply` hooks in a config.json: an engine that applied our CDI spec added them."""
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
     return [hook for hook in stage if is_ours(hook)] if isinstance(stage, list) else []
@@ -157,7 +157,8 @@ def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
     """Return whether a hook of NVIDIA's toolkit makes a config.json's loader cache.
 
-    Ours is such a hook too, under NVIDIA's name: it knows of other hooks by config.json alone.
+    gpuhook's hook under NVIDIA's name is such a hook, too. Hooks see each other only in
+    config.json.
     """
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
@@ -168,14 +169,14 @@ def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
 
 
 def of_hook(hook: Mapping[str, object]) -> Jobs:
-    """Return the jobs of one of our hooks, in the OCI or the CDI shape; GH1640 as `parse`."""
+    """Return the jobs of one of our hooks, in the OCI or the CDI shape; GH1640 as parse()."""
     args = hook.get("args")
     words = [str(word) for word in args] if isinstance(args, list) else []
     return parse(words[2:], hook_path=str(hook.get("path")))
 
 
 def parse(args: list[str], hook_path: str = "") -> Jobs:
-    """Return the jobs that `args` (after the verb) name; GH1640 for what cannot be understood."""
+    """Return the jobs in `args` (after the verb); GH1640 for malformed or unknown arguments."""
     _require_release(args)
     jobs = Jobs(hook_path)
     position = 0
@@ -198,7 +199,7 @@ def parse(args: list[str], hook_path: str = "") -> Jobs:
 
 def _set(jobs: Jobs, option: str, value: str) -> None:
     if not is_text(value):
-        raise fault("GH1640", argument=option, reason=f"{value!r} is no argument of a program")
+        raise fault("GH1640", argument=option, reason=f"{value!r} is not an argument of a program")
     if option in _READERS:
         _READERS[option](jobs, option, value)
     elif option in _TEXT:
@@ -211,7 +212,7 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
 
 
 def _require_release(args: list[str]) -> None:
-    """Raise GH2143 where the arguments are for a newer release than this one."""
+    """Raise GH2143 if the arguments are for a newer release than this one."""
     if SINCE not in args[:-1]:
         return
     since = args[args.index(SINCE) + 1]
@@ -220,10 +221,10 @@ def _require_release(args: list[str]) -> None:
 
 
 def _release(option: str, text: str) -> tuple[int, ...]:
-    """Return the numbers of a release; GH1640 for what is none."""
+    """Return the numbers of a release; GH1640 for a malformed one."""
     parts = text.partition("+")[0].split(".")
     if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
-        raise fault("GH1640", argument=option, reason=f"{text!r} is no release")
+        raise fault("GH1640", argument=option, reason=f"{text!r} is not a release")
     return tuple(map(int, parts))
 
 
@@ -250,7 +251,7 @@ def _add_chmod(jobs: Jobs, option: str, value: str) -> None:
     mode, _, path = value.partition(":")
     _absolute(option, path)
     if not mode or mode.strip("01234567") or int(mode, 8) > _MOST_BITS:
-        raise fault("GH1640", argument=option, reason=f"{mode!r} is no mode of a directory")
+        raise fault("GH1640", argument=option, reason=f"{mode!r} is not a mode of a directory")
     jobs.chmod.append((int(mode, 8), path))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of our CDI hook, done by the wrapper before the runtime starts; else by the hook.
+"""The jobs of our CDI hook, done by the wrapper before the runtime starts, else by the hook.
 
 An interpreter in a hook runs inside the container's own CPU limit, so the wrapper does the work
-itself wherever the result would be the same: no mount of config.json covers what it writes, and the
-root file system is there and is not the host's.
+itself if the result is the same: no mount of config.json covers the files that it writes, and the
+root file system exists and is not the host's.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NO_IDENTITY = (errno.EOVERFLOW, errno.EACCES, errno.EPERM)
 
 
 class RootfsWork:
-    """How a root file system is worked on. A rehearsal answers as this does, and writes nothing."""
+    """Access to a root file system. A dry run has the same methods, and writes nothing."""
 
     def opened(self, path: str) -> Root:
         """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
         return Root(path)
 
     def masked_file(self, content: bytes) -> str:
-        """Return the path of a file that holds the driver's masked parameters; raises OSError."""
+        """Return the path of a file with the driver's masked parameters; raises OSError."""
         return driver_params.masked_file(content)
 
 
@@ -53,8 +53,9 @@ def do(
 ) -> JobsOutcome:
     """Do `todo` in the root file system of the bundle, for a spec to which `edits` were applied.
 
-    `engine` are the jobs of hooks that an engine put into the spec. Hooks know of each other by
-    config.json, and not of what the wrapper did: it does all of `todo` or leaves all of it to them.
+    `engine` are the jobs of hooks that an engine put into the spec. A hook sees other hooks in
+    config.json, but not the work of the wrapper, so the wrapper does all of `todo` or leaves all of
+    it to the hooks.
     """
     outcome = JobsOutcome()
     if not todo:
@@ -78,7 +79,7 @@ def _left_to_hooks(todo: list[Jobs]) -> JobsOutcome:
 
 
 class JobsOutcome:
-    """The hooks for what is left to do inside the container, and what could not be done at all."""
+    """The hooks for the remaining work inside the container, and the work that is not possible."""
 
     __slots__ = ("hooks", "left_out")
 
@@ -88,7 +89,7 @@ class JobsOutcome:
 
 
 def root_path(bundle: str, spec: dict[str, Any]) -> str:
-    """Return the host path of the root file system; GH1306 where config.json names none."""
+    """Return the host path of the root file system; GH1306 if config.json names none."""
     root = spec.get("root")
     path = root.get("path") if isinstance(root, dict) else None
     if not isinstance(path, str) or not path:
@@ -100,7 +101,7 @@ def root_path(bundle: str, spec: dict[str, Any]) -> str:
 
 
 def nodes(spec: dict[str, Any]) -> list[str]:
-    """Return the paths of a container's device nodes, with those of all that is mounted."""
+    """Return the paths of a container's device nodes, and all mount destinations."""
     return [*oci_spec.device_paths(spec), *_destinations(spec)]
 
 
@@ -113,10 +114,10 @@ def _is_done(
     *,
     outcome: JobsOutcome,
 ) -> bool:
-    """Do `todo`, as far as links and the loader's files are concerned, unless it is the hooks'.
+    """Do `todo`, except params and chmod, unless the hooks have to do it.
 
-    What ldconfig is to make is: it has to see the libraries where the container has them. And so
-    is what a hook of NVIDIA's will look at, which would take what it does not know for outdated.
+    ldconfig has to run in a hook: it must see the libraries at their paths in the container. The
+    same applies before a hook of NVIDIA's toolkit, which would treat unknown entries as outdated.
     """
     if any(job.ldconfig for job in todo) or is_beside_toolkit(spec):
         return False
@@ -140,10 +141,10 @@ def _is_done(
 
 
 def _is_the_hooks(failure: OSError, spec: dict[str, Any]) -> bool:
-    """Return whether what failed here may work inside the container.
+    """Return whether a step that failed here may work inside the container.
 
-    In a user namespace whose mapping config.json does not tell (it joins another's), the host's
-    root may have no id in that file system.
+    In a user namespace whose mapping is not in config.json (it joins another's), the host's root
+    may have no id in that file system.
     """
     if isinstance(failure, CrossingError):
         return True
@@ -157,7 +158,7 @@ def _destinations(spec: dict[str, Any]) -> list[str]:
 
 
 def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
-    """Return whether a mount of the container lies over one of `paths`."""
+    """Return whether a mount of the container covers one of `paths`."""
     parents = {path.rpartition("/")[0] for path in paths}
     real = {parent: root.real(parent).rstrip("/") + "/" for parent in parents}
     targets = set(real.values())
@@ -173,7 +174,7 @@ def _is_covered(root: Root, paths: list[str], destinations: list[str]) -> bool:
 
 
 def _identity(spec: dict[str, Any]) -> Identity:
-    """Return who the container's root is on the host, as far as config.json tells."""
+    """Return the ids of the container's root on the host, by config.json."""
     if not oci_spec.user_namespace(spec):
         return Identity(0, 0)
     linux = spec["linux"]
@@ -189,7 +190,7 @@ def _mapped(mappings: object) -> int:
 
 
 def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: RootfsWork) -> list[Hook]:
-    """Return the hook that masks the driver's parameters, if this host's say they need it."""
+    """Return the hook that masks the driver's parameters, if those of this host need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
     if content is None or "/proc" not in _destinations(spec):
         return []
@@ -203,7 +204,7 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: RootfsWork) 
 
 
 def _chmod_hook(job: Jobs) -> list[Hook]:
-    """Return the hook that changes directories which the runtime is going to make."""
+    """Return the hook that changes directories which the runtime makes."""
     if not job.chmod:
         return []
     rest = Jobs(job.hook_path)

@@ -18,21 +18,21 @@ _EGL = "libEGL_nvidia.so.0"
 
 
 def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
-    """Return whether EGL is among libraries, which reads the application profile."""
+    """Return whether libraries include EGL, which reads the application profile."""
     return any(soname == _EGL for _, soname in libraries)
 
 
 def needs_profile_of(job: Jobs) -> bool:
-    """Return whether a job brings EGL, and its application profile is not left out."""
+    """Return whether a job has EGL, and its application profile is not skipped."""
     return hook_args.PROFILE not in job.skipped and needs_profile(job.libraries)
 
 
 def rootfs_plan(
     root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()
 ) -> tuple[Provision, list[str]]:
-    """Return (the provision for all of `todo`, why CUDA compatibility of the image is left out).
+    """Return (the provision for all of `todo`, why the image's CUDA compatibility is left out).
 
-    With the device nodes of the container as `nodes`, EGL learns which GPUs these are.
+    With the container's device nodes `nodes`, the provision has EGL's profile of these GPUs.
     """
     libraries: list[tuple[str, str]] = []
     links: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ def rootfs_plan(
         reasons += [reason] if reason and reason not in reasons else []
     made = Provision(_once(libraries), _once(links), _once(preferred))
     if nodes and has_profile:
-        from gpuhook.vendors.nvidia.hot.rootfs import egl_profile  # few containers have EGL
+        from gpuhook.vendors.nvidia.hot.rootfs import egl_profile  # most containers have no EGL
 
         made.files.append((egl_profile.PATH, egl_profile.content(nodes)))
     return made, reasons
@@ -60,9 +60,9 @@ def rootfs_plan(
 def beside(
     root: Root, job: Jobs, others: Sequence[Jobs], nodes: Sequence[str] = ()
 ) -> tuple[Provision, list[str]]:
-    """Return the provision for `job` as `of` does, for a container whose jobs are all of `others`.
+    """Return rootfs_plan() of `job`, for a container whose jobs are all of `others`.
 
-    Whichever of them is done first, the loader's files end up the same.
+    The loader's files end up the same in any order of the jobs.
     """
     made, reasons = rootfs_plan(root, [job], nodes)
     if len(others) > 1:
@@ -78,7 +78,7 @@ def _preferred(root: Root, job: Jobs) -> tuple[list[tuple[str, str]], str]:
     names = root.names(job.cuda_compat)
     if not names:
         return [], ""
-    from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat  # few images have any
+    from gpuhook.vendors.nvidia.hot.rootfs import cuda_compat  # most images have none
 
     return cuda_compat.libraries(root, job.cuda_compat, names, job.driver_version, job.cuda_version)
 

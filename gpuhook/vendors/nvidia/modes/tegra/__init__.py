@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tegra: systems on a chip with a GPU of their own, described by files of the system's maker."""
+"""Tegra: systems on a chip with their own GPU, described by CSV files of the vendor."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that say what of a Tegra system belongs into containers: `kind, path` in each line.
+"""The CSV files that list the parts of a Tegra system for containers: `kind, path` in each line.
 
-The system's maker ships them, and sites add to them, so a line that cannot be understood is left
-out with a warning. Source: NVIDIA's container toolkit, host-files-for-container.d.
+The vendor ships them, and sites add to them, so a malformed line is left out with a warning.
+Source: NVIDIA's container toolkit, host-files-for-container.d.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that is to be given: its kind, one of KINDS, and its path, maybe a pattern."""
+    """One entry: its kind, one of KINDS, and its path, which may be a pattern."""
 
     kind: str
     path: str  # absolute, for a library maybe only a name
 
 
 def read(path: str) -> tuple[list[Line], list[str]]:
-    """Return (the lines of the file at `path`, a sentence for each that was left out).
+    """Return (the lines of the file at `path`, a sentence for each omitted one).
 
     Raises OSError.
     """
-    # A pipe in a tree that is not the host's own must not hold up who reads it.
+    # A pipe in another tree than the host's must not block the reader.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         return parse(file.read(_MAX_SIZE + 1), path)
 
 
 def parse(content: bytes, name: str) -> tuple[list[Line], list[str]]:
-    """Return (the lines of `content`, what of the file `name` was left out and why).
+    """Return (the lines of `content`, a sentence for each omitted line of the file `name`).
 
-    Empty lines and those that begin with # say nothing.
+    Empty lines and comments (#) are ignored.
     """
     lines: list[Line] = []
     wrong = []
@@ -67,7 +67,7 @@ def parse(content: bytes, name: str) -> tuple[list[Line], list[str]]:
 
 
 def _line(raw: bytes) -> tuple[Line | None, str]:
-    """Return (the line, why it says nothing that can be used)."""
+    """Return (the line, why it is not usable)."""
     try:
         text = raw.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -79,7 +79,7 @@ def _line(raw: bytes) -> tuple[Line | None, str]:
     if not comma:
         reason = f"{_cut(text)} is not `kind, path`"
     elif kind not in KINDS:
-        reason = f"{_cut(kind)} is none of {', '.join(KINDS)}"
+        reason = f"{_cut(kind)} is not one of {', '.join(KINDS)}"
     elif not path:
         reason = "it has no path"
     elif not path.isprintable() or len(path) > _MAX_PATH:
@@ -94,11 +94,11 @@ def _line(raw: bytes) -> tuple[Line | None, str]:
 
 
 def misplaced(kind: str, path: str) -> str:
-    """Return why nothing may be given to containers at a path, "" if it may."""
+    """Return why containers must not get a file at a path, "" if they may."""
     if kind == "dev":
         return "" if path.startswith("/dev/") else f"{_cut(path)} is not below /dev"
     if path in _WHOLE or path.startswith("/proc/"):
-        return f"{_cut(path)} is every container's own"
+        return f"{_cut(path)} belongs to each container itself"
     return ""
 
 
@@ -107,7 +107,7 @@ def _cut(text: str) -> str:
 
 
 def _bounded(sentences: Iterable[str], name: str) -> list[str]:
-    """Return the first of `sentences`, and how many more there are."""
+    """Return the first of `sentences`, and the number of the others."""
     found = list(sentences)
     rest = len(found) - _SHOWN
     return [*found[:_SHOWN], f"{name}: {rest} more lines are left out"] if rest > 0 else found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns and chains of links inside a root: what a line of a Tegra's file leads to.
+"""Patterns and chains of links inside a root, for the lines of a Tegra's CSV files.
 
-Everything is bounded, and nothing leads out of the root.
+All loops are bounded, and no path leads out of the root.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MAX_MATCHES = 4096
 
 
 def matches(root: DriverRoot, pattern: str) -> list[str]:
-    """Return the paths inside `root` that `pattern` means and that lead somewhere, in order.
+    """Return the existing paths inside `root` that match `pattern`, in order.
 
-    `*`, `?` and `[...]` stand for characters of one component, as in filepath.Glob.
+    `*`, `?` and `[...]` match characters of one component, as in filepath.Glob.
     """
     if _MAGIC.isdisjoint(pattern) or root.real(pattern) is not None:
         return [pattern] if root.real(pattern) is not None else []
@@ -41,7 +41,7 @@ def matches(root: DriverRoot, pattern: str) -> list[str]:
 
 
 def _below(root: DriverRoot, directories: list[str], pattern: str) -> Iterator[str]:
-    """Yield the paths in `directories` whose last part fits, no more than are asked for."""
+    """Yield the paths in `directories` whose last component matches."""
     for directory in directories:
         for name in root.names(directory or "/"):
             if fnmatchcase(name, pattern):
@@ -49,10 +49,10 @@ def _below(root: DriverRoot, directories: list[str], pattern: str) -> Iterator[s
 
 
 def chain(root: DriverRoot, path: str) -> tuple[list[Link], str | None]:
-    """Return (each link from `path` on, the file where they end); None for a circle or no end.
+    """Return (each link from `path` on, the file at their end or None for a dangling link).
 
-    A link is told as it is, unless it lies behind a link to its directory: then its target is told
-    from / on, as a container may have that directory elsewhere.
+    A link keeps its target, unless its directory is reached by a link: then its target is absolute,
+    as a container may have that directory elsewhere. A circle has no end, either.
     """
     links: list[Link] = []
     for _ in range(MAX_LINKS):
@@ -73,7 +73,7 @@ def chain(root: DriverRoot, path: str) -> tuple[list[Link], str | None]:
 
 
 def is_ignored(path: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether one of `patterns` means `path`: the whole of it, after `**/` its last part.
+    """Return whether one of `patterns` matches `path`: the whole of it, after `**/` its last part.
 
     As in filepath.Match, `*` stops at a slash.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Tegra system tells of itself: its chip, its release, and, by NVML, its GPUs.
+"""The facts of a Tegra system: its chip, its release, and, by NVML, its GPUs.
 
-NVML came with JetPack 6. Without it there is one GPU, which nobody can ask anything.
+NVML came with JetPack 6. Without it there is one GPU with unknown facts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CUDA = (
 
 @dataclass(frozen=True, slots=True)
 class Soc:
-    """A Tegra system; None and "" where nobody could tell. There is always a GPU."""
+    """A Tegra system; None and "" are unknown. There is at least one GPU."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
@@ -43,7 +43,7 @@ class Soc:
 
 
 def ask(place: ModeRoots) -> Soc:
-    """Return what the system at `place` is; never raises: what cannot be asked is unknown."""
+    """Return the facts of the system at `place`; never raises: missing facts are unknown."""
     roots = place.roots
     release = tegra_release(roots.driver) or tegra_release(roots.host)
     loaded = module_version(roots.host)
@@ -77,7 +77,7 @@ def _is_of(release: str, name: str) -> bool:
 
 
 def _compatible(host_root: str) -> list[bytes]:
-    """Return what the board is compatible with, by its device tree: "nvidia,tegra234"."""
+    """Return the names in the device tree with which the board is compatible, "nvidia,tegra234"."""
     try:
         with open(os.path.join(host_root, _COMPATIBLE), "rb") as file:
             return file.read(4096).split(b"\0")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which device nodes each GPU of a Tegra system has.
+"""The device nodes of each GPU of a Tegra system.
 
-The files of the system name the nodes of its own GPU. A card beside it (IGX, Thor) has the node of
-its minor number; where that is /dev/nvidia1, which the files give to the system's own GPU, that
-GPU has /dev/nvidia2 in its place.
+The CSV files name the nodes of the integrated GPU. A discrete GPU (IGX, Thor) has the node of its
+minor number; if that is /dev/nvidia1, which the files give to the integrated GPU, that GPU has
+/dev/nvidia2 instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Own = list[tuple["Gpu", list["DeviceNode"]]]
 def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, list[str]]:
     """Return ([(GPU, its nodes), ...], why others are left out).
 
-    `named` are the nodes that the system's files name.
+    `named` are the nodes that the CSV files name.
     """
     cards = [gpu for gpu in soc.gpus if not is_integrated(gpu)]
     taken = {_node(gpu) for gpu in cards}
@@ -46,7 +46,7 @@ def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tup
             reason = _trouble(gpu)
             nodes = search.of([Line("dev", path) for path in (_node(gpu), *CONTROL_NODES)]).nodes
         if not reason and not nodes:
-            reason = "the system's files name no device node that is there"
+            reason = "no device node in the system's files exists"
         if not reason and gpu in cards and not any(map(_OF_A_GPU.fullmatch, nodes)):
             reason = f"{_node(gpu)}: no such device node"
         if reason:
@@ -57,23 +57,23 @@ def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tup
 
 
 def only(soc: Soc, named: dict[str, DeviceNode]) -> Own:
-    """Return the system's first GPU with all nodes that its files name, [] for none of them."""
+    """Return the system's first GPU with all nodes of the CSV files, [] without nodes."""
     return [(soc.gpus[0], list(named.values()))] if named else []
 
 
 def chosen(found: Own, ids: tuple[str, ...]) -> Own:
-    """Return those GPUs that `ids` name, all without; raises GH1511 for an id that nobody has."""
+    """Return those GPUs that `ids` name, all without ids; raises GH1511 for an unknown id."""
     if not ids or device_selection.EVERY in ids:
         return found
     known = {name: gpu.index for gpu, _ in found for name in device_selection.every_name(gpu)}
     have = ", ".join(f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu, _ in found)
-    wanted = set()
+    indices = set()
     for identifier in ids:
         index = known.get(identifier.lower(), known.get(device_selection.bus_id(identifier) or "-"))
         if index is None:
             raise fault("GH1511", value=identifier, have=have)
-        wanted.add(index)
-    return [(gpu, nodes) for gpu, nodes in found if gpu.index in wanted]
+        indices.add(index)
+    return [(gpu, nodes) for gpu, nodes in found if gpu.index in indices]
 
 
 def _trouble(gpu: Gpu) -> str:
@@ -82,7 +82,7 @@ def _trouble(gpu: Gpu) -> str:
     if gpu.minor is None:
         return "its minor number is unknown"
     if device_selection.is_divided(gpu):
-        return "it is in MIG mode, whose instances only --mode nvml describes"
+        return "it is in MIG mode; only --mode nvml describes MIG instances"
     return ""
 
 

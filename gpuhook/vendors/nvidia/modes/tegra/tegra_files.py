@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lines of a Tegra's files mean on this system: device nodes, files and links."""
+"""The device nodes, files and links on this system that the lines of a Tegra's CSV files mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
 
-# Links that programs expect although no file says so: of a library -> (name, its target or None).
+# Links that programs expect without an entry: of a library -> (name, its target or None).
 _ALWAYS = {
     "libcuda.so.": ("libcuda.so", "libcuda.so.1"),
     "libGLX_nvidia.so.": ("libGLX_indirect.so.0", None),
@@ -31,7 +31,7 @@ _SHOWN = 8
 
 @dataclass
 class TegraFiles:
-    """Nodes, files and links by their paths in containers, and lines that mean nothing here."""
+    """Nodes, files and links by their paths in containers, and lines without a file here."""
 
     nodes: dict[str, DeviceNode] = field(default_factory=dict)
     files: dict[str, DriverFile] = field(default_factory=dict)
@@ -40,15 +40,15 @@ class TegraFiles:
 
     @property
     def warnings(self) -> list[str]:
-        """Return one sentence about what is not on this system, none if all is."""
+        """Return one sentence about missing files, none if all exist."""
         if not self.missing:
             return []
         rest = len(self.missing) - _SHOWN
         more = f" and {rest} more" if rest > 0 else ""
-        return [f"not on this system: {', '.join(self.missing[:_SHOWN])}{more}"]
+        return [f"missing on this system: {', '.join(self.missing[:_SHOWN])}{more}"]
 
     def without(self, other: TegraFiles) -> TegraFiles:
-        """Return what is not in `other`."""
+        """Return the entries that are not in `other`."""
         return TegraFiles(
             {path: one for path, one in self.nodes.items() if path not in other.nodes},
             {path: one for path, one in self.files.items() if path not in other.files},
@@ -73,7 +73,7 @@ class Search:
         self._ignored = ignored
 
     def of(self, lines: Iterable[Line]) -> TegraFiles:
-        """Return what `lines` mean; what is not there is told in `missing`."""
+        """Return the files of `lines`; the paths of missing ones are in `missing`."""
         found = TegraFiles()
         take = {"dev": self._node, "dir": self._directory, "lib": self._file, "sym": self._link}
         for line in lines:
@@ -138,7 +138,7 @@ class Search:
         return True
 
     def _link_names(self, found: TegraFiles, real: str, soname: str) -> None:
-        """Add the links by which a library is found when programs are built, as the host has it."""
+        """Add the links that the linker uses, if the host has them."""
         directory, _, name = real.rpartition("/")
         short = name.partition(".so")[0] + ".so"
         if short != name and self._root.real(f"{directory}/{short}") == real:
@@ -150,9 +150,9 @@ class Search:
 
 
 def _tidy(found: TegraFiles) -> None:
-    """Leave out links that are in directories which are given whole, and those over files."""
-    held = (path for path, file in found.files.items() if file.kind == "directory")
-    whole = tuple(f"{path}/" for path in held)
+    """Drop links inside directories that are mounted as a whole, and links at files' paths."""
+    directories = (path for path, file in found.files.items() if file.kind == "directory")
+    whole = tuple(f"{path}/" for path in directories)
     for path in list(found.links):
         if path in found.files or path.startswith(whole):
             del found.links[path]

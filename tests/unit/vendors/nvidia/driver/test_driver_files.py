@@ -154,7 +154,7 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
     found = driver_files.find(str(root))
     assert all(f.host_path.startswith(f"{root}/") for f in found.files)
     assert sorted(w.rpartition("/")[2] for w in found.warnings) == [
-        f"libnvidia-{name}.so.{V} leads nowhere; left out" for name in ("cfg", "fbc", "tls")
+        f"libnvidia-{name}.so.{V} is a dangling link; left out" for name in ("cfg", "fbc", "tls")
     ]
 
 

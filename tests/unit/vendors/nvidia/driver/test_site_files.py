@@ -121,12 +121,12 @@ add:
 """
     seen = found(root, text)
     file = root.parent / "files.d/site.yaml"
-    narrow = "/usr/lib32 or a directory i386-linux-gnu only; left out"
+    narrow = "which containers find only in /usr/lib32 or a directory i386-linux-gnu; left out"
     assert seen.warnings == (
-        f"{file}, line 3: {root}/gone is not there; left out",
+        f"{file}, line 3: {root}/gone does not exist; left out",
         f"{file}, line 4: {root}/plain is not a shared library; left out",
-        f"{file}, line 5: {root}/narrow.so is a 32-bit library, which containers find in {narrow}",
-        f"{file}, line 6: {root}/out is not there; left out",
+        f"{file}, line 5: {root}/narrow.so is a 32-bit library, {narrow}",
+        f"{file}, line 6: {root}/out does not exist; left out",
     )
     assert len(seen.files) == 3
 

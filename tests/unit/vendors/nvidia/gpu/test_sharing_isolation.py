@@ -35,8 +35,8 @@ def test_every_way_has_four_answers(sharing: str, by: str) -> None:
 def test_what_nobody_bounds_is_not_called_bounded(sharing: str) -> None:
     """Without a limit memory is first come, first served, and a share of it is not kept."""
     told = sharing_isolation.isolation_of(sharing)
-    assert told.memory.startswith("not bounded")
-    assert told.stability.endswith("what the others leave")
+    assert told.memory.startswith("not limited")
+    assert told.stability.endswith("the free rest")
 
 
 @pytest.mark.parametrize("by", BOUNDS[:3])
@@ -58,9 +58,9 @@ def test_a_mig_instance_has_neighbours() -> None:
     """An instance is bounded by the hardware, and its replicas among themselves are not."""
     alone = sharing_isolation.isolation_of(EXCLUSIVE, is_mig=True, memory_by=BY_HARDWARE)
     assert "hardware" in alone.memory
-    assert "no neighbour" not in alone.crash
+    assert "no other container" not in alone.crash
     replicas = sharing_isolation.isolation_of(TIME_SLICING, is_mig=True)
-    assert replicas.memory.startswith("not bounded")
+    assert replicas.memory.startswith("not limited")
     assert replicas.crash != sharing_isolation.isolation_of(TIME_SLICING).crash
 
 
@@ -81,7 +81,7 @@ def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: boo
     )
     assert told.memory.startswith("limited to 3Gi, ")
     assert "is this container's" not in told.memory
-    nobody = "which nobody holds (driver 580 is older than r615)" in told.memory
+    nobody = "which is not enforced (driver 580 is older than r615)" in told.memory
     assert nobody is (by == BY_NOBODY)
     assert (
         told.compute == sharing_isolation.isolation_of(sharing, is_mig=is_mig, memory_by=by).compute

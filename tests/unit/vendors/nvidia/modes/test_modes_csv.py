@@ -69,7 +69,7 @@ def test_an_orin(root: Path) -> None:
     assert "driver=540.4.0" in done.fingerprint
     assert found.node is None
     (warning,) = found.warnings
-    assert warning.startswith("not on this system: /dev/nvsciipc, ")
+    assert warning.startswith("missing on this system: /dev/nvsciipc, ")
 
 
 def test_the_other_files_are_one_device(root: Path) -> None:
@@ -87,7 +87,7 @@ def test_other_files_that_say_nothing_new_are_no_device(root: Path) -> None:
     (root / FILES / "cuda.csv").write_text("dev, /dev/nvmap\ndev, /dev/gone\n")
     found = describe(root)
     assert names(found) == ["0", "all"]
-    assert "not on this system: /dev/gone" in found.warnings
+    assert "missing on this system: /dev/gone" in found.warnings
 
 
 def test_named_files_are_all_that_counts(root: Path) -> None:
@@ -117,7 +117,7 @@ def test_without_device_nodes(root: Path) -> None:
 
 def test_an_empty_file_is_told(root: Path) -> None:
     (root / FILES / "l4t.csv").write_text("# nothing\n")
-    assert f"{root / FILES}/l4t.csv says nothing" in describe(root).warnings
+    assert f"{root / FILES}/l4t.csv has no entries" in describe(root).warnings
 
 
 def test_ignored_links(root: Path) -> None:

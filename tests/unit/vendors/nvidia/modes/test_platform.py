@@ -127,7 +127,7 @@ def test_generate_cdi_on_these_systems(tmp_path: Path) -> None:
     done = generate(*jetson.options, "--format", "json", "--vendor", "example.com")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["kind"] == "example.com/gpu"
-    assert "warning: not on this system: /dev/nvsciipc" in done.stderr
+    assert "warning: missing on this system: /dev/nvsciipc" in done.stderr
     path = tmp_path / "cdi/nvidia.yaml"
     done = generate(*windows.options, "--output", str(path))
     assert done.exit_code == 0, done.stderr

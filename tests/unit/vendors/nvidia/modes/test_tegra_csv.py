@@ -39,11 +39,11 @@ def test_lines(text: str, line: Line) -> None:
     ("line", "reason"),
     [
         (b"\x00", "'\\x00' is not `kind, path`"),
-        (b",", "'' is none of dev, dir, lib, sym"),
+        (b",", "'' is not one of dev, dir, lib, sym"),
         (b"dev,", "it has no path"),
         (b"dev", "'dev' is not `kind, path`"),
-        (b"not-dev ,/a/path", "'not-dev' is none of dev, dir, lib, sym"),
-        (b"DEV, /a", "'DEV' is none of dev, dir, lib, sym"),
+        (b"not-dev ,/a/path", "'not-dev' is not one of dev, dir, lib, sym"),
+        (b"DEV, /a", "'DEV' is not one of dev, dir, lib, sym"),
         (b"dev, nvmap", "'nvmap' is not an absolute path"),
         (b"lib, ../../x", "'../../x' is not an absolute path"),
         (b"lib, /a\x07b", "its path is too long, or has unprintable characters"),
@@ -51,11 +51,11 @@ def test_lines(text: str, line: Line) -> None:
         (b"lib, /\xff", "it is not UTF-8"),
         (b"dev, /etc/node", "'/etc/node' is not below /dev"),
         (b"dev, /dev/../proc/x", "'/proc/x' is not below /dev"),
-        (b"dir, /", "'/' is every container's own"),
-        (b"dir, /usr/../proc/", "'/proc' is every container's own"),
-        (b"lib, /proc/1/environ", "'/proc/1/environ' is every container's own"),
-        (b"sym, /sys", "'/sys' is every container's own"),
-        (b"dir, /dev", "'/dev' is every container's own"),
+        (b"dir, /", "'/' belongs to each container itself"),
+        (b"dir, /usr/../proc/", "'/proc' belongs to each container itself"),
+        (b"lib, /proc/1/environ", "'/proc/1/environ' belongs to each container itself"),
+        (b"sym, /sys", "'/sys' belongs to each container itself"),
+        (b"dir, /dev", "'/dev' belongs to each container itself"),
     ],
 )
 def test_a_malformed_line_is_left_out_and_told_of(line: bytes, reason: str) -> None:
@@ -237,7 +237,7 @@ def test_what_lines_mean(tmp_path: Path) -> None:
     }
     assert found.nodes == {}
     assert found.missing == ["/opt/gone", "/dev/file", "/dev/none*", "/etc/conf"]
-    assert found.warnings == ["not on this system: /opt/gone, /dev/file, /dev/none*, /etc/conf"]
+    assert found.warnings == ["missing on this system: /opt/gone, /dev/file, /dev/none*, /etc/conf"]
 
 
 def test_names_of_libraries_are_looked_up(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def _below(root: Path, path: str) -> Path:
 def test_a_pipe_is_no_file_to_wait_for(tmp_path: Path) -> None:
     """A tree that is not the host's own may have anything in the place of a file."""
     os.mkfifo(tmp_path / "l4t.csv")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         csv_files.read(str(tmp_path / "l4t.csv"))
 
 

@@ -82,11 +82,11 @@ def test_who_has_no_name_is_told_of() -> None:
     assert described(node).warnings == ()
     found = described(node, strategies=("uuid",))
     assert found.warnings == (
-        f"MIG instance 0:1 has no device of its own in the spec: CDI takes no name like {uuid}",
+        f"MIG instance 0:1 has no device in the spec: CDI takes no name like {uuid}",
     )
     assert nodes(found)["all"] == nodes(described())["all"]
     found = described(changed(2, uuid=None), strategies=("uuid",))
-    assert found.warnings == ("GPU 2 has no device of its own in the spec: its UUID is unknown",)
+    assert found.warnings == ("GPU 2 has no device in the spec: its UUID is unknown",)
 
 
 def test_nodes_keep_their_mode() -> None:
