@@ -27,7 +27,7 @@ def mounted() -> Path:
 
 
 def inode(directory: Path) -> int | None:
-    """Return the inode of a cgroup's directory, which names it for ever; None where it is gone."""
+    """Return the inode of a cgroup's directory, which identifies it; None if it was removed."""
     try:
         return directory.stat().st_ino
     except OSError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a simulated node while processes use it: GPUs, instances and drivers come and go.
 
-As in the kernel's file systems, what stays keeps its inode and what is made anew has another.
+As in the kernel's file systems, unchanged entries keep their inodes and new ones have others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def become(node: SimulatedNode, facts: Node) -> None:
 
 
 def without(facts: Node, indexes: Collection[int]) -> Node:
-    """Return the facts without these GPUs, the others numbered anew as NVML does."""
+    """Return the facts without these GPUs, the others with new indices as in NVML."""
     left = [gpu for gpu in facts.gpus if gpu.index not in indexes]
     gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(left))
     return replace(facts, gpus=gpus)

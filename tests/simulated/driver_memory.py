@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory of a simulated node's GPUs: processes allocate it, and the driver's limits hold.
 
-A server on a unix socket stands in for the kernel module. It knows its clients as the module does:
+A server on a unix socket replaces the kernel module. It identifies its clients as the module does:
 by the process that opens it (SO_PEERCRED) and that process's cgroup. A process has its memory until
-its connection ends. What is held is told by the node's NVML, too: as compute processes with the
+its connection ends. The node's NVML reports that memory, too: as compute processes with the
 host's pids, as used memory, and as the use of a cgroup with a limit.
 
     with driver_memory.serving(short_path, node) as driver:
@@ -195,7 +195,7 @@ class DriverMemory:
             return "ok\n"
 
     def _swept(self) -> list[Held]:
-        """Return what is held now, and let NVML tell it; the ended have lost theirs."""
+        """Return the memory that processes hold now, and let NVML report it."""
         self._clients = [client for client in self._clients if not client.is_gone()]
         held = [
             Held(client.pid, uuid, size, tuple(client.cgroups))

@@ -25,7 +25,7 @@ _PAGE = 0x1000
 
 @dataclass(frozen=True)
 class Note:
-    """An ELF note in a section of its own."""
+    """An ELF note in a separate section."""
 
     section: str  # ".note.cuda.fwd_compatibility"
     owner: str

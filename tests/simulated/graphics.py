@@ -27,7 +27,7 @@ VIDEO, RENDER = 44, 105  # groups of Debian's udev rules
 def with_drm(node: Node) -> Node:
     """Return the node with a card and a render node for each GPU, and udev's names for them.
 
-    The first card is another vendor's, as on servers with a display of their own.
+    The first card is another vendor's, as on servers with their own display.
     """
     gpus = tuple(
         replace(gpu, drm=(f"card{number + 1}", f"renderD{number + 128}"))

@@ -49,7 +49,7 @@ class Process:
 
 @dataclass
 class Container:
-    """A container; `limits` are what it may have, whoever holds it to that."""
+    """A container; `limits` are its memory limits, whatever enforces them."""
 
     id: str
     kind: str

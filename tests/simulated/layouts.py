@@ -40,7 +40,7 @@ class Alternative:
 
 
 def placed(layout: Layout, path: str) -> str:
-    """Return where `layout` has the directory entry that the profile has at `path`."""
+    """Return the path in `layout` of the profile's directory entry `path`."""
     if layout == "lib64":
         moved = path.replace(f"{LIBRARY_DIR}/", "/usr/lib64/", 1)
         return moved.replace("/usr/lib/xorg/", "/usr/lib64/xorg/", 1)
@@ -57,7 +57,7 @@ def placed(layout: Layout, path: str) -> str:
 
 
 def placed_file(layout: Layout, file: DriverFile) -> str:
-    """Return where `layout` has the file itself."""
+    """Return the path of the file itself in `layout`."""
     path = file.container_path
     if layout != "debian":
         return placed(layout, path)

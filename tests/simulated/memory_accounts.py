@@ -71,7 +71,7 @@ def told(
 def fits_all(
     capacity: int, limits: Sequence[Kept], held: Sequence[Held], size: int, cgroups: Sequence[int]
 ) -> bool:
-    """Return what fits() returns where the hard limits of all cgroups above count."""
+    """Return the result of fits() if the hard limits of all cgroups above apply."""
     own = [limit for limit in limits if limit.inode in cgroups]
     if any(size + _used(held, limit) > limit.hard for limit in own):
         return False

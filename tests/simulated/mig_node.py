@@ -72,7 +72,7 @@ def device_nodes(gpus: tuple[Gpu, ...], major: int) -> tuple[DeviceNode, ...]:
 
 
 def files(facts: Node) -> dict[str, str]:
-    """Return the texts in /proc about the node's MIG, by path; {} where no GPU is in MIG mode."""
+    """Return the texts in /proc about the node's MIG, by path; {} if no GPU is in MIG mode."""
     if not any(gpu.mig_mode == "enabled" for gpu in facts.gpus):
         return {}
     texts = {

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for nvidia-cuda-mps-control: -d starts a daemon, else standard input is commands.
+"""Replaces nvidia-cuda-mps-control: -d starts a daemon, else standard input is commands.
 
-The daemon listens in CUDA_MPS_PIPE_DIRECTORY and keeps what it is told in <that>/told. A file
+The daemon listens in CUDA_MPS_PIPE_DIRECTORY and writes its input to `<that>/told`. A file
 <log directory>/broken makes it refuse everything.
 """
 

@@ -34,7 +34,7 @@ _NUMA_NONE = -1
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """Where the parts of the node are, and the facts that asking it should give."""
+    """The paths of the node, and the facts that reading it returns."""
 
     driver_root: str
     dev_root: str
@@ -178,7 +178,7 @@ def _write_loader_cache(root: Path, library_dirs: list[str]) -> None:
 
 
 def write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
-    """Make the device nodes anew, and return them as they are."""
+    """Make the device nodes again, and return them."""
     (dev_root / "dev").mkdir(parents=True, exist_ok=True)
     devices = []
     for device in facts.device_nodes:
@@ -197,7 +197,7 @@ def write_devices(dev_root: Path, facts: Node) -> tuple[DeviceNode, ...]:
 
 
 def write_proc_and_sys(root: Path, facts: Node) -> None:
-    """Write the files; those that are there keep their inodes."""
+    """Write the files; existing ones keep their inodes."""
     for name, text in proc_and_sys(facts).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ def _information(gpu: Gpu, bus: str) -> str:
 
 
 def main() -> None:
-    """Make a node as the command line says and print where its parts are."""
+    """Make the node of the command line and print its paths."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulated.node", description=__doc__)
     parser.add_argument("directory")
     parser.add_argument("--profile", default="t4", help="a profile's name or a dump file")

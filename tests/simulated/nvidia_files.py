@@ -2,7 +2,7 @@
 """The driver's files below a root, as NVIDIA's container toolkit 1.20 looks for them.
 
 Written from its behaviour, and apart from what gpuhook does: the file names in the directory of
-libcuda say what belongs to the driver, nothing else does. Those that have a version of their own
+libcuda say what belongs to the driver, nothing else does. Those that have another version
 are looked for in all library directories.
 """
 
@@ -59,7 +59,7 @@ class Files:
     links: tuple[tuple[str, str], ...]
 
     def host(self, path: str) -> str:
-        """Return where the host has a file, links followed inside the root."""
+        """Return the path of a file on the host, links followed inside the root."""
         return self.root.rstrip("/") + _real(self.root, path)
 
 
@@ -67,7 +67,7 @@ def find(root: str, version: str) -> Files:
     """Return the files of the driver of this version below `root`."""
     directory = next(d for d in _DIRECTORIES if Path(f"{root}{d}/libcuda.so.{version}").is_file())
     libraries = _below(root, directory, lambda name: name.endswith(f".so.{version}"))
-    # Debian has libcuda in a directory of its own, and libraries with other versions beside that.
+    # Debian has libcuda in a separate directory, and libraries with other versions next to that.
     places = dict.fromkeys((directory, *_DIRECTORIES))
     libraries += [path for place in places for path in _below(root, place, _OWN_VERSION.match)]
     libraries += _below(root, f"{directory}/vdpau", lambda name: name.endswith(f".so.{version}"))
@@ -120,7 +120,7 @@ def _below(root: str, directory: str, is_wanted: object) -> list[str]:
 
 
 def _links(root: str, directory: str, version: str, libraries: list[str]) -> list[tuple[str, str]]:
-    """Return the links that the create-symlinks hook is told to make."""
+    """Return the links in the arguments of the create-symlinks hook."""
     found: dict[str, str] = {}
     for library in libraries:
         parent, name = os.path.split(library)

@@ -183,7 +183,7 @@ def legacy_plan(
 
 
 def write_plan(bundle: Path, plan: dict[str, Any]) -> None:
-    """Put the plan where the legacy hook finds it."""
+    """Put the plan at the path that the legacy hook reads."""
     (bundle / PLAN).write_text(json.dumps(plan), encoding="utf-8")
 
 

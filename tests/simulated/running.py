@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers as far as looking at them goes: a process with mounts of its own, a runtime's state.
+"""Containers as far as looking at them goes: a process with its own mounts, a runtime's state.
 
 What their runtime has written down is made here; the processes, their mounts and start times are
 real. It needs root.
@@ -46,7 +46,7 @@ class Running:
         self._stack.close()
 
     def process(self, *mounted: str) -> int:
-        """Start a process with a /dev of its own, and files in it that are `mounted` there."""
+        """Start a process with its own /dev, and files in it that are `mounted` there."""
         steps = ["mount -t tmpfs tmpfs /dev"]
         for path in mounted:
             steps += [f"mkdir -p $(dirname {path})", f"touch {path}", f"mount --bind {path} {path}"]
@@ -72,7 +72,7 @@ class Running:
     ) -> int:
         """Start a container whose config.json has these device nodes; returns its first process.
 
-        `pod` is its pod, namespace and name; `mounted` is what somebody mounted into it since.
+        `pod` is its pod, namespace and name; `mounted` is what was mounted into it since.
         """
         pid = self.process(*mounted)
         bundle = self.place / "bundles" / identity

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for the nvidia-smi of a driver, as far as `compute-policy` goes.
+"""Replaces the nvidia-smi of a driver, as far as `compute-policy` goes.
 
 Beside it are its files: nvidia-smi.gpus, a line "<uuid> <value>" for each GPU by index, value
 Default, Short, Medium, Long, or "-" for a GPU without a time slice; nvidia-smi.calls, which gets a

@@ -61,7 +61,7 @@ def find(node: SimulatedNode, uuid: str) -> None:
 def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
     """Let the GPU or MIG instance answer so, in place of all lines with the same first words.
 
-    Lines that let a question fail are told apart by the question.
+    Lines that let a question fail are identified by the question.
     """
     keys = {_key(line) for line in lines}
     _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys] + [*lines])

@@ -39,7 +39,7 @@ def recorded(node: SimulatedNode) -> list[Kept]:
 
 
 def known(node: SimulatedNode) -> list[Kept]:
-    """Return kept(), and beside them what cgroups have that have no limit any more."""
+    """Return kept(), and the values of cgroups that have no limit any more."""
     found = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
     living = [limit for limit in found if limit is not None and _is_there(limit)]
     return sorted(living, key=lambda limit: (limit.path, limit.uuid))
@@ -54,7 +54,7 @@ def use_dmem(node: SimulatedNode, uuid: str, *, everywhere: bool = False) -> Non
 
 
 def is_dmem(node: SimulatedNode, uuid: str) -> bool:
-    """Return whether use_dmem() counts."""
+    """Return whether use_dmem() applies."""
     return any(line.startswith("backend dmem") for line in stub_events.said(node, uuid))
 
 
@@ -69,7 +69,7 @@ def fail_reading(node: SimulatedNode, uuid: str, error: int) -> None:
 
 
 def read_back(node: SimulatedNode, uuid: str, hard: int, soft: int) -> None:
-    """Let the GPU tell these limits in bytes, whatever was set."""
+    """Let the GPU report these limits in bytes, whatever was set."""
     stub_events.say(node, uuid, f"limits_reading {hard} {soft}")
 
 
@@ -104,7 +104,7 @@ def _read(path: Path) -> Kept | None:
 
 
 def _is_there(limit: Kept) -> bool:
-    """Return whether the limit's cgroup is there still, wherever it was mounted for who set it."""
+    """Return whether the limit's cgroup still exists, whatever its mount point."""
     parts = Path(limit.path).parts[1:]
     at = [cgroups.mounted().joinpath(*parts[number:]) for number in range(len(parts) + 1)]
     return any(cgroups.inode(path) == limit.inode for path in (Path(limit.path), *at))

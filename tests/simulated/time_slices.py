@@ -24,7 +24,7 @@ class TimeSlices:
         return [line.split()[1].lower() for line in self._beside("gpus").splitlines()]
 
     def put(self, index: int, value: str) -> None:
-        """Give a GPU a time slice, or "-" for none, as somebody else may do."""
+        """Give a GPU a time slice, or "-" for none, as another program may do."""
         lines = [line.split() for line in self._beside("gpus").splitlines()]
         lines[index][1] = value.capitalize()
         self._write("gpus", "".join(f"{uuid} {held}\n" for uuid, held in lines))

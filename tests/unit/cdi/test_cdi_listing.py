@@ -39,7 +39,7 @@ def dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_is_listed(dirs: list[str]) -> None:
-    """The later directory wins; what is broken is told, a link to nothing is not there."""
+    """The later directory wins; broken files are reported, dangling links are ignored."""
     devices, broken = spec_list.devices(dirs)
     high = f"{dirs[1]}/thing.yaml"
     assert [(one.name, one.path, one.note) for one in devices] == [
@@ -60,7 +60,7 @@ def test_nothing_is_kept(dirs: list[str], tmp_path: Path) -> None:
 
 
 def test_a_compiled_form_is_no_matter(dirs: list[str]) -> None:
-    """The text of a spec counts, whatever lies in the state directory for it."""
+    """The text of a spec applies, whatever the state directory has for it."""
     path = f"{dirs[0]}/thing.json"
     compiled_spec.store(
         path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept")

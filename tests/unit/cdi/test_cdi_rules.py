@@ -70,7 +70,7 @@ def test_a_good_spec_passes() -> None:
     ],
 )
 def test_what_the_reference_accepts_passes(pointer: str, value: object) -> None:
-    """null counts as absent, names may be one letter, digits may start a device name."""
+    """null means absent, names may be one letter, digits may start a device name."""
     spec_rules.check(changed(pointer, value), "x")
 
 
@@ -140,7 +140,7 @@ def test_a_spec_is_an_object(spec: object) -> None:
 
 @pytest.mark.parametrize("version", ["1.2.0", "1.1.1", "2.0.0", "10.0.0"])
 def test_a_version_from_the_future_has_its_own_fault(version: str) -> None:
-    """A newer version is told apart from a broken one, whatever else the spec holds."""
+    """A newer version has another fault than a broken one, whatever the spec contains."""
     error = refused({**GOOD, "cdiVersion": version, "fromTheFuture": 1})
     assert error.code == "GH1107"
     assert version in error.message
@@ -166,7 +166,7 @@ NODE = {"deviceNodes": [{"path": "/dev/x"}]}
     ],
 )
 def test_the_lowest_version_follows_the_content(needed: str, parts: dict[str, Any]) -> None:
-    """Each part of CDI asks for the version that brought it."""
+    """Each part of CDI needs the version that introduced it."""
     spec = {"kind": "vendor.com/x", "devices": [{"name": "d", "containerEdits": NODE}], **parts}
     assert spec_versions.lowest(spec) == needed
 

@@ -67,7 +67,7 @@ def test_yaml_has_no_anchors() -> None:
 
 
 def test_unquoted_names_are_text(tmp_path: Path) -> None:
-    """Scalars where CDI wants a string are taken as written: a device may be called 0 or 0:1."""
+    """Scalars in the place of strings keep their spelling: a device may be called 0 or 0:1."""
     edits = "{deviceNodes: [{path: /dev/x, fileMode: 0666}]}"
     names = ("0", "0:1", "1e3", "yes", "0010")
     text = head("".join(f"- name: {name}\n  containerEdits: {edits}\n" for name in names))
@@ -169,7 +169,7 @@ except GpuhookError as error:
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """Where the new spec does not fit, the old one stays whole and nothing else is left."""
+    """If there is no space for the new spec, the old one remains and nothing else does."""
     path = tmp_path / "x.yaml"
     spec_files.write(SPEC, str(path), "yaml")
     before = path.read_bytes()

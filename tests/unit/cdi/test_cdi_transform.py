@@ -22,7 +22,7 @@ OPTIONS = TransformOptions(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_a
 
 
 def _spec() -> Any:
-    """Return a spec as NVIDIA's toolkit writes it in a driver container, with a hook of ours."""
+    """Return a spec as NVIDIA's toolkit writes it in a driver container, and gpuhook's hook."""
     return {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
@@ -66,7 +66,7 @@ def _moved(source: str, target: str, relative_to: str) -> Any:
 
 
 def test_paths_of_the_host() -> None:
-    """Nodes, mounted files, programs of the host and what only they are told: nothing else."""
+    """Nodes, mounted files, programs of the host and their arguments move: nothing else."""
     found = _moved("/r", "/", HOST)
     expected = _spec()
     expected["devices"][0]["containerEdits"]["deviceNodes"] = [{"path": "/dev/nvidia0"}]
@@ -82,7 +82,7 @@ def test_paths_of_the_host() -> None:
 
 
 def test_paths_in_the_container() -> None:
-    """Container paths, programs of the container, and what hooks inside are told."""
+    """Container paths, programs of the container, and arguments of hooks inside move."""
     found = _moved("/usr", "/opt", CONTAINER)
     expected = _spec()
     edits = expected["containerEdits"]
@@ -147,7 +147,7 @@ def test_our_hook_s_values_on_the_host() -> None:
 
 
 def test_a_node_that_moves_in_the_container_stays_on_the_host() -> None:
-    """What had no hostPath has one where its path in the container is another."""
+    """A node without hostPath gets one if its path in the container changes."""
     spec = _spec()
     spec["devices"][0]["containerEdits"]["deviceNodes"] = [{"path": "/dev/nvidia0"}]
     found = moved(spec, (Move("/dev", "/d"),), CONTAINER, options=OPTIONS)

@@ -48,7 +48,7 @@ def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_spec_that_another_release_could_not_read(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compiled anew, once: what this release can do with it is another question."""
+    """It is compiled again, once: this release may accept it."""
     source = here / "x.json"
     source.write_text(json.dumps(NEWER))
     found = source.stat()
@@ -61,7 +61,7 @@ def test_a_spec_that_another_release_could_not_read(
 
 
 def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts as it is: a plugin and a host of two releases do not undo each other's work."""
+    """It applies: a plugin and a host of two releases do not undo each other's work."""
     source = here / "x.json"
     source.write_text(json.dumps(SPEC))
     found = source.stat()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for beside its GPUs: how each word is read, and what policy says to it."""
+"""Requests in addition to GPUs: how each variable is read, and the decision of policy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(**chosen: object) -> Settings:
 
 
 def told(spec: dict[str, Any], **chosen: object) -> list[tuple[str, list[str], str]]:
-    """Return where, names and result of each extra."""
+    """Return source, names and result of each extra."""
     found = extra_devices.extra_requests(spec, settings(**chosen))
     return [(one.where, one.names, one.result) for one in found]
 
@@ -99,7 +99,7 @@ def test_all_channels_are_none() -> None:
 
 
 def test_mounts_come_before_the_variable() -> None:
-    """Where mounts count; where they do not, the variable is what is asked for."""
+    """Mounts win if they apply; if they do not, the variable is the request."""
     spec = asking(f"{CHANNELS}=3", imex=("0", "12"))
     assert told(spec, accept_volume_mounts=True) == [
         (MOUNT, ["nvidia.com/imex-channel=0", "nvidia.com/imex-channel=12"], "won"),
@@ -109,7 +109,7 @@ def test_mounts_come_before_the_variable() -> None:
 
 
 def test_policy_of_variables() -> None:
-    """Variables of an unprivileged container do not count where they don't for GPUs."""
+    """Variables of an unprivileged container apply only if they do for GPUs."""
     env = ("NVIDIA_GDS=enabled", f"{CHANNELS}=0")
     for is_privileged, result in ((False, "refused"), (True, "won")):
         found = told(asking(*env, privileged=is_privileged), accept_env_when_unprivileged=False)
@@ -144,7 +144,7 @@ def test_the_administration_of_mig(device: str) -> None:
 
 @pytest.mark.parametrize("name", ["config", "monitor", "all", "x"])
 def test_only_the_privileged_administer_mig(name: str) -> None:
-    """Whoever asks; `none` gives nothing, and other kinds are for everybody."""
+    """For every source; `none` gives nothing, and other kinds need no privilege."""
     qualified = f"nvidia.com/mig={name}"
     policy.require_privilege([qualified], "x", asking(privileged=True), vocabulary.VOCABULARY)
     with pytest.raises(GpuhookError) as raised:
@@ -162,7 +162,7 @@ def test_channels_are_no_devices() -> None:
 
 
 def test_most_containers_have_none() -> None:
-    """The look before the look says so; and it misses nothing that is asked for."""
+    """The quick check finds a request, and misses none."""
     for env in ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_GDSX=enabled", "NVIDIA_GDS"):
         assert not parse.has_extras(asking(env), vocabulary.VOCABULARY)
     for variable in vocabulary.VOCABULARY.extras:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for, from which source, and what policy says to it."""
+"""The request of a container, its source, and the decision of policy."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def test_variable(value: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("value", [None, "", ",", "void", "0,void"])
 def test_nothing(value: str | None) -> None:
-    """Unset, empty and void ask for nothing."""
+    """Unset, empty and void request nothing."""
     assert asked(spec(value)) == []
 
 
 def test_last_of_duplicate_variables_counts() -> None:
-    """Of two entries of one name the last counts, as in the container."""
+    """Of two entries of one name the last applies, as in the container."""
     config = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"]}}
     assert asked(config) == []
 
 
 def test_entries_without_equals_are_ignored() -> None:
-    """An env entry without '=' is nobody's variable, and no fault."""
+    """An env entry without '=' is ignored, and is not a fault."""
     assert asked({"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}})
 
 
@@ -65,7 +65,7 @@ def test_entries_without_equals_are_ignored() -> None:
     "config", [{}, {"process": None}, {"process": {"env": None}}, {"mounts": None}]
 )
 def test_absent_parts(config: dict[str, Any]) -> None:
-    """A spec without process, env, mounts or annotations asks for nothing."""
+    """A spec without process, env, mounts or annotations requests nothing."""
     assert asked(config) == []
 
 
@@ -144,7 +144,7 @@ def judged(config: dict[str, Any], settings: Settings) -> policy.Verdict:
 
 
 def test_policy_on_the_variable() -> None:
-    """With the setting off, the variable counts in privileged containers only."""
+    """With the setting off, the variable applies in privileged containers only."""
     settings = Settings()
     settings.accept_env_when_unprivileged = False
     verdict = judged(spec("all"), settings)
@@ -156,7 +156,7 @@ def test_policy_on_the_variable() -> None:
 
 
 def test_a_variable_names_devices_of_its_own_vendor() -> None:
-    """An image cannot ask for another vendor's devices, an annotation can."""
+    """An image cannot request another vendor's devices, an annotation can."""
     foreign = parse.Source(parse.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
     with pytest.raises(GpuhookError) as caught:
         policy.require_own_vendor(foreign, "nvidia.com/gpu", {})
@@ -176,7 +176,7 @@ def test_a_variable_names_devices_of_its_own_vendor() -> None:
     ],
 )
 def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bool) -> None:
-    """Of who may administer the host: the management of GPUs is asked for by variables."""
+    """Variables of a container that may administer the host can request GPU management."""
     asking: dict[str, Any] = {}
     if is_privileged:
         asking = {"process": {"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}}
@@ -186,7 +186,7 @@ def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bo
 
 
 def test_policy_on_mounts() -> None:
-    """Mounts count only where the setting says so; then they beat the variable."""
+    """Mounts apply only with the setting; then they win over the variable."""
     mount = {"destination": "/var/run/nvidia-container-devices/0", "source": "/dev/null"}
     config = spec("all", mounts=[mount])
     settings = Settings()

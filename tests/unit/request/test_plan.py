@@ -82,7 +82,7 @@ def test_what_policy_refuses_is_not_given(node: PlainNode) -> None:
 
 
 def test_a_plan_changes_nothing() -> None:
-    """The config.json stays as it is, and a second plan is equal to the first."""
+    """The config.json does not change, and a second plan equals the first."""
     context = described("h100x8", chosen(on_unknown_capability="ignore"))
     spec = {
         "process": {

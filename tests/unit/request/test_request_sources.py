@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several sources counts: annotations, mounts, variables, and the age of an image."""
+"""Which of several sources applies: annotations, mounts, variables, and legacy images."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
 
 
 def test_a_mount_that_names_nothing_is_told_of() -> None:
-    """Its device is missing in the container, and nobody else would say why."""
+    """Its device is missing in the container, and no other log has the reason."""
     by, heard = context(**MOUNTS)
     source = source_logged(config([], ["cdi/gpu0", "GPU-1", "cdi/a.b/c/", "imex/3"]), by)
     assert source is not None
@@ -343,7 +343,7 @@ def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | s
 def test_the_default_of_the_node(
     env: list[str], default: list[str], allowed: list[str], expected: set[str]
 ) -> None:
-    """It applies where a container names none, and gives none that is not allowed."""
+    """It applies to a container without the variable, and gives only allowed ones."""
     chosen = {"default_driver_capabilities": default, "driver_capabilities": allowed}
     assert capabilities(config(env), **chosen) == expected
 

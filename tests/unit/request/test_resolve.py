@@ -83,14 +83,14 @@ def test_the_specs_own_edits_come_first(host: Host) -> None:
 
 
 def test_a_device_once(host: Host) -> None:
-    """One device under several names is given once."""
+    """One device under several names is resolved once."""
     grant = host.resolve("GPU-0", f"{KIND}=GPU-0", "00000000:3B:00.0", "GPU-0::1")
     assert grant.devices == [f"{KIND}=GPU-0"]
     assert grant.edits["env"] == ["D=GPU-0"]
 
 
 def test_all_without_such_a_device(host: Host) -> None:
-    """`all` is every device of the kind where no spec says it otherwise."""
+    """`all` is every device of the kind if no spec has a device of that name."""
     grant = host.resolve("all")
     assert grant.devices == [f"{KIND}=GPU-0", f"{KIND}=GPU-1"]
     assert [name for name, _ in grant.reasons] == ["all", "all"]
@@ -119,7 +119,7 @@ def test_replicas(host: Host) -> None:
 
 
 def test_other_names(host: Host) -> None:
-    """A bus id or an index is looked up where no spec has it; the reason names the request."""
+    """A bus id or an index is looked up if no spec has it; the reason names the request."""
     grant = host.resolve("00000000:3B:00.0")
     assert grant.devices == [f"{KIND}=GPU-0"]
     name, reason = grant.reasons[0]
@@ -167,7 +167,7 @@ def test_names_of_nothing(name: str, code: str, host: Host) -> None:
 
 
 def hint(host: Host, name: str) -> str:
-    """Return the way out that is told to whoever asks for a name that leads nowhere."""
+    """Return the hint of the fault about an unknown name."""
     found = registry.load(host.dirs, host._no_yaml, "nvidia.com")
     with pytest.raises(GpuhookError) as caught:
         resolve.resolve_names([name], ALL, PlainNode(found, KIND))
@@ -175,7 +175,7 @@ def hint(host: Host, name: str) -> str:
 
 
 def test_the_way_out_is_one(host: Host) -> None:
-    """A new spec goes where specs are read from, and generate-cdi describes no other vendor's."""
+    """A new spec goes into a directory that is read, and generate-cdi serves one vendor."""
     run = host.dirs[1]
     assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
     (Path(run) / "nvidia.json").unlink()
@@ -190,7 +190,7 @@ def test_the_way_out_is_one(host: Host) -> None:
 
 
 def test_a_spec_of_ours_is_written_again_by_refresh(host: Host) -> None:
-    """It knows how the spec was made; where only a spec of another kind is ours, it adds none."""
+    """It has the record of the spec; if gpuhook's only spec is of another kind, it adds none."""
     run = host.dirs[1]
     path = Path(run, "nvidia.json")
     document = json.loads(path.read_text())

@@ -116,7 +116,7 @@ def test_a_memory_grant_applies_to_a_range_as_to_its_devices(host: Host) -> None
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> None:
-    """One GPU has one limit: there is none of a GPU that only the text names."""
+    """One GPU has one limit: a GPU that only the text names has none."""
     edited = host.created(
         asks(name), f"{VOCABULARY.memory_limit_env}=2048", mounts=(granted(FIRST, 4096),)
     )
@@ -125,7 +125,7 @@ def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> Non
 
 @pytest.mark.parametrize("told", ["GPU-e81b64d2::0", "01::0", "0-1::0", f"{SECOND}::0", "1::0"])
 def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host) -> None:
-    """Anybody may set it: it tells which replica of a granted GPU, and has no short forms."""
+    """The variable only names the replica of a granted GPU, and has no short forms."""
     from gpuhook.entry import replica_env
 
     edited = host.created(asks("GPU-5c9a1f7e"))

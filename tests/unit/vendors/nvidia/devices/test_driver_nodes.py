@@ -38,7 +38,7 @@ def test_majors(made: SimulatedNode) -> None:
 
 
 def test_a_lost_gpu_has_no_node(tmp_path: Path) -> None:
-    """A lost GPU's node is not asked for, even where it is required."""
+    """A lost GPU's node is not read, even if it is required."""
     made = make_node(tmp_path, "lost-gpu")
     paths = [device.path for device in found(made).nodes]
     assert "/dev/nvidia2" not in paths
@@ -57,7 +57,7 @@ def test_owner_and_mode(made: SimulatedNode) -> None:
 
 @pytest.mark.parametrize("name", ["nvidiactl", "nvidia3"])
 def test_a_missing_node(made: SimulatedNode, name: str) -> None:
-    """A missing node is a fault that names it when GPUs are to be given, else a warning."""
+    """A missing node is a fault that names it with `require`, else a warning."""
     path = Path(made.dev_root, "dev", name)
     path.unlink()
     with pytest.raises(GpuhookError) as caught:
@@ -81,7 +81,7 @@ def test_no_modeset_node(made: SimulatedNode) -> None:
 
 
 def test_a_file_in_place_of_a_node(made: SimulatedNode) -> None:
-    """A regular file of a node's name is a fault of its own."""
+    """A regular file with a node's name has its own fault."""
     path = Path(made.dev_root, "dev/nvidia0")
     path.unlink()
     path.touch()

@@ -71,7 +71,7 @@ def test_a_device_gives_them_to_everybody_in_the_container(made: SimulatedNode) 
 
 
 def test_without_additional_groups_the_hosts_mode_stays(made: SimulatedNode) -> None:
-    """Then nobody but root opens them, and no group is named either."""
+    """Then only root opens them, and the edits have no group."""
     node = asked(made)
     given = edits(node, "0", additional_gids=False)
     assert {given[path]["fileMode"] for path in OWN} == {0o660}
@@ -115,7 +115,7 @@ def test_a_mig_instance_has_them_with_graphics_only(graphics: bool | None, has: 
 
 
 def test_a_missing_or_wrong_node_is_a_warning(made: SimulatedNode) -> None:
-    """A GPU computes without nodes for graphics: it is given, and the others are told of."""
+    """A GPU computes without graphics nodes: it is offered, and a warning names the others."""
     card, render = (Path(made.dev_root + path) for path in (CARD, RENDER_NODE))
     card.unlink()
     render.unlink()

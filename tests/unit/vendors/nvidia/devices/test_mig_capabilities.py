@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia.devices.mig_profile import Profile
 
 
 def test_mig_minors() -> None:
-    """Every line of mig-minors is a capability and its minor; what is none is left out."""
+    """Every line of mig-minors is a capability and its minor; others are left out."""
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\nodd\nodd x\na 1 2\n"
     text += "big 1048576\nbigger 99999999999999999999\n"
     found = {"config": 1, "monitor": 2, "gpu0/gi1/access": 12, "gpu0/gi1/ci0/access": 13}

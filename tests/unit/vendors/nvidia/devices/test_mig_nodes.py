@@ -80,7 +80,7 @@ def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
 def test_an_instance_that_comes_while_the_node_is_asked(
     made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What NVML did not tell yet is not in the fingerprint: the next comparison finds it stale."""
+    """Instances that NVML lacks are not in the fingerprint: the next comparison finds it stale."""
     answers = nvml_inventory.Library.gpus
 
     def late(library: nvml_inventory.Library) -> tuple[Gpu, ...]:
@@ -144,7 +144,7 @@ def test_a_missing_node_of_two_instances(made: SimulatedNode) -> None:
 
 
 def test_no_nodes_at_all(made: SimulatedNode) -> None:
-    """Where nobody has made nodes yet, each instance says so, and both nodes are named."""
+    """Without nodes, each instance has a trouble that names both of its nodes."""
     for path in cap(made, 1).parent.iterdir():
         path.unlink()
     cap(made, 1).parent.rmdir()
@@ -187,7 +187,7 @@ def test_a_mode_that_the_driver_does_not_say(made: SimulatedNode) -> None:
 
 
 def test_what_is_there_stays(made: SimulatedNode) -> None:
-    """Making nodes leaves those alone that are there, with their mode."""
+    """Existing nodes keep their mode."""
     cap(made, 66).chmod(0o640)
     before = cap(made, 66).stat()
     asked(made, create=True)
@@ -195,7 +195,7 @@ def test_what_is_there_stays(made: SimulatedNode) -> None:
 
 
 def test_somebody_else_was_faster(made: SimulatedNode) -> None:
-    """A node that another makes meanwhile is left as it is, and no temporary name stays."""
+    """A node that another process makes meanwhile remains, and no temporary name does."""
     mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
     assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
     assert not list(cap(made, 66).parent.glob(".*"))
@@ -212,7 +212,7 @@ def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
 
 
 def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
-    """Where no node can be made, its instance says why, and the others are usable."""
+    """If a node cannot be made, its instance has the reason, and the others are usable."""
     cap(made, 66).unlink()
     directory = cap(made, 66).parent
     directory.rename(directory.with_name("elsewhere"))
@@ -253,7 +253,7 @@ def test_no_major(made: SimulatedNode) -> None:
 
 
 def test_a_node_without_mig_is_left_alone(tmp_path: Path) -> None:
-    """Where no GPU has instances nothing is read, found or made."""
+    """Without GPUs with instances, nothing is read or made."""
     made = make_node(tmp_path, "h100x8")
     gpus = made.node.gpus
     assert mig_nodes.find("/nowhere", "/nowhere", {}, gpus, create=True).gpus is gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells the plugin, without NVML, that a node has to be asked again."""
+"""How the plugin learns, without NVML, that a node has to be read again."""
 
 from __future__ import annotations
 

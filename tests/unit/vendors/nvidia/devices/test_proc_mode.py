@@ -121,7 +121,7 @@ def test_order_is_that_of_the_bus(tmp_path: Path) -> None:
 
 
 def test_excluded_gpus_have_no_number(tmp_path: Path) -> None:
-    """As NVML: the next one has the index; a warning tells which is left out."""
+    """As in NVML, the next one has the index; a warning names the excluded GPU."""
     made = make_node(tmp_path, "h100x8")
     first = min(Path(made.host_root, GPUS).iterdir()) / "information"
     first.write_text(first.read_text().replace("GPU Excluded:\t No", "GPU Excluded:\t Yes"))

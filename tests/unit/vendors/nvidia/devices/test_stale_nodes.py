@@ -29,7 +29,7 @@ def test_gpu_and_instance(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_told_nothing_is_gone(tmp_path: Path) -> None:
-    """Without a driver, and with a GPU whose minor nobody knows."""
+    """Without a driver, and with a GPU of unknown minor."""
     assert stale_nodes.of_paths(ALL, str(tmp_path)) == []
     made = make_node(tmp_path, "t4", real_nodes=False)
     (gpu,) = Path(made.host_root, "proc/driver/nvidia/gpus").iterdir()

@@ -74,7 +74,7 @@ def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...
 
 @pytest.mark.parametrize("directory", [MULTIARCH, ARM, "/usr/lib64", "/usr/lib"])
 def test_flat_directory(directory: str, tmp_path: Path) -> None:
-    """Libraries of a flat directory keep it in the container and tell their SONAMEs."""
+    """Libraries of a flat directory keep it in the container, and have their SONAMEs."""
     found = driver_files.find(str(tree(tmp_path, directory)))
     assert found.version == V
     assert found.libcuda == f"{tmp_path}{directory}/libcuda.so.{V}"
@@ -87,7 +87,7 @@ def test_flat_directory(directory: str, tmp_path: Path) -> None:
 
 
 def test_links_that_always_are(tmp_path: Path) -> None:
-    """Programs find the links they expect also where the host has none."""
+    """Programs find the links they expect, even if the host has none."""
     found = driver_files.find(str(tree(tmp_path, "/usr/lib64")))
     assert links(found) == {
         "/usr/lib64/libcuda.so": "libcuda.so.1",
@@ -109,7 +109,7 @@ def test_development_links_of_the_host(tmp_path: Path) -> None:
 
 
 def test_debian_alternatives(tmp_path: Path) -> None:
-    """Debian's web of absolute links is followed inside the root, and each file is given once."""
+    """Debian's web of absolute links is followed inside the root, and each file is listed once."""
     current = f"{MULTIARCH}/nvidia/current"
     tree(tmp_path, current)
     core = f"libnvidia-eglcore.so.{V}"
@@ -159,7 +159,7 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
 
 
 def test_gke_prefix(tmp_path: Path) -> None:
-    """GKE's directory is no root: a container finds it where GKE's images look."""
+    """GKE's directory is a prefix: a container finds it in the directory of GKE's images."""
     root = tree(tmp_path / "home/kubernetes/bin/nvidia", "/lib64")
     for path in ("bin/nvidia-smi", "vulkan/icd.d/nvidia_icd.json"):
         (root / path).parent.mkdir(parents=True)
@@ -184,7 +184,7 @@ def test_lib64_of_a_system_is_no_prefix(tmp_path: Path) -> None:
 
 
 def test_companions(tmp_path: Path) -> None:
-    """Programs, firmware, sockets and configuration are found where each of them lives."""
+    """Programs, firmware, sockets and configuration are found in their own directories."""
     tree(tmp_path, "/usr/lib64")
     for path in (
         f"lib/firmware/nvidia/{V}/gsp_ga10x.bin",
@@ -286,7 +286,7 @@ def test_libcuda_and_nvml_of_two_versions(tmp_path: Path) -> None:
 
 
 def test_no_driver(tmp_path: Path) -> None:
-    """Without a driver the fault lists where it was looked for."""
+    """Without a driver the fault lists the searched directories."""
     with pytest.raises(GpuhookError) as caught:
         driver_files.find(str(tmp_path), library_search_paths=("/opt/none",))
     assert caught.value.code == "GH1230"
@@ -295,7 +295,7 @@ def test_no_driver(tmp_path: Path) -> None:
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
-    """A root that is none and a relative search path are refused."""
+    """A root that is not a directory and a relative search path are refused."""
     assert code_of(tmp_path / "none") == "GH1235"
     tree(tmp_path, "/usr/lib64")
     assert code_of(tmp_path, libraries=("opt",)) == "GH1236"
@@ -310,7 +310,7 @@ def test_broken_libcuda(tmp_path: Path) -> None:
 
 
 def test_search_path(tmp_path: Path) -> None:
-    """A directory that nobody else has is searched first when named, with the root or without."""
+    """A named search path is searched first, with the root or without."""
     tree(tmp_path, "/opt/gpu/lib")
     for path in ("/opt/gpu/lib", f"{tmp_path}/opt/gpu/lib"):
         found = driver_files.find(str(tmp_path), library_search_paths=(path,))

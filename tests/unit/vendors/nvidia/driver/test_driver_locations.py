@@ -42,7 +42,7 @@ def test_a_directory_of_another_user(root: Path, where: str) -> None:
 def test_a_directory_that_others_can_write(root: Path, mode: int) -> None:
     root.parent.chmod(mode)
     assert driver_locations.roots_with_driver() == ()
-    root.parent.chmod(mode | 0o1000)  # nobody else can replace a directory of root in there
+    root.parent.chmod(mode | 0o1000)  # other users cannot replace a directory of root in it
     assert driver_locations.roots_with_driver() == (str(root),)
 
 

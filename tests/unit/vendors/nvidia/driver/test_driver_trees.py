@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees of drivers that are laid out in their own ways, and what is beside their libraries."""
+"""Trees of drivers with unusual layouts, and files other than libraries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def put(root: Path, *paths: str, mode: int = 0o644) -> None:
 
 
 def others(root: Path, **choices: object) -> dict[str, DriverFile]:
-    """Return what is there beside libraries, by its path in containers."""
+    """Return the files other than libraries, by their paths in containers."""
     found = driver_files.find(str(root), host_root=str(root), **choices)  # type: ignore[arg-type]
     return {file.container_path: file for file in found.files if file.kind != "library"}
 
@@ -53,7 +53,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nixos(tmp_path: Path) -> None:
-    """Libraries and data are behind /run/opengl-driver, programs where no container looks."""
+    """Libraries and data are below /run/opengl-driver, programs in a NixOS directory."""
     store = "nix/store/abc-graphics-drivers"
     tree(tmp_path, f"{store}/lib")
     put(
@@ -104,7 +104,7 @@ def test_vulkan_directly_below_the_root(tmp_path: Path) -> None:
 
 
 def test_xdg_data_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are looked at behind /etc and before the usual ones; a relative one is none."""
+    """They are searched after /etc and before the usual ones; a relative one is ignored."""
     tree(tmp_path, "/usr/lib64")
     name = "vulkan/icd.d/nvidia_icd.json"
     put(tmp_path, f"opt/share/{name}", f"usr/share/{name}", "usr/share/nvidia/nvoptix.bin")
@@ -182,7 +182,7 @@ def test_explicit_libraries(tmp_path: Path) -> None:
 
 
 def test_sockets_of_either_run_directory(tmp_path: Path) -> None:
-    """The fabric manager's socket is found below /var/run where that is no link to /run."""
+    """The fabric manager's socket is found below /var/run if that is not a link to /run."""
     tree(tmp_path, "/usr/lib64")
     place = tmp_path / "var/run/nvidia-fabricmanager"
     place.mkdir(parents=True)

@@ -138,7 +138,7 @@ def test_nothing_of_a_driver_is_missed(places: tuple[str, str, str], tmp_path: P
 
 
 def test_every_library_has_its_capability() -> None:
-    """None of them is given to every container for want of knowledge."""
+    """No file is given to every container for lack of an entry in the table."""
     paths = libraries(*PLACES[0])
     unknown = [
         path

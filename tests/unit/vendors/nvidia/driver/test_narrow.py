@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""32-bit libraries: where each distribution has them, where containers do, and who gets them."""
+"""32-bit libraries: their directories on hosts and in containers, and their capability."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(root: Path, directory: str, *, bits: int) -> None:
     ],
 )
 def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_path: Path) -> None:
-    """They are found beside the others, and their container directory tells them apart."""
+    """They are found with the others, and have another directory in containers."""
     write(tmp_path, wide, bits=64)
     write(tmp_path, narrows, bits=32)
     if wide.startswith("/nix"):
@@ -70,7 +70,7 @@ def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_
 
 
 def test_a_directory_of_both_widths_warns_once(tmp_path: Path) -> None:
-    """What is broken in a directory that both searches meet is told of one time."""
+    """A broken file in a directory of both searches has one warning."""
     write(tmp_path, "/usr/lib", bits=64)
     (tmp_path / f"usr/lib/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
     found = driver_files.find(str(tmp_path))
@@ -96,7 +96,7 @@ def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
     ],
 )
 def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
-    """A container gets them if it asks for 32-bit libraries, and for what they are for."""
+    """A container gets them if it requests 32-bit libraries and their capability."""
     others = frozenset(vocabulary.CAPABILITIES) - {"compat32"}
     assert not vocabulary.is_wanted(path, others)
     assert not vocabulary.is_wanted(path, frozenset({"compat32"}))
@@ -120,7 +120,7 @@ def test_a_spec_has_its_driver_s_64_bit_facts() -> None:
 
 
 def test_without_a_hook_they_have_a_directory_of_their_own() -> None:
-    """Both widths of a library are in LD_LIBRARY_PATH, each where the other's name is not."""
+    """LD_LIBRARY_PATH has both widths of a library, in different directories."""
     node = with_32_bit(dump_file.load("t4"))
     spec = describe(node, Choices(hooks="none")).spec
     mounts = {m["containerPath"]: m["hostPath"] for m in spec["containerEdits"]["mounts"]}
@@ -183,7 +183,7 @@ def test_musl_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_names_of_directories() -> None:
-    """Only whole names of directories count."""
+    """Only whole names of directories match."""
     assert library_directory.is_narrow("/usr/lib32/libc.so")
     assert library_directory.is_narrow("/lib/i386-linux-gnu/libc.so")
     for path in ("/usr/lib/lib32.so", "/usr/lib64/libc.so", "/opt/mylib32/libc.so"):

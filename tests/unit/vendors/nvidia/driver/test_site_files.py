@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def rules(root: Path, text: str, name: str = "site.yaml") -> str:
-    """Write a file of rules beside `root`, and return its directory."""
+    """Write a file of rules next to `root`, and return its directory."""
     directory = root.parent / "files.d"
     directory.mkdir(exist_ok=True)
     (directory / name).write_text(text, encoding="utf-8")
@@ -63,7 +63,7 @@ def test_without_rules_nothing_changes(root: Path) -> None:
 
 
 def test_files_are_added_as_what_they_are(root: Path) -> None:
-    """Libraries, programs, directories and plain files are told apart; each keeps its place."""
+    """Libraries, programs, directories and plain files have their kinds and their paths."""
     elf_maker.write(root / "usr/lib64/libsite.so.3", "libsite.so.3")
     for path, mode in (("usr/bin/site-tool", 0o755), ("etc/site.conf", 0o644)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def test_dropped_files_take_their_links_along(root: Path) -> None:
 
 
 def test_an_added_file_takes_the_place_of_the_driver_s(root: Path) -> None:
-    """What the site says of a path counts."""
+    """The site's capabilities of a path apply."""
     elf_maker.write(root / "opt.so", "libnvidia-gtk3.so.1")
     place = f"{LIB}/libnvidia-gtk3.so.{V}"
     seen = found(root, f"add: [{{path: /opt.so, containerPath: {place}}}]")
@@ -108,7 +108,7 @@ def test_an_added_file_takes_the_place_of_the_driver_s(root: Path) -> None:
 
 
 def test_what_cannot_be_added_is_a_warning(root: Path) -> None:
-    """A file that is missing, or not what it is said to be, is told of with its line."""
+    """A file that is missing, or not of its kind, has a warning with its line."""
     (root / "plain").write_text("#")
     elf_maker_32.write(root / "narrow.so", "libnarrow.so.1")
     (root / "out").symlink_to("../../../etc/passwd")
@@ -157,7 +157,7 @@ def test_a_32_bit_library_goes_where_such_are(root: Path) -> None:
 def test_broken_rules_are_faults_with_file_and_line(
     text: str, code: str, line: int, says: str, root: Path
 ) -> None:
-    """No spec is made of rules that nobody understands, and the place of the mistake is named."""
+    """Malformed rules end in no spec, and the fault has the line."""
     with pytest.raises(GpuhookError) as caught:
         found(root, text)
     assert caught.value.code == code
@@ -167,7 +167,7 @@ def test_broken_rules_are_faults_with_file_and_line(
 
 @given(text=st.text(max_size=200) | st.binary(max_size=200).map(repr))
 def test_any_text_is_rules_or_a_fault(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing that stands in such a file is a traceback."""
+    """No content of such a file ends in a traceback."""
     directory = tmp_path_factory.mktemp("any")
     (directory / "a.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
     try:

@@ -46,7 +46,7 @@ def test_mode_is_read(node: SimulatedNode) -> None:
 
 
 def test_mode_that_nobody_can_tell_is_a_fault(node: SimulatedNode) -> None:
-    """Of a GPU that is not there, and of a number that nobody knows."""
+    """For a missing GPU, and for an unknown number."""
     uuid, library = str(node.node.gpus[0].uuid), (node.nvml_library, None)
     stub_events.say(node, uuid, "compute_mode 7")
     for name in (uuid, "GPU-00000000-0000-0000-0000-000000000000"):

@@ -44,7 +44,7 @@ HOST = record(b"460.16", b"r460_00")
 
 
 def test_a_vgpu_names_its_host_driver() -> None:
-    """The driver and branch of the host stand in the vendor-specific capability."""
+    """The vendor-specific capability has the driver and branch of the host."""
     assert features.parsed_vgpu(configuration(MSI, vendor(HOST))) == Vgpu("460.16", "r460_00")
 
 
@@ -114,7 +114,7 @@ def test_facts_of_a_host(tmp_path: Path) -> None:
     ],
 )
 def test_modes(tmp_path: Path, text: str, mode: str | None) -> None:
-    """Display and 3D controllers are told apart; all else is unknown."""
+    """Display and 3D controllers differ; all other classes are unknown."""
     (tmp_path / PCI).mkdir(parents=True)
     (tmp_path / PCI / "class").write_text(text)
     assert features.mode(str(tmp_path), BUS) == mode
@@ -122,7 +122,7 @@ def test_modes(tmp_path: Path, text: str, mode: str | None) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"  \n"])
 def test_a_machine_without_a_name(tmp_path: Path, content: bytes) -> None:
-    """An empty name is none."""
+    """An empty name is unknown."""
     (tmp_path / "name").write_bytes(content)
     assert features.machine(str(tmp_path), "/name") is None
 

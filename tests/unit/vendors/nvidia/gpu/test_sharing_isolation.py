@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of each way to share: no answer promises what that way does not hold."""
+"""The isolation of each way to share: no sentence promises more than there is."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_mig_instance_has_neighbours() -> None:
 
 
 def test_an_exclusive_gpu() -> None:
-    """Nobody shares it, whoever would bound memory."""
+    """An exclusive GPU has no other container, whatever limits memory."""
     assert sharing_isolation.isolation_of(
         EXCLUSIVE, memory_by=BY_GUARD
     ) == sharing_isolation.isolation_of(EXCLUSIVE)
@@ -75,7 +75,7 @@ def test_an_exclusive_gpu() -> None:
 @pytest.mark.parametrize("by", BOUNDS)
 @pytest.mark.parametrize("is_mig", [False, True])
 def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: bool) -> None:
-    """Whoever has a limit hears of the amount, on a GPU for itself too, and if nobody holds it."""
+    """A limit is in the sentence, also on an exclusive GPU, and if nothing enforces it."""
     told = sharing_isolation.isolation_of(
         sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
     )

@@ -14,7 +14,7 @@ DEFAULT = Health()
 
 @pytest.mark.parametrize("xid", [48, 62, 64, 74, 79, 95, 109, 119, 120, 140])
 def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
-    """Without the driver's word the table counts, and the reason has the number and words."""
+    """Without the driver's recommendation the table applies, and the reason has the number."""
     verdict = judgement(xid, DEFAULT, None)
     assert verdict.unhealthy
     assert verdict.reason == f"XID {xid} ({xids.TABLE[xid].meaning})"
@@ -23,7 +23,7 @@ def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 63, 92, 154, 9999])
 def test_what_a_program_did_or_is_only_told_is_healthy(xid: int) -> None:
-    """Errors of programs, reports and numbers that nobody knows make nothing unhealthy."""
+    """Errors of programs, reports and unknown numbers make nothing unhealthy."""
     assert not judgement(xid, DEFAULT, None).unhealthy
 
 
@@ -50,7 +50,7 @@ def test_settings_count_more_than_the_driver() -> None:
 
 
 def test_a_driver_that_is_not_asked_has_no_say() -> None:
-    """Then the table counts alone, whatever the driver would say."""
+    """Then only the table applies, whatever the driver recommends."""
     alone = Health(ask_driver=False)
     assert judgement(79, alone, "none").unhealthy
     assert not judgement(13, alone, "reset").unhealthy
@@ -71,14 +71,14 @@ def test_enabling_all_makes_programs_errors_count_too() -> None:
 
 
 def test_a_list_of_ones_own_replaces_the_table() -> None:
-    """Neither the table nor the driver makes another XID than the listed ones count."""
+    """Neither the table nor the driver adds an XID to the listed ones."""
     chosen = Health(critical_xids=frozenset({13}))
     assert judgement(13, chosen, "none").unhealthy
     assert not judgement(79, chosen, "reset").unhealthy
 
 
 def test_the_table_is_whole() -> None:
-    """Each number stands in one row, and each class is a known one."""
+    """Each number is in one row, and each class is a known one."""
     listed = [number for numbers, *_ in xids._ROWS for number in xids._numbers(numbers)]
     assert len(listed) == len(set(listed)) == len(xids.TABLE)
     kinds = {xids.APPLICATION, xids.RESET, xids.REBOOT, xids.REPORT}

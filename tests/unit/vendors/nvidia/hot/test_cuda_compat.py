@@ -90,7 +90,7 @@ def test_no_library(place: Path) -> None:
 
 
 def test_several_versions(place: Path) -> None:
-    """Of two versions nobody knows which one the links mean: none is taken, and that is said."""
+    """Of two versions the intended one is unknown: none is used, and the reason is reported."""
     library(place, "550.54.15")
     library(place, "560.28.03")
     assert chosen(place) == ([], f"{DIRECTORY} holds 2 versions of libcuda")
@@ -153,7 +153,7 @@ def test_provision(version: str, place: Path) -> None:
 def test_by_the_version_of_cuda(
     note: bytes | None, version: str, driver: str, cuda: str, fits: bool, place: Path
 ) -> None:
-    """On a Tegra, and where the host's driver is not known, the versions of CUDA decide."""
+    """On a Tegra, and with an unknown driver of the host, the CUDA versions decide."""
     library(place, version, note)
     with Root(str(place)) as root:
         found, _ = cuda_compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver, cuda)

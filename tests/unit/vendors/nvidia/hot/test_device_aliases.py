@@ -78,7 +78,7 @@ def test_a_whole_gpu_by_what_the_kernel_tells(mig: SimulatedNode) -> None:
     ["mig0", "gpu0:1", "mig", "", "9", "0:1", "GPU-1", "MIG-GPU-1/1/0", "MIG-GPU-x", "0:1:2", "::"],
 )
 def test_what_nobody_can_tell(name: str, mig: SimulatedNode) -> None:
-    """A spec with UUIDs alone does not say which instance NVML counts as the first."""
+    """A spec with UUIDs only does not show which instance is NVML's first."""
     assert asked(mig, name, "uuid") is None
 
 
@@ -88,7 +88,7 @@ def test_old_forms_of_no_instance(rest: str, mig: SimulatedNode) -> None:
 
 
 def test_a_gpu_in_mig_mode_is_no_device(mig: SimulatedNode) -> None:
-    """Its node is in each instance's device; it is none of them."""
+    """Each instance's device has its node; none of them is the whole GPU."""
     assert asked(mig, str(mig.node.gpus[0].uuid), "index") is None
     assert asked(mig, str(mig.node.gpus[0].pci_bus_id), "index", "uuid") is None
 
@@ -105,7 +105,7 @@ def test_the_capabilities_own_file_where_the_list_is_gone(tmp_path: Path) -> Non
 
 
 def test_excluded_gpus_have_no_index(tmp_path: Path) -> None:
-    """NVML does not count them."""
+    """NVML gives them no index."""
     node = make_node(tmp_path, "h100x8")
     first = min(Path(node.host_root, "proc/driver/nvidia/gpus").iterdir()) / "information"
     assert asked(node, "0", "uuid") == node.node.gpus[0].uuid

@@ -39,7 +39,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def masked(kernel: str, host_root: str = "/") -> bytes | None:
-    """Return the masked parameters where the kernel's are `kernel`."""
+    """Return the masked parameters on a kernel with the parameters `kernel`."""
     command = ["unshare", "--mount", "sh", "-c", KERNEL, "sh", kernel]
     command += [sys.executable, "-c", MASK, host_root]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -49,7 +49,7 @@ def masked(kernel: str, host_root: str = "/") -> bytes | None:
 
 @needs_root
 def test_only_one_line_changes() -> None:
-    """ModifyDeviceFiles says 0, all other lines stay."""
+    """ModifyDeviceFiles is 0, all other lines remain."""
     assert masked(TEXT) == TEXT.replace("Files: 1", "Files: 0").encode()
 
 
@@ -58,25 +58,25 @@ def test_only_one_line_changes() -> None:
     "text", [TEXT.replace("Files: 1", "Files: 0"), "", "ModifyDeviceFiles: 12"]
 )
 def test_nothing_to_mask(text: str) -> None:
-    """A host that lets nobody make nodes needs no mask."""
+    """A host whose driver makes no nodes needs no mask."""
     assert masked(text) is None
 
 
 @needs_root
 def test_the_host_root_decides(host: Path) -> None:
-    """What is masked are the parameters of the host root, where this kernel has the file."""
+    """The mask has the parameters of the host root, if this kernel has the file."""
     assert masked("", str(host)) == TEXT.replace("Files: 1", "Files: 0").encode()
     assert masked(TEXT, "/nowhere") is None
 
 
 @pytest.mark.skipif(os.path.exists(driver_params.PATH), reason="this kernel has the driver")
 def test_a_kernel_without_the_file(host: Path) -> None:
-    """Whatever another root says: where /proc has no such file, none can be covered."""
+    """Whatever another root has: without the file in /proc, none can be covered."""
     assert driver_params.masked(str(host)) is None
 
 
 def test_the_masked_file(host: Path) -> None:
-    """The file is made once, read-only, and made anew when it holds something else."""
+    """The file is made once, read-only, and made again if its content differs."""
     path = driver_params.masked_file(b"one")
     assert Path(path).read_bytes() == b"one"
     assert os.stat(path).st_mode & 0o7777 == 0o444
@@ -88,7 +88,7 @@ def test_the_masked_file(host: Path) -> None:
 
 
 def test_a_masked_file_that_others_can_write(host: Path) -> None:
-    """A file that somebody else may change under us is replaced."""
+    """A file that another user can change is replaced."""
     path = driver_params.masked_file(b"one")
     inode = os.stat(path).st_ino
     os.chmod(path, 0o666)
@@ -99,7 +99,7 @@ def test_a_masked_file_that_others_can_write(host: Path) -> None:
 
 @pytest.mark.skipif(not os.access("/usr/bin/mount", os.X_OK), reason="no mount(8)")
 def test_the_hook_is_mount() -> None:
-    """The hook is mount(8) with an environment of its own, and marked as the wrapper's."""
+    """The hook is mount(8) with its own environment, marked as the wrapper's."""
     hook = driver_params.mount_hook("/run/gpuhook/params", "/b/rootfs")
     assert hook is not None
     assert hook["path"] == "/usr/bin/mount"

@@ -67,7 +67,7 @@ def test_which_hooks_are_ours(hook: object, is_ours: bool) -> None:
 
 
 def test_the_environment_is_explicit() -> None:
-    """A hook always has an environment of its own, or the image's would reach it."""
+    """A hook always has its own environment, or the image's would reach it."""
     hook = hook_args.Jobs("/h").hook()
     assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     hook["env"].append("X=1")
@@ -85,7 +85,7 @@ def test_gpus_of_one_sort_are_one_argument() -> None:
 
 
 def test_what_is_kept() -> None:
-    """Libraries and links go by their paths, the other jobs stay."""
+    """Libraries and links are selected by path, the other jobs remain."""
     job = hook_args.parse(
         ["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"]
     )

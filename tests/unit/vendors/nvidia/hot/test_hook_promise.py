@@ -10,7 +10,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 # As release 0.1.0 writes them: each later release reads them, and means the same. Never change
-# these lines; a release that has more arguments adds lines of its own.
+# these lines; a release that has more arguments adds its own lines.
 FIRST = [
     *("--library", "/usr/lib/libcuda.so.550.54.15=libcuda.so.1"),
     *("--link", "libcuda.so.1::/usr/lib/libcuda.so"),

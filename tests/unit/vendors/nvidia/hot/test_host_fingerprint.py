@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of a host: what changes it, and how a change is told."""
+"""The fingerprint of a host: what changes it, and how a change is reported."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def made_anew(host: Path) -> None:
     ],
 )
 def test_each_part(part: str, change: Callable[[Path], object], host: Path) -> None:
-    """A change of the host changes its part, and one phrase tells which."""
+    """A change of the host changes its part, and one phrase names it."""
     before = taken(host)
     change(host)
     told = host_fingerprint.differences(before, taken(host))
@@ -116,7 +116,7 @@ def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
 
 
 def test_an_empty_host(tmp_path: Path) -> None:
-    """Where nothing is, every part is empty, and differs from a host that has it."""
+    """On an empty host, every part is empty, and differs from a host that has it."""
     empty = host_fingerprint.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
     assert empty == "boot=,driver=,gpus=,majors=,mig=,tree="
     told = host_fingerprint.differences(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node has beside GPUs, found on the spot and described by generate-cdi: the same things."""
+"""Devices other than GPUs, at the time of a request and in specs of generate-cdi."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_kind_with_one_device(mode: str, place: Path) -> None:
 
 
 def test_storage_brings_its_files(place: Path) -> None:
-    """udev's database and cufile.json, read-only, as far as they are there."""
+    """udev's database and cufile.json, read-only, if they exist."""
     edits = LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert {m["containerPath"]: m["hostPath"] for m in edits["mounts"]} == {
         "/run/udev": f"{place}/run/udev",
@@ -115,7 +115,7 @@ def test_storage_brings_its_files(place: Path) -> None:
 
 
 def test_a_closed_node_brings_its_group(place: Path) -> None:
-    """The group without which a node cannot be opened; not where everybody can."""
+    """The edits have the group that opens a node, unless everybody can open it."""
     edits = LiveSpec(vocabulary.MOFED_KIND, roots(place)).device("all") or {}
     assert edits["additionalGids"] == [109]
     assert "additionalGids" not in (LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {})
@@ -164,7 +164,7 @@ def test_the_administration_of_mig(place: Path) -> None:
 
 
 def test_administration_that_cannot_be_had(place: Path) -> None:
-    """A missing node, one of other numbers and a driver without MIG are told apart."""
+    """A missing node, wrong numbers and a driver without MIG have different faults."""
     node = place / "dev/nvidia-caps/nvidia-cap1"
     node.unlink()
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1214"
@@ -181,7 +181,7 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
 
 
 def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
-    """With --create-device-nodes, with the driver's number and mode; what is there stays."""
+    """With --create-device-nodes, with the driver's number and mode; existing ones remain."""
     node, other = (place / f"dev/nvidia-caps/nvidia-cap{minor}" for minor in (1, 2))
     node.unlink()
     before = other.stat()
@@ -212,7 +212,7 @@ def test_a_spec_of_the_kind_counts(place: Path) -> None:
 
 
 def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path: Path) -> None:
-    """What its absolute links mean is its own; a host's file or device is nobody's to be given."""
+    """Its absolute links mean the root itself; no file or device of the host is given."""
     secret = tmp_path / "secret"
     secret.write_text("root:x\n")
     (place / "etc/cufile.json").unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a node's /dev and its driver are, for what is looked for beside its GPUs."""
+"""The roots of a node's /dev and of its driver, for devices other than GPUs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_roots_are_those_of_the_gpus_spec() -> None:
-    """A node's own, those of a driver container with the host's /dev, and with one of its own."""
+    """A node's own roots, and those of a driver container with the host's or its own /dev."""
     assert found(Settings()) == ("/", "/", "/")
     assert found(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
     assert found(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
 
 
 def test_settings_come_first(tmp_path: Path) -> None:
-    """A dev root that is named counts; a driver root has its own where there is a nvidiactl."""
+    """A named dev root applies; a driver root has its own if it has a nvidiactl."""
     settings = Settings()
     settings.driver_root = str(tmp_path)
     assert found(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
@@ -63,7 +63,7 @@ def test_settings_come_first(tmp_path: Path) -> None:
 
 
 def test_a_node_elsewhere_is_not_looked_for_here() -> None:
-    """What another node has beside its GPUs cannot be told: the GPUs are granted all the same."""
+    """Another node's other devices are unknown: the GPUs are granted without them."""
     env = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
     spec = {"process": {"env": env}}
     injection = planned(spec, described("t4", is_elsewhere=True))

@@ -56,7 +56,7 @@ def done(
 
 
 def found(bundle: Path) -> dict[str, str]:
-    """Return where the loader finds each library, and check that a later ldconfig would as well."""
+    """Return the path of each library in the loader's cache; a later ldconfig must agree."""
     entries = ld_cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
     files = [bundle / f"root{path}" for path in (ld_so_conf.FIRST, ld_so_conf.LAST)]
@@ -75,7 +75,7 @@ def link(bundle: Path) -> bool:
 
 @pytest.mark.parametrize("mounts", [[], ["/proc", "/usr/libx", "/usr/lib/python3", "/etc/hosts"]])
 def test_in_the_root(mounts: list[str], bundle: Path) -> None:
-    """Where no mount covers what is written, the wrapper does it and no hook is needed."""
+    """If no mount covers the written files, the wrapper writes them and no hook is needed."""
     outcome = done(bundle, *mounts)
     assert outcome.hooks == []
     assert link(bundle)
@@ -107,7 +107,7 @@ def test_no_root(root: object, bundle: Path) -> None:
 
 
 def test_a_directory_of_the_image(bundle: Path) -> None:
-    """A directory where a link should be is told, and stops nobody."""
+    """A directory at a link's path is reported, and the container starts."""
     (bundle / "root/usr/lib/libcuda.so.1").mkdir()
     outcome = done(bundle)
     assert outcome.hooks == []
@@ -133,7 +133,7 @@ def test_files_belong_to_the_containers_root(bundle: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the container's root")
 def test_a_root_that_is_not_the_containers(bundle: Path) -> None:
-    """Where the container's root may not write from here, the hook tries from inside."""
+    """If the container's root may not write from outside, the hook tries from inside."""
     linux = {
         "namespaces": [{"type": "user"}],
         "uidMappings": [{"containerID": 0, "hostID": 100000, "size": 65536}],
@@ -162,7 +162,7 @@ def test_a_spec_that_is_asked_for_no_more(bundle: Path) -> None:
 
 
 def test_hooks_do_all_or_nothing(bundle: Path) -> None:
-    """A hook does not know what the wrapper did: where one job is a hook's, all of them are."""
+    """A hook does not see the wrapper's work: with one job for a hook, all are."""
     hooks = done(bundle, "/opt/other", todo=[CUDA, OTHER]).hooks
     assert [hook["args"][3] for hook in hooks] == [
         f"{LIBRARY}=libcuda.so.1",

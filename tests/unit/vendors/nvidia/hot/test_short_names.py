@@ -89,13 +89,13 @@ def test_a_cdi_name_is_exact(short: str) -> None:
 
 
 def test_a_range_with_a_device_that_is_missing() -> None:
-    """The fault names the range and the device, and nothing of the range is given."""
+    """The fault names the range and the device, and no device of the range is given."""
     error = fault(node(), "6-9")
     assert error.message.startswith(f"6-9: {KIND}=8: no such device")
 
 
 def test_a_short_form_that_is_a_part_of_a_uuid_is_named() -> None:
-    """The listed devices do not count as the name of the request."""
+    """The listed devices are not taken for the name of the request."""
     error = fault(node(), "08")
     assert error.message.startswith(f"08: {KIND}=8: no such device")
     assert "08" in error.message.partition("has 0, ")[2]
@@ -239,7 +239,7 @@ def test_an_ambiguous_name_is_named_with_its_source() -> None:
 
 
 def test_an_option_has_no_void() -> None:
-    """`attach --device -1` is not told to write void, which --device does not have."""
+    """`attach --device -1` has no hint to write void, which --device does not have."""
     assert "void" not in fault(node(), "-1").hint
 
 

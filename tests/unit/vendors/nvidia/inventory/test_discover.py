@@ -65,7 +65,7 @@ def test_the_dev_root_is_guessed_from_its_nodes(tmp_path: Path) -> None:
 
 
 def test_an_old_nvml_without_minors(tmp_path: Path) -> None:
-    """Minors that an old NVML cannot tell come from /proc/driver/nvidia."""
+    """Minors that an old NVML does not report come from /proc/driver/nvidia."""
     made = make_node(tmp_path, "h100x8")
     library = Path(made.nvml_library)
     library.unlink()

@@ -66,7 +66,7 @@ def test_the_schema_is_a_schema() -> None:
 
 
 def test_unknown_is_written_out() -> None:
-    """What a node could not tell is 'unknown' in the dump; a GPU in order has no 'lost'."""
+    """An unknown fact is 'unknown' in the dump; a working GPU has no 'lost'."""
     gpu = dump.as_dict(dump_file.load("t4"))["gpus"][0]
     assert gpu["numa_node"] == "unknown"
     assert "lost" not in gpu

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode csv: a Tegra system as a spec, with one GPU or with a card beside it."""
+"""Mode csv: a Tegra system as a spec, with one GPU or with a discrete one as well."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_ids(
 
 
 def igx(root: Path, monkeypatch: pytest.MonkeyPatch, card: Gpu = CARD) -> None:
-    """Turn the system into one with a card beside the GPU of its chip."""
+    """Add a discrete GPU to the system."""
     monkeypatch.setattr(soc, "ask", lambda _: Soc((THOR, card), "580.0", "13.0"))
     (root / FILES / "devices.csv").write_text(
         "dev, /dev/nvidia[0-9]\ndev, /dev/nvidiactl\ndev, /dev/nvmap\n"
@@ -227,7 +227,7 @@ def test_the_chip_has_nvidia2_where_the_card_takes_nvidia1(
 
 
 def test_one_device_for_a_site_that_wants_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All nodes that the files name are the first GPU's, whatever NVML tells of others."""
+    """All nodes in the files are the first GPU's, whatever GPUs NVML reports."""
     igx(root, monkeypatch)
     found = describe(root, Choices(multiple_csv_devices=False))
     assert names(found) == ["0", "GPU-0", "all", "csv-mounts-all"]
@@ -270,7 +270,7 @@ def test_groups_of_device_nodes_can_be_left_out(root: Path) -> None:
 
 
 def test_without_hooks(root: Path) -> None:
-    """Libraries are bound where LD_LIBRARY_PATH leads, and the spec says so once."""
+    """Libraries are bound in the directory of LD_LIBRARY_PATH, which the spec sets once."""
     found = describe(root, Choices(hooks="none"))
     assert "hooks" not in found.spec["containerEdits"]
     assert any(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode wsl: which driver of Windows counts, and what a container gets of it."""
+"""Mode wsl: the driver of Windows that is used, and a container's files of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a WSL system, without its device node where the test is not root's."""
+    """Return a WSL system, without its device node if the test does not run as root."""
     wsl_node.make(tmp_path, real_nodes=os.geteuid() == 0)
     return tmp_path
 
@@ -99,7 +99,7 @@ def test_a_library_that_the_package_lacks_is_the_front_one(root: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["libcuda_loader.so", "libnvidia-ml.so.1"])
 def test_a_broken_library_is_no_library(broken: str, root: Path) -> None:
-    """It is given as it is, and not announced to the loader."""
+    """It keeps its path, and is not in the loader's cache."""
     (root / STORE[1:] / USED / broken).write_bytes(b"\x7fELF cut")
     found = wsl_store.find(DriverRoot(str(root)))
     (file,) = [one for one in found.files if one.container_path.endswith("/" + broken)]

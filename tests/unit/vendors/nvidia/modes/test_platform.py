@@ -68,7 +68,7 @@ def test_another_system_on_a_chip(tmp_path: Path) -> None:
     ],
 )
 def test_tegra_by_the_names_of_its_gpus(names: list[str], mode: str, tmp_path: Path) -> None:
-    """Where all GPUs are the chip's own, the system's files count; a card makes it any machine."""
+    """If all GPUs are integrated, it is a Tegra; with a discrete one it is any machine."""
     made = make_node(tmp_path, "h100x8", real_nodes=False)
     gpus = tuple(replace(gpu, name=name) for gpu, name in zip(made.node.gpus, names, strict=False))
     facts = replace(made.node, gpus=gpus)

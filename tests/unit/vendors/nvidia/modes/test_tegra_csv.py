@@ -150,7 +150,7 @@ def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
 
 
 def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
-    """A container may have that directory elsewhere: the target is told from / on."""
+    """A container may have that directory elsewhere: the target is absolute."""
     root = tree(
         tmp_path, "/lib -> usr/lib", "/usr/lib/liba.so -> a/liba.so.1", "/usr/lib/a/liba.so.1"
     )
@@ -198,7 +198,7 @@ def search(root: Path, *texts: str, **options: tuple[str, ...]) -> tuple[Search,
 
 
 def test_what_lines_mean(tmp_path: Path) -> None:
-    """A library is mounted where it really is; a link is made, and its end is mounted."""
+    """A library is mounted at its real path; a link is made, and its target is mounted."""
     elf_maker.write(_below(tmp_path, "/lib/libx.so.1.2"), "libx.so.1")
     tree(
         tmp_path,

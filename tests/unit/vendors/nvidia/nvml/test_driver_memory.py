@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated driver's memory: real processes in real cgroups, and the NVML that tells of them.
 
-Other tests stand on this: who gets memory, who is refused, and what NVML says meanwhile.
+Other tests rely on this: granted and refused memory, and NVML's answers meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gpu(driver: DriverMemory) -> str:
 
 
 def limit(driver: DriverMemory, cgroup: Path, hard: int, soft: int = 0) -> None:
-    """Set limits in MiB; a hard limit of 0 is none."""
+    """Set limits in MiB; a hard limit of 0 removes the limit."""
     with NvmlDriver(driver.node.nvml_library) as nvml_driver:
         bytes_of = hard * MIB or stub_limits.NO_LIMIT
         nvml_driver.set(gpu(driver), str(cgroup), bytes_of, soft * MIB)
@@ -74,7 +74,7 @@ def test_memory_is_held_until_its_process_ends(driver: DriverMemory) -> None:
 
 
 def test_nvml_tells_what_is_held(driver: DriverMemory) -> None:
-    """Processes by the host's pids, and the memory in use, beside what the profile says."""
+    """Processes by the host's pids, and the used memory, in addition to the profile's."""
     uuid = gpu(driver)
     stub_events.say(driver.node, uuid, f"used {5 * MIB}", f"process compute 42 {5 * MIB}")
     with (
@@ -97,7 +97,7 @@ def test_nvml_tells_what_is_held(driver: DriverMemory) -> None:
 
 
 def test_the_card_has_an_end(driver: DriverMemory) -> None:
-    """What is reserved or used by others is not to be had; the one that asks is told."""
+    """Memory that is reserved or used by others is not available; the caller gets an error."""
     uuid = gpu(driver)
     stub_events.say(driver.node, uuid, f"used {100 * MIB}", f"reserved {60 * MIB}")
     assert driver.capacity(uuid) == (TOTAL - 160) * MIB
@@ -125,7 +125,7 @@ def test_a_hard_limit_holds(driver: DriverMemory, one: Path, other: Path) -> Non
 
 
 def test_a_limit_is_of_the_nearest_cgroup(driver: DriverMemory, one: Path) -> None:
-    """A cgroup below has its parent's limit until it has one of its own; the use counts above."""
+    """A child cgroup has its parent's limit until it has its own; its use adds to the parent's."""
     below = one / "below"
     below.mkdir()
     limit(driver, one, 1000)
@@ -141,7 +141,7 @@ def test_a_limit_is_of_the_nearest_cgroup(driver: DriverMemory, one: Path) -> No
 def test_a_soft_limit_is_kept_free_for_its_owner(
     driver: DriverMemory, one: Path, other: Path
 ) -> None:
-    """One asks for everything and fails alone; the other gets its share."""
+    """One process requests everything and fails alone; the other gets its share."""
     limit(driver, one, 0, 5000)
     with driver.started(gpu(driver), "all", "hold", cgroup=other) as greedy:
         assert said(greedy) == f"got {TOTAL - 5000} MiB"
@@ -182,7 +182,7 @@ def test_the_cgroup_counts_and_not_its_mount(driver: DriverMemory, one: Path) ->
 
 
 def test_children_have_memory_of_their_own(driver: DriverMemory, one: Path) -> None:
-    """Each forked process is told by its own pid, and a killed one loses its own alone."""
+    """Each forked process is listed by its pid, and a killed one loses its own memory only."""
     limit(driver, one, 1000)
     words = ("alloc", "100", "fork", "3", "alloc", "200", "hold")
     with driver.started(gpu(driver), *words, cgroup=one) as parent:
@@ -200,7 +200,7 @@ def test_children_have_memory_of_their_own(driver: DriverMemory, one: Path) -> N
 
 
 def test_signals(driver: DriverMemory, one: Path) -> None:
-    """A probe can wait to be told, ends by SIGTERM, and can be one that ignores it."""
+    """A probe can wait for input, ends by SIGTERM, and can ignore it."""
     with driver.started(gpu(driver), "alloc", "1", "pause", "alloc", "2", "hold") as process:
         assert said(process) == "ok"
         process.send_signal(signal.SIGUSR1)
@@ -215,7 +215,7 @@ def test_signals(driver: DriverMemory, one: Path) -> None:
 
 
 def test_what_cannot_be_had(driver: DriverMemory, tmp_path: Path) -> None:
-    """A GPU that nobody has, a lost one, no driver at all: each is told apart."""
+    """An unknown GPU, a lost one, and no driver have different errors."""
     assert driver.ran("GPU-other", "alloc", "1") == "no such device\n"
     stub_events.lose(driver.node, gpu(driver))
     assert driver.ran(gpu(driver), "alloc", "1") == "no such device\n"

@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_nvml() -> None:
 
 
 def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
-    """The action that a GPU needs after its XID is asked anew each time."""
+    """The recovery action after an XID is read again each time."""
     with nvml_inventory.opened(node.nvml_library):
         assert nvml_device.recovery_action(first(node)) == "none"
         stub_events.say(node, first(node), "recovery 1")
@@ -69,7 +69,7 @@ def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
 
 @pytest.mark.parametrize("line", ["recovery -1", "fail recovery 13", "lost_after 0"])
 def test_no_action_is_known(node: SimulatedNode, line: str) -> None:
-    """A driver without the field, a library without the question and a lost GPU tell nothing."""
+    """A driver without the field, an old library and a lost GPU report nothing."""
     stub_events.say(node, first(node), line)
     with nvml_inventory.opened(node.nvml_library):
         assert nvml_device.recovery_action(first(node)) is None

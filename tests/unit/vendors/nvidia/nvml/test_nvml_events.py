@@ -87,7 +87,7 @@ def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
 
 
 def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
-    """Bit errors wake nobody: a storm of them would keep the thread busy."""
+    """Bit errors wake no thread: a storm of them would keep it busy."""
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         stub_events.inject_ecc(t4, uuids(t4)[0], "single")
@@ -150,7 +150,7 @@ def test_an_old_library_knows_no_instances(t4: SimulatedNode) -> None:
 def test_gpus_that_cannot_be_watched(
     node: SimulatedNode, line: str, unwatched: UnwatchedDevices
 ) -> None:
-    """A GPU without events is told from a lost one, and the others are watched."""
+    """A GPU without events has another reason than a lost one; the others are watched."""
     first, second, third = uuids(node)
     stub_events.say(node, second, line)
     with watched(node.nvml_library) as watch:

@@ -24,7 +24,7 @@ T4 = nvml_profile.text(dump_file.load("t4"))
 
 
 def stub(directory: Path, profile: str | None, *, old: bool = False) -> str:
-    """Put a stub library with `profile` beside it into `directory` and return its path."""
+    """Put a stub library and its `profile` into `directory` and return its path."""
     library = directory / "libnvidia-ml.so.580.95.05"
     library.unlink(missing_ok=True)  # it may still be mapped
     shutil.copy(build.nvml_stub(old=old), library)
@@ -74,7 +74,7 @@ def test_a_field_that_is_not_supported_is_unknown(tmp_path: Path, fact: str, err
     ],
 )
 def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
-    """A GPU that cannot do MIG is told from a library that doesn't know the question."""
+    """A GPU that does not support MIG differs from a library without the function."""
     with nvml_inventory.opened(stub(tmp_path, f"{T4}{line}\n")) as answering:
         assert answering.gpus()[0].mig_mode == mode
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG devices as NVML tells of them, with the real pynvml on a small real libnvidia-ml.so.1."""
+"""MIG devices as NVML reports them, with the real pynvml on a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROFILE = nvml_profile.text(A100)
 
 
 def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu, ...]:
-    """Return the GPUs as a stub with `profile` tells of them."""
+    """Return the GPUs that a stub with `profile` reports."""
     library = directory / "libnvidia-ml.so.580.95.05"
     library.unlink(missing_ok=True)  # it may still be mapped
     shutil.copy(build.nvml_stub(without=options.get("without", "")), library)
@@ -77,7 +77,7 @@ def test_a_profile_that_nvml_does_not_name(tmp_path: Path, name: str) -> None:
     ("profile", "attributes"), [(7, "+me"), (0xA, "+gfx"), (0xD, "-me"), (0xF, "+me.all"), (9, "")]
 )
 def test_a_profile_by_its_number(tmp_path: Path, profile: int, attributes: str) -> None:
-    """Where profiles have no names, their number says what they have beside slices."""
+    """If profiles have no names, their number implies the attributes."""
     text = lines(but="name ").replace("profile 0 19 MIG 1g.5gb", f"profile {profile} 19 ?")
     (found, *_) = asked(tmp_path, text)
     assert {one.profile for one in found.instances} == {f"1g.5gb{attributes}"}
@@ -132,14 +132,14 @@ def test_an_instance_of_which_too_little_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["fail instance 6", "fail instance 2", "fail ids 6"])
 def test_an_instance_that_goes_away(tmp_path: Path, line: str) -> None:
-    """A MIG device that is removed meanwhile is a hole, and the others stay."""
+    """A MIG device that is removed meanwhile leaves a hole, and the others remain."""
     gpus = asked(tmp_path, of_instance(0, 2, line))
     assert [one.index for one in gpus[0].instances] == [0, 1, 3, 4, 5, 6]
     assert len(gpus[1].instances) == 4
 
 
 def test_an_instance_without_a_uuid_of_its_own(tmp_path: Path) -> None:
-    """Where NVML has no UUID for a MIG device, it has the one that old drivers gave it."""
+    """If NVML has no UUID for a MIG device, it has that of old drivers."""
     instance = asked(tmp_path, of_instance(1, 2, "fail uuid 3"))[1].instances[2]
     assert instance.uuid == f"MIG-{A100.gpus[1].uuid}/3/1"
 

@@ -16,7 +16,7 @@ from tests.simulated import build, nvml_profile
 
 
 def put(directory: Path, profile: str, *, old: bool = False) -> str:
-    """Put a stub with `profile` into `directory` as a file of its own; return its path."""
+    """Put a stub with `profile` into `directory` as a separate file; return its path."""
     directory.mkdir(exist_ok=True)
     library = directory / "libnvidia-ml.so.1"
     new = directory / "new"
@@ -44,7 +44,7 @@ def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
 
 
 def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
-    """Whoever opened the library before the upgrade still talks to that one."""
+    """Code that opened the library before the upgrade still uses that one."""
     path = put(tmp_path, "driver 1.2\ncuda 12000\n")
     with nvml_inventory.opened(path) as before:
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)

@@ -28,7 +28,7 @@ def asked(node: SimulatedNode) -> Topology:
 
 
 def test_a_switch_links_all_pairs(tmp_path: Path) -> None:
-    """Links to NVSwitches count between all GPUs on them, on top of the way over PCIe."""
+    """Links to NVSwitches connect all GPUs on them, in addition to PCIe."""
     node = made(tmp_path, "h100x8")
     found = asked(node)
     for (i, one), (j, other) in combinations(enumerate(uuids(node)), 2):
@@ -104,7 +104,7 @@ def test_links_to_different_switches_join_nothing(tmp_path: Path) -> None:
 
 
 def test_switches_without_addresses_are_one(tmp_path: Path) -> None:
-    """In a virtual machine the switches cannot be told: all links lead to the one fabric."""
+    """In a virtual machine the switches are unknown: all links lead to one fabric."""
     node = made(tmp_path, "lost-gpu")
     one, two = uuids(node)[:2]
     for uuid in (one, two):

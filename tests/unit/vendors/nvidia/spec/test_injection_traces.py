@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the driver's can be told by its name."""
+"""Files and nodes of the driver that their names identify."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_versions(path: str, version: str | None) -> None:
     ],
 )
 def test_mounts(target: str, is_driver: bool) -> None:
-    """Mounts that are the driver's are told from others and from nodes."""
+    """Mounts of the driver differ from others and from nodes."""
     assert injection_traces.is_driver_mount(target) is is_driver
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs of a size that no node has: what they cost stays in proportion to it."""
+"""Specs larger than any node's: their cost is proportional to their size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests import depth
 
 COUNT = 100_000
 LIMIT = 2 << 30  # of address space: for JSON and YAML alike
-# In a process of its own, whose memory is bounded, and whose time is by the test's patience.
+# In a separate process, whose memory is limited, with the test's deadline.
 ALL_OF_IT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
@@ -74,7 +74,7 @@ def test_a_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
 
 
 def test_a_text_of_many_values_is_no_bomb() -> None:
-    """What counts as too much is what aliases multiply, not what somebody has written out."""
+    """The limit is for values that aliases multiply, not for those that a user wrote out."""
     node = "{path: /dev/nvidia0, hostPath: /a/dev/nvidia0, fileMode: 438, permissions: rw}"
     nodes = ", ".join([node] * 60)
     devices = "".join(
@@ -90,7 +90,7 @@ def test_a_text_of_many_values_is_no_bomb() -> None:
 
 
 def test_names_and_devices_agree() -> None:
-    """A device is found alike before all names were asked for, and after."""
+    """A device is found in the same way before and after all names were read."""
     devices = [{"name": name, "containerEdits": {"env": [f"A={name}"]}} for name in ("a", "b")]
     spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices}
     held = compiled_spec.of_spec("x", spec)  # type: ignore[arg-type]

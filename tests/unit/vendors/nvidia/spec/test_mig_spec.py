@@ -60,7 +60,7 @@ def test_an_instance_has_three_nodes() -> None:
 
 
 def test_a_gpu_in_mig_mode_is_not_offered_whole() -> None:
-    """Only instances and undivided GPUs have names; holes keep theirs for nobody."""
+    """Only instances and undivided GPUs have names; holes keep their index."""
     found = list(nodes(described(strategies=("index",))))
     first = [f"0:{index}" for index in range(7)]
     assert found == [*first, "1:0", "1:1", "1:2", "1:4", "2", "all"]
@@ -138,7 +138,7 @@ def test_no_such_instance(identifier: str) -> None:
 
 
 def test_a_gpu_without_instances_is_left_out() -> None:
-    """A GPU in MIG mode that has no instance is told of, and the others are offered."""
+    """A GPU in MIG mode without instances has a warning, and the others are offered."""
     found = described(changed(0, instances=()), strategies=("index",))
     assert list(nodes(found)) == ["1:0", "1:1", "1:2", "1:4", "2", "all"]
     assert found.warnings == (
@@ -147,7 +147,7 @@ def test_a_gpu_without_instances_is_left_out() -> None:
 
 
 def test_a_broken_instance_is_left_out() -> None:
-    """An instance with a trouble is told of, and its neighbours are offered."""
+    """An instance with a trouble has a warning, and the other instances are offered."""
     found = described(changed(0, (3, {"trouble": "its node is missing"})), strategies=("index",))
     assert "0:3" not in nodes(found)
     assert {"0:2", "0:4"} <= set(nodes(found))

@@ -77,7 +77,7 @@ def test_a_gpu_has_the_node_of_its_minor(h100: Node) -> None:
 
 
 def test_nodes_carry_no_numbers(t4: Node) -> None:
-    """A device node has no type, major or minor: they are read where the spec is applied."""
+    """A device node has no type, major or minor: they are read when the spec is applied."""
     found = described(t4)
     everything = [
         found.spec["containerEdits"],
@@ -99,7 +99,7 @@ def test_control_nodes_belong_to_everybody(t4: Node) -> None:
 
 
 def test_a_lost_gpu_is_left_out() -> None:
-    """A lost GPU has no device, is not in `all`, and is told of."""
+    """A lost GPU has no device, is not in `all`, and has a warning."""
     node = dump_file.load("lost-gpu")
     found = described(node)
     lost = next(gpu for gpu in node.gpus if gpu.lost)
@@ -125,7 +125,7 @@ def test_ids_may_say_all(t4: Node) -> None:
 
 
 def test_no_all_device(t4: Node) -> None:
-    """Without the device `all` only the GPUs' own names are there."""
+    """Without the device `all` the spec has the GPUs' own names only."""
     assert names(described(t4, with_all=False, strategies=("index",))) == ["0"]
 
 
@@ -152,7 +152,7 @@ def test_a_missing_node_is_told(t4: Node) -> None:
 
 
 def test_another_dev_root_is_a_host_path(t4: Node) -> None:
-    """hostPath is written where the node lies elsewhere on the host, and only there."""
+    """hostPath is written if the node has another path on the host, and only then."""
     moved = tuple(replace(n, host_path="/run/nvidia/driver" + n.path) for n in t4.device_nodes)
     found = described(replace(t4, device_nodes=moved))
     node = found.spec["devices"][0]["containerEdits"]["deviceNodes"][0]
@@ -213,8 +213,8 @@ def test_there_is_one_hook_and_it_says_all(t4: Node) -> None:
 
 
 def test_variables(t4: Node) -> None:
-    """The one that asks for GPUs becomes void, so that nothing injects a second time; and programs
-    of the image are told where the driver's libcuda is, if it is there."""
+    """The devices' variable becomes void, so that no hook injects a second time; and programs
+    of the image get the directory of the driver's libcuda, if it exists."""
     void, where = "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_CTK_LIBCUDA_DIR="
     directory = "/usr/lib/x86_64-linux-gnu"
 
@@ -306,7 +306,7 @@ def test_an_unopenable_common_node_needs_its_group(t4: Node) -> None:
 
 
 def test_a_spec_of_some_capabilities_knows_its_host(t4: Node) -> None:
-    """The identity of libcuda is part of the fingerprint, also where containers do not get it."""
+    """libcuda's identity is part of the fingerprint, even if containers do not get it."""
     whole, limited = (
         hook_args.of_hook(described(t4, capabilities=chosen).spec["containerEdits"]["hooks"][0])
         for chosen in (None, frozenset({"utility"}))

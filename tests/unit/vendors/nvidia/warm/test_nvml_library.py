@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libnvidia-ml.so.1 is found below a driver root."""
+"""The path of libnvidia-ml.so.1 below a driver root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_no_driver_names_the_places(tmp_path: Path) -> None:
 
 
 def test_a_search_path_comes_first(tmp_path: Path) -> None:
-    """A directory that was given wins over the usual ones."""
+    """A given directory wins over the usual ones."""
     for directory in ("usr/lib64", "opt/nvidia"):
         (tmp_path / directory).mkdir(parents=True)
         elf_maker.write(tmp_path / directory / "libnvidia-ml.so.1", "libnvidia-ml.so.1")
@@ -105,5 +105,5 @@ def test_a_broken_loader_cache(tmp_path: Path, content: bytes) -> None:
     ],
 )
 def test_the_version_in_a_file_name(path: str, version: str | None) -> None:
-    """Only a dotted number is a driver version; a SONAME's single digit is none."""
+    """Only a dotted number is a driver version, not a SONAME's single digit."""
     assert nvml_library.version_of(path) == version
