@@ -60,7 +60,7 @@ def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
         for by in ("driver", "driver", "guard", "driver"):
             told.isolated((shared,), {device.uuid: by for device in shared.devices})
     said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
-    kept, watched = "limited to 9Mi a replica, bounded", "limited to 9Mi a replica, watched"
+    kept, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
     assert said == [kept, watched, kept]
     assert {line["strategy"] for line in lines} == {"time-slicing"}
     assert all({"compute", "stability", "crash"} <= line.keys() for line in lines)
