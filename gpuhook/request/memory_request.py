@@ -113,16 +113,16 @@ def memory_request(environment: Mapping[str, str], words: Vocabulary) -> MemoryR
     )
 
 
-def _of_its_own(wanted: MemoryRequest, grants: Collection[MemoryLimit]) -> MemoryRequest:
-    """Return the request `wanted` without the amounts that a device plugin repeats in variables.
+def _own_request(requested: MemoryRequest, grants: Collection[MemoryLimit]) -> MemoryRequest:
+    """Return the request `requested` without the amounts that a device plugin repeats in variables.
 
     It repeats a grant for runtimes that do not know the mounts. That is not a request of the pod,
     and does not apply to devices that have no grant.
     """
     softs, hards = {grant.soft for grant in grants}, {grant.hard for grant in grants}
     return MemoryRequest(
-        None if wanted.request in softs else wanted.request,
-        None if wanted.limit in hards else wanted.limit,
+        None if requested.request in softs else requested.request,
+        None if requested.limit in hards else requested.limit,
     )
 
 
@@ -133,32 +133,34 @@ def limits(spec: dict[str, Any], devices: Iterable[str], words: Vocabulary) -> l
     request above the limit.
     """
     grants = granted(spec, words.memory_prefix)
-    wanted = _of_its_own(memory_request(parse.environment(spec), words), grants.values())
-    if wanted.request and wanted.limit and wanted.request > wanted.limit:
+    requested = _own_request(memory_request(parse.environment(spec), words), grants.values())
+    if requested.request and requested.limit and requested.request > requested.limit:
         raise fault(
             "GH1023",
-            request=wanted.request // MIB,
-            limit=wanted.limit // MIB,
+            request=requested.request // MIB,
+            limit=requested.limit // MIB,
             request_env=words.memory_request_env,
             limit_env=words.memory_limit_env,
         )
-    found = (narrowed(device, grants.get(device), wanted) for device in dict.fromkeys(devices))
+    found = (narrowed(device, grants.get(device), requested) for device in dict.fromkeys(devices))
     return [limit for limit in found if limit is not None]
 
 
-def narrowed(device: str, grant: MemoryLimit | None, wanted: MemoryRequest) -> MemoryLimit | None:
-    """Return `grant` lowered by the request `wanted`; None if neither sets a limit.
+def narrowed(
+    device: str, grant: MemoryLimit | None, requested: MemoryRequest
+) -> MemoryLimit | None:
+    """Return `grant` lowered by the request `requested`; None if neither sets a limit.
 
     A request makes the limit one that the pod itself requests.
     """
     if grant is None:
-        if not (wanted.limit or wanted.request):
+        if not (requested.limit or requested.request):
             return None
-        hard = wanted.limit or NO_LIMIT
-        return MemoryLimit(device, hard, wanted.request or 0, is_asked=True)
-    hard = min(grant.hard, wanted.limit or grant.hard)
-    soft = min(grant.soft, wanted.request or grant.soft)
-    is_asked = grant.is_asked or bool(wanted.limit or wanted.request)
+        hard = requested.limit or NO_LIMIT
+        return MemoryLimit(device, hard, requested.request or 0, is_asked=True)
+    hard = min(grant.hard, requested.limit or grant.hard)
+    soft = min(grant.soft, requested.request or grant.soft)
+    is_asked = grant.is_asked or bool(requested.limit or requested.request)
     return MemoryLimit(device, hard, soft, is_asked=is_asked)
 
 

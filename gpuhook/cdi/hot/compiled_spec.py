@@ -129,8 +129,8 @@ def _lines(key: bytes, spec: Spec | GpuhookError) -> bytes:
 
 
 def _head_of(error: GpuhookError) -> bytes:
-    said = [error.code, error.message, error.hint]
-    return fastjson.dumps({"error": said, "by": __version__})
+    parts = [error.code, error.message, error.hint]
+    return fastjson.dumps({"error": parts, "by": __version__})
 
 
 def store(source: str, found: os.stat_result, spec: Spec | GpuhookError) -> Compiled:

@@ -119,7 +119,7 @@ def covered(nodes: Collection[str], found: Registry, kind: str) -> frozenset[str
 
     The devices are those of the node's own specs, of `kind`, and of a device plugin's.
     """
-    held = set()
+    covering = set()
     for one in (kind, vocabulary.PLUGIN_KIND):
         try:
             named = [name for name in found.names(one) if name != vocabulary.CSV_DEVICE]
@@ -129,8 +129,8 @@ def covered(nodes: Collection[str], found: Registry, kind: str) -> frozenset[str
         for name, (_, edits) in described:
             paths = _own_nodes(edits)
             if paths and paths.issubset(nodes):
-                held.add(name)
-    return frozenset(held)
+                covering.add(name)
+    return frozenset(covering)
 
 
 def nvml(found: Registry, kind: str) -> str:

@@ -33,9 +33,9 @@ def present(place: SystemRoot) -> list[Node]:
     return list(_nodes(place, [*own, *inner]))
 
 
-def possible(wanted: Iterable[ExpectedNode]) -> list[Node]:
+def possible(expected: Iterable[ExpectedNode]) -> list[Node]:
     """Return all device nodes that the driver can have, existing or not."""
-    return [(one.path, one.major, one.minor) for one in wanted if one.major is not None]
+    return [(one.path, one.major, one.minor) for one in expected if one.major is not None]
 
 
 def steps(
@@ -49,14 +49,14 @@ def make(
     place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
     """Make the links; raises GH1535 before any change if a step is refused, and OSError."""
-    todo = _plan(place, found, directory, is_replaced=is_replaced)
-    for step, _, _ in todo:
+    planned = _plan(place, found, directory, is_replaced=is_replaced)
+    for step, _, _ in planned:
         if step.action == REFUSE:
             raise fault("GH1535", path=step.what, reason=step.says)
-    for step, link, target in todo:
+    for step, link, target in planned:
         if step.action in (MAKE, REPLACE):
             place.make_link(link, target)
-    return [step for step, _, _ in todo]
+    return [step for step, _, _ in planned]
 
 
 def _plan(

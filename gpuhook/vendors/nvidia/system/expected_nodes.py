@@ -74,7 +74,7 @@ class KernelFacts:
 
     def possible_capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of all capabilities that the existing GPUs can have."""
-        gpus = {f"gpu{wanted.minor}" for wanted in self.gpus()}
+        gpus = {f"gpu{node.minor}" for node in self.gpus()}
         minors = {
             minor
             for name, minor in self._minors.items()

@@ -80,10 +80,12 @@ class SystemRoot:
             finally:
                 os.close(fd)
 
-    def make_node(self, wanted: ExpectedNode, major: int) -> None:
+    def make_node(self, expected: ExpectedNode, major: int) -> None:
         """Make a device node, atomically in place of an old file, but not of a directory."""
-        owner = (wanted.mode, wanted.uid, wanted.gid)
-        self._put(wanted.path, lambda fd, name: mknod(fd, name, "c", major, wanted.minor, *owner))
+        owner = (expected.mode, expected.uid, expected.gid)
+        self._put(
+            expected.path, lambda fd, name: mknod(fd, name, "c", major, expected.minor, *owner)
+        )
 
     def make_link(self, inside: str, target: str) -> None:
         """Make a symbolic link, atomically in place of an old file, but not of a directory."""

@@ -110,20 +110,20 @@ def _is_whole(root: LiveRoot, path: bytes) -> bool:
 
 
 def add_profile(
-    wanted: DesiredState, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
+    desired: DesiredState, root: LiveRoot, todo: Iterable[Jobs], gone: Collection[str] = ()
 ) -> None:
     """Add the application profile for the wanted and the existing nodes, if EGL reads it."""
     if any(rootfs_plan.needs_profile_of(job) for job in todo):
-        renew_profile(wanted, root, gone)
+        renew_profile(desired, root, gone)
 
 
-def renew_profile(wanted: DesiredState, root: LiveRoot, gone: Collection[str]) -> None:
+def renew_profile(desired: DesiredState, root: LiveRoot, gone: Collection[str]) -> None:
     """Add the application profile for the wanted and existing nodes, without the nodes `gone`."""
-    nodes = [node["path"] for node in wanted.edits.get("deviceNodes") or ()]
+    nodes = [node["path"] for node in desired.edits.get("deviceNodes") or ()]
     change = profile_for(root, nodes, gone)
     provided = Provision([], [], [])
     provided.files.append((change.path, change.data or b""))
-    wanted.provisions.append(provided)
+    desired.provisions.append(provided)
 
 
 def has_profile(made: InjectedItems) -> bool:
@@ -141,11 +141,11 @@ def shows_profile(root: LiveRoot) -> bool:
 
 def profile_for(root: LiveRoot, nodes: Iterable[str], gone: Collection[str]) -> FileChange:
     """Return the application profile for `nodes` and the existing nodes, without `gone`."""
-    there = [path for path in _held(root) if path not in gone]
-    return FileChange(egl_profile.PATH, data=egl_profile.content([*nodes, *there]))
+    existing = [path for path in _existing_nodes(root) if path not in gone]
+    return FileChange(egl_profile.PATH, data=egl_profile.content([*nodes, *existing]))
 
 
-def _held(root: LiveRoot) -> list[str]:
+def _existing_nodes(root: LiveRoot) -> list[str]:
     """Return the paths in the container's /dev, [] if that is another file system's."""
     try:
         return [f"/dev/{name}" for name in root.names("/dev")]

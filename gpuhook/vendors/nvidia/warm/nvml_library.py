@@ -95,9 +95,9 @@ def _from_cache(root: str) -> list[str]:
         flags = ld_cache.flags_for(os.uname().machine)  # not the 32-bit library of the same name
     except (OSError, GpuhookError):
         return []  # the fault that follows names the cache as searched
-    wanted = os.fsencode(SONAME)
+    soname = os.fsencode(SONAME)
     return [
         os.fsdecode(entry.path)
         for entry in entries
-        if entry.soname == wanted and entry.flags == flags
+        if entry.soname == soname and entry.flags == flags
     ]

@@ -103,8 +103,8 @@ def _mounts(spec: dict[str, Any]) -> list[Mount]:
         if not isinstance(destination, str) or not isinstance(source, str):
             continue
         if destination in recorded or vocabulary.is_driver_file(destination):
-            held = mount.get("options")
-            options = [str(option) for option in held] if isinstance(held, list) else []
+            listed = mount.get("options")
+            options = [str(option) for option in listed] if isinstance(listed, list) else []
             found.append({"hostPath": source, "containerPath": destination, "options": options})
     return found
 

@@ -83,7 +83,7 @@ def is_ignored(path: str, patterns: tuple[str, ...]) -> bool:
             if fnmatchcase(parts[-1], pattern[3:]):
                 return True
             continue
-        wanted = pattern.split("/")
-        if len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted)):
+        components = pattern.split("/")
+        if len(components) == len(parts) and all(map(fnmatchcase, parts, components)):
             return True
     return False
