@@ -145,7 +145,7 @@ class _Asking:
 
 
 def _minors(host_root: str) -> dict[str, int]:
-    from gpuhook.vendors.nvidia.devices import mig_capabilities
+    from gpuhook.vendors.nvidia.hot import mig_capabilities
 
     try:
         content = files.read(host_root.rstrip("/") + mig_capabilities.MINORS, _MAX_MINORS)
@@ -176,8 +176,7 @@ def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[UsageDevice]:
 
 def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageDevice:
     from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
-    from gpuhook.vendors.nvidia.devices import mig_capabilities
-    from gpuhook.vendors.nvidia.hot import vocabulary
+    from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
     uuid = gpu.uuid or ""
     place = (instance.gpu_instance, instance.compute_instance)

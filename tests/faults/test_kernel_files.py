@@ -12,7 +12,7 @@ import pytest
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
-from gpuhook.vendors.nvidia.devices.mig_capabilities import MINORS
+from gpuhook.vendors.nvidia.hot.mig_capabilities import MINORS
 from tests.faults.generating import generate
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -247,7 +247,7 @@ def test_instances_without_minors(mig: SimulatedNode) -> None:
     Path(mig.host_root + MINORS).unlink()
     for path in Path(mig.host_root, "proc/driver/nvidia/capabilities").rglob("access"):
         path.unlink()
-    assert all("no such MIG device" in said for said in _troubles(mig).values())
+    assert all("does not exist any more" in said for said in _troubles(mig).values())
     assert len(_troubles(mig)) == sum(len(gpu.instances) for gpu in mig.node.gpus)
     with pytest.raises(GpuhookError):
         driver_nodes.find(mig.dev_root, {"nvidia": 1}, mig.node.gpus, require=True)

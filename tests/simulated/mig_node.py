@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from gpuhook.vendors.nvidia.devices import mig_capabilities, mig_profile
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.devices import mig_profile
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
 
 TYPE_CHECKING = False

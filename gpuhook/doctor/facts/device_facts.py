@@ -12,8 +12,8 @@ from functools import partial
 from gpuhook.doctor.check import Mend
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
-from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities, mig_nodes
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

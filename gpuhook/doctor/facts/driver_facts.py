@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from gpuhook.doctor import package_commands
 from gpuhook.node import node_readings, node_tree
-from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
+from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.driver import driver_locations
-from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.inventory import dump
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
+    from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 
 VERSION, PROC_VERSION = "/sys/module/nvidia/version", "/proc/driver/nvidia/version"

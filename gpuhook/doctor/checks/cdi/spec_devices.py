@@ -8,8 +8,7 @@ from gpuhook.doctor.checks.cdi.specs import DRIVER, each, listed, stale
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node import node_tree
-from gpuhook.vendors.nvidia.devices import mig_capabilities
-from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
+from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.spec import device_selection
 
 TYPE_CHECKING = False

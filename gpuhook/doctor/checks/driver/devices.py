@@ -9,7 +9,7 @@ from gpuhook.doctor.check import DEVICES, FAILED, WARNING, Check, Finding, absen
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
-from gpuhook.vendors.nvidia.devices import mig_capabilities
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
 
 CONTROL_NODES = (
@@ -26,7 +26,6 @@ CONTROL_NODES = (
 FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
 MODESET = ("nvidia-modeset", *FRONTEND)
-_MAX_FILE = 4 << 20
 _ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
 _TWINS = (
     "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
@@ -255,7 +254,4 @@ def masks_params(host_root: str) -> bool:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        return files.read(path, _MAX_FILE).decode("utf-8", "replace").splitlines()
-    except (OSError, GpuhookError):
-        return []
+    return mig_capabilities.proc_text("/", path).splitlines()

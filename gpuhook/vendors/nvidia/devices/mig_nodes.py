@@ -11,19 +11,17 @@ import os
 import stat
 from dataclasses import dataclass, replace
 
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.host.hot import files
 from gpuhook.kernel.mknod import mknod
-from gpuhook.vendors.nvidia.devices import mig_capabilities
-from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 
-_MAX_FILE = 4 << 20
 _MODE = 0o666  # of a node whose mode the driver does not set
 _UNKNOWN = "{name} is neither in {minors} nor in {file}: the MIG device does not exist any more"
 _SHARED = "{name} has the minor {minor} in {minors}, and so has {other}: one of them is wrong"
@@ -81,7 +79,9 @@ class _Search:
         self._dev_root = dev_root
         self._major = major
         self._create = create
-        self._minors = mig_capabilities.parse_minors(_read(host_root, mig_capabilities.MINORS))
+        self._minors = mig_capabilities.parse_minors(
+            mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
+        )
         self._names: dict[int, list[str]] = {}
         for name, minor in self._minors.items():
             self._names.setdefault(minor, []).append(name)
@@ -110,11 +110,8 @@ class _Search:
 
     def _capability(self, name: str) -> Capability | None:
         """Return the capability of that name: the minor from mig-minors, the mode from its file."""
-        described = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
-        minor = self._minors.get(name)
-        if minor is None:
-            return described
-        return Capability(minor, None if described is None else described.mode)
+        text = mig_capabilities.proc_text(self._host_root, mig_capabilities.file(name))
+        return mig_capabilities.capability(self._minors.get(name), text)
 
     def _require_own(self, name: str) -> None:
         """Raise _TroubleError if the minor of a capability may open another one."""
@@ -125,7 +122,9 @@ class _Search:
         other = next((one for one in self._names[minor] if one != name), "")
         if other:
             raise _TroubleError(_SHARED.format(other=other, **facts))
-        own = mig_capabilities.parse_file(_read(self._host_root, mig_capabilities.file(name)))
+        own = mig_capabilities.parse_file(
+            mig_capabilities.proc_text(self._host_root, mig_capabilities.file(name))
+        )
         if own is not None and own.minor != minor:
             file = mig_capabilities.file(name)
             raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **facts))
@@ -196,11 +195,3 @@ def make(path: str, major: int, minor: int, mode: int) -> None:
             os.unlink(temporary, dir_fd=fd)
     finally:
         os.close(fd)
-
-
-def _read(host_root: str, path: str) -> str:
-    try:
-        content = files.read(host_root.rstrip("/") + path, _MAX_FILE)
-        return content.decode("utf-8", "replace")
-    except (OSError, GpuhookError):
-        return ""

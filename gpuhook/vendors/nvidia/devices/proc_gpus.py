@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
+from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.driver import cuda_versions
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.hot.host_fingerprint import mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance

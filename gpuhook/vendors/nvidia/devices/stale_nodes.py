@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
+from gpuhook.vendors.nvidia.devices import driver_nodes
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +44,9 @@ def _instances(host_root: str) -> dict[str, bool]:
     mig-minors lists all possible ones; the directories of capabilities are the existing ones.
     """
     root = host_root.rstrip("/")
-    try:
-        with open(root + mig_capabilities.MINORS, encoding="utf-8", errors="replace") as file:
-            minors = mig_capabilities.parse_minors(file.read())
-    except OSError:
-        return {}
+    minors = mig_capabilities.parse_minors(
+        mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
+    )
     return {
         f"{_CAPABILITY}{minor}": os.path.isdir(os.path.dirname(root + mig_capabilities.file(name)))
         for name, minor in minors.items()

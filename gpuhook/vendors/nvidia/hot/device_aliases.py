@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GPUS = "proc/driver/nvidia/gpus"
-_MINORS = "proc/driver/nvidia-caps/mig-minors"
-_CAPABILITY = "proc/driver/nvidia/capabilities/{gpu}/mig/{rest}"
+_GPUS = "/proc/driver/nvidia/gpus"
 _OLD_MIG = vocabulary.OLD_MIG.lower()
-_MAX_SIZE = 1 << 20
 _TYPES = ("gpu", "mig")  # of the names gpu0 and mig0:1
 
 
@@ -102,30 +97,24 @@ def _instance_node(old: str, host_root: str, gpus: list[_Gpu]) -> str:
     gpu = next((one for one in gpus if one.uuid == uuid), None)
     if gpu is None or not (first.isdigit() and second.isdigit()):
         return ""
-    minor = _capability_minor(f"gpu{gpu.minor}", f"gi{first}/ci{second}/access", host_root)
-    return vocabulary.capability_node(int(minor)) if minor.isdigit() else ""
-
-
-def _capability_minor(gpu: str, rest: str, host_root: str) -> str:
-    """Return the minor of a capability's node: from mig-minors, else from the capability's file."""
-    for line in _read(os.path.join(host_root, _MINORS)).splitlines():
-        capability, _, minor = line.strip().partition(" ")
-        if capability == f"{gpu}/{rest}":
-            return minor.strip()
-    text = _read(os.path.join(host_root, _CAPABILITY.format(gpu=gpu, rest=rest)))
-    return _facts(text).get("devicefileminor", "")
+    name = f"gpu{gpu.minor}/gi{first}/ci{second}/access"
+    minors = mig_capabilities.parse_minors(
+        mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
+    )
+    text = mig_capabilities.proc_text(host_root, mig_capabilities.file(name))
+    capability = mig_capabilities.capability(minors.get(name), text)
+    return "" if capability is None else vocabulary.capability_node(capability.minor)
 
 
 def _gpus(host_root: str) -> list[_Gpu]:
     """Return the GPUs in the order of their bus ids, which is NVML's; without excluded ones."""
-    directory = os.path.join(host_root, _GPUS)
     try:
-        bus_ids = sorted(os.listdir(directory))
+        bus_ids = sorted(os.listdir(host_root.rstrip("/") + _GPUS))
     except OSError:
         return []
     found = []
     for bus_id in bus_ids:
-        facts = _facts(_read(os.path.join(directory, bus_id, "information")))
+        facts = _facts(mig_capabilities.proc_text(host_root, f"{_GPUS}/{bus_id}/information"))
         if facts.get("gpu excluded", "").lower() != "yes":
             found.append(_Gpu(bus_id, facts))
     return found
@@ -134,11 +123,3 @@ def _gpus(host_root: str) -> list[_Gpu]:
 def _facts(text: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in text.splitlines())
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
-
-
-def _read(path: str) -> str:
-    """Return the text of a file of the kernel, "" if it is not readable."""
-    try:
-        return files.read(path, _MAX_SIZE).decode("utf-8", "replace")
-    except (OSError, GpuhookError):
-        return ""

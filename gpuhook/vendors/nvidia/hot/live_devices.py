@@ -13,20 +13,19 @@ import os
 import stat
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot import driver_root, vocabulary
+from gpuhook.vendors.nvidia.hot import driver_root, mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
+    from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
 
 EVERY = "all"
 IMEX_DIRECTORY = "/dev/nvidia-caps-imex-channels"
 IMEX_CHANNEL = "channel"
 MANAGEMENT_NAMES = ("config", "monitor")
-CAPS_MAJOR = "nvidia-caps"  # in /proc/devices
-MANAGEMENT_MINORS = "/proc/driver/nvidia-caps/mig-minors"
-MANAGEMENT_FILES = "/proc/driver/nvidia/capabilities/mig"
-_READ_AT_MOST = 1 << 20
+MANAGEMENT_FILES = mig_capabilities.CAPABILITIES + "/mig"
+_MAX_DIGITS = 7
 _IMEX_MAJOR = "nvidia-caps-imex-channels"  # in /proc/devices
 _IMEX_CHANNELS = 1 << 20
 _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
@@ -224,11 +223,11 @@ def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.s
     Raises GH1216 if the driver does not support it, GH1214 if the node is missing, GH1215 if
     another file has its path.
     """
-    number = management_minor(name, host_root)
-    if number is None:
-        raise fault(
-            "GH1216", name=name, minors=MANAGEMENT_MINORS, file=f"{MANAGEMENT_FILES}/{name}"
-        )
+    capability = management_capability(name, host_root)
+    if capability is None:
+        minors, file = mig_capabilities.MINORS, f"{MANAGEMENT_FILES}/{name}"
+        raise fault("GH1216", name=name, minors=minors, file=file)
+    number = capability.minor
     path = vocabulary.capability_node(number)
     place = driver_root.place(dev_root, path) or dev_root.rstrip("/") + path
     try:
@@ -238,55 +237,26 @@ def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.s
         raise fault(
             "GH1214", path=place, name=name, reason=reason, file=f"{MANAGEMENT_FILES}/{name}"
         ) from error
-    known = device_major(CAPS_MAJOR, host_root)
+    known = device_major(mig_capabilities.MAJOR_NAME, host_root)
     is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
         raise fault("GH1215", path=place, major="?" if known is None else known, minor=number)
     return path, status
 
 
-def management_minor(name: str, host_root: str) -> int | None:
-    """Return the minor of a node, None if unknown: from mig-minors, else from its own file."""
-    for line in _lines(host_root, MANAGEMENT_MINORS):
-        parts = line.split()
-        if len(parts) == 2 and parts[0] == name and _is_number(parts[1]):
-            return int(parts[1])
-    found = _fact("DeviceFileMinor", name, host_root)
-    return int(found) if _is_number(found) else None
-
-
-def management_mode(name: str, host_root: str) -> int | None:
-    """Return the permission bits that the driver sets for a node, None if it sets none."""
-    found = _fact("DeviceFileMode", name, host_root)
-    return int(found) if _is_number(found) and int(found) <= 0o777 else None
+def management_capability(name: str, host_root: str) -> Capability | None:
+    """Return the capability of `config` or `monitor`, None if the driver does not support it."""
+    minors = mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
+    text = mig_capabilities.proc_text(host_root, f"{MANAGEMENT_FILES}/{name}")
+    return mig_capabilities.capability(mig_capabilities.parse_minors(minors).get(name), text)
 
 
 def device_major(name: str, host_root: str) -> int | None:
     """Return the major of a character device in /proc/devices, None if it is not there."""
-    for line in _lines(host_root, "/proc/devices"):
+    for line in mig_capabilities.proc_text(host_root, "/proc/devices").splitlines():
         if line.startswith("Block"):
             break
-        parts = line.split()
-        if len(parts) == 2 and parts[1] == name and _is_number(parts[0]):
-            return int(parts[0])
+        number, _, found = line.strip().partition(" ")
+        if found == name and number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS:
+            return int(number)
     return None
-
-
-def _fact(key: str, name: str, host_root: str) -> str:
-    for line in _lines(host_root, f"{MANAGEMENT_FILES}/{name}"):
-        found, _, value = line.partition(":")
-        if found.strip() == key:
-            return value.strip()
-    return ""
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 7 and int(text) < 1 << 20
-
-
-def _lines(host_root: str, path: str) -> list[str]:
-    try:
-        with open(host_root.rstrip("/") + path, "rb") as file:
-            return file.read(_READ_AT_MOST).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []

@@ -11,7 +11,7 @@ import os
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.devices import mig_nodes
-from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import live_devices, mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
@@ -115,16 +115,16 @@ def _mig(place: ModeRoots, choices: Choices) -> Described:
 def _make_management_node(name: str, place: ModeRoots) -> None:
     """Make the node of `config` or `monitor` if it is missing; raises GH1214 if that fails."""
     host = place.roots.host
-    number = live_devices.management_minor(name, host)
-    major = live_devices.device_major(live_devices.CAPS_MAJOR, host)
-    if number is None or major is None:
+    capability = live_devices.management_capability(name, host)
+    major = live_devices.device_major(mig_capabilities.MAJOR_NAME, host)
+    if capability is None or major is None:
         return  # live_devices.management() reports what is missing
-    path = place.roots.dev.rstrip("/") + vocabulary.capability_node(number)
+    path = place.roots.dev.rstrip("/") + vocabulary.capability_node(capability.minor)
     if os.path.lexists(path):
         return
-    mode = live_devices.management_mode(name, host)
+    mode = _MODE_BITS if capability.mode is None else capability.mode
     try:
-        mig_nodes.make(path, major, number, _MODE_BITS if mode is None else mode)
+        mig_nodes.make(path, major, capability.minor, mode)
     except OSError as error:
         reason = error.strerror or str(error)
         file = f"{live_devices.MANAGEMENT_FILES}/{name}"

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gpuhook.vendors.nvidia.devices import mig_capabilities, mig_profile
+from gpuhook.vendors.nvidia.devices import mig_profile
 from gpuhook.vendors.nvidia.devices.mig_profile import Profile
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.inventory.inventory import MigInstance
 
 TYPE_CHECKING = False

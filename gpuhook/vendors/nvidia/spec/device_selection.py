@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from gpuhook.cdi.hot.names import is_device
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.devices import drm, mig_capabilities
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.devices import drm
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.vendors.nvidia.devices import driver_nodes, mig_capabilities
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.devices import driver_nodes
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 _PARAMS = "proc/driver/nvidia/params"
 _MODE = 0o666
@@ -39,8 +39,12 @@ class KernelFacts:
         """Take the directory that contains the node's /proc."""
         self._root = host_root
         self._majors = driver_nodes.majors(host_root)
-        self._mode, self._uid, self._gid = _owner(self._read("/" + _PARAMS))
-        self._minors = mig_capabilities.parse_minors(self._read(mig_capabilities.MINORS))
+        self._mode, self._uid, self._gid = _owner(
+            mig_capabilities.proc_text(host_root, "/" + _PARAMS)
+        )
+        self._minors = mig_capabilities.parse_minors(
+            mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
+        )
 
     def control(self) -> list[ExpectedNode]:
         """Return the four nodes that containers with a GPU use."""
@@ -85,7 +89,7 @@ class KernelFacts:
     def _capability(self, path: str) -> ExpectedNode | None:
         """Return the node of a file below CAPABILITIES; the minor in mig-minors wins."""
         described = mig_capabilities.parse_file(
-            self._read(f"{mig_capabilities.CAPABILITIES}/{path}")
+            mig_capabilities.proc_text(self._root, f"{mig_capabilities.CAPABILITIES}/{path}")
         )
         if described is None:
             return None
@@ -106,13 +110,6 @@ class KernelFacts:
 
     def _at(self, path: str) -> str:
         return self._root.rstrip("/") + path
-
-    def _read(self, path: str) -> str:
-        try:
-            with open(self._at(path), encoding="utf-8", errors="replace") as stream:
-                return stream.read()
-        except OSError:
-            return ""
 
 
 def _names(directory: str) -> list[str]:

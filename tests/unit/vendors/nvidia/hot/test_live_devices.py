@@ -15,7 +15,7 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import extra_devices, live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import extra_devices, live_devices, mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.hot.extra_devices import LiveSpec
 from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
 from tests.simulated import extra_nodes
@@ -175,7 +175,7 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
     assert "GH1214" in generate(place, "mig", "--device-id=config").output
     node.write_text("no device")
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1215"
-    for path in (live_devices.MANAGEMENT_MINORS, f"{live_devices.MANAGEMENT_FILES}/config"):
+    for path in (mig_capabilities.MINORS, f"{live_devices.MANAGEMENT_FILES}/config"):
         Path(f"{place}{path}").unlink()
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1216"
 

@@ -10,8 +10,7 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.devices import mig_capabilities
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import egl_profile
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node

@@ -7,20 +7,33 @@ compute instance. Source: NVIDIA MIG User Guide, "Device Nodes and Capabilities"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
 
 MAJOR_NAME = "nvidia-caps"  # in /proc/devices
 MINORS = "/proc/driver/nvidia-caps/mig-minors"
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 _MAX_MINOR = 1 << 20
+_MAX_SIZE = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class Capability:
     """One capability: the minor of its node, and the mode that the driver sets for it, or None."""
 
-    minor: int
-    mode: int | None = None  # permission bits
+    __slots__ = ("minor", "mode")
+
+    def __init__(self, minor: int, mode: int | None = None) -> None:
+        self.minor = minor
+        self.mode = mode  # permission bits
+
+
+def proc_text(host_root: str, path: str) -> str:
+    """Return the text of a file of the driver or the kernel in /proc, "" if it is not readable."""
+    try:
+        content = files.read(host_root.rstrip("/") + path, _MAX_SIZE)
+    except (OSError, GpuhookError):
+        return ""
+    return content.decode("utf-8", "replace")
 
 
 def old_uuid(gpu_uuid: str, gpu_instance: int, compute_instance: int) -> str:
@@ -59,6 +72,14 @@ def parse_file(text: str) -> Capability | None:
         return None
     is_mode = mode.isascii() and mode.isdigit() and int(mode) <= 0o777
     return Capability(int(minor), int(mode) if is_mode else None)
+
+
+def capability(minor: int | None, text: str) -> Capability | None:
+    """Return the capability with the minor in mig-minors, else with that in its file's `text`."""
+    described = parse_file(text)
+    if minor is None:
+        return described
+    return Capability(minor, None if described is None else described.mode)
 
 
 def _is_minor(text: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.vendors.nvidia.devices import mig_capabilities, mig_profile
-from gpuhook.vendors.nvidia.devices.mig_capabilities import Capability
+from gpuhook.vendors.nvidia.devices import mig_profile
 from gpuhook.vendors.nvidia.devices.mig_profile import Profile
+from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 
 def test_mig_minors() -> None:
@@ -31,18 +31,22 @@ def test_names_and_files_of_capabilities() -> None:
 @pytest.mark.parametrize(
     ("text", "capability"),
     [
-        ("DeviceFileMinor: 66\nDeviceFileMode: 292\nDeviceFileModify: 1\n", Capability(66, 0o444)),
-        ("DeviceFileMinor:66\n", Capability(66)),
-        ("DeviceFileMinor: 66\nDeviceFileMode: 99999\n", Capability(66)),
-        ("DeviceFileMinor: 66\nDeviceFileMode: rw\n", Capability(66)),
+        ("DeviceFileMinor: 66\nDeviceFileMode: 292\nDeviceFileModify: 1\n", (66, 0o444)),
+        ("DeviceFileMinor:66\n", (66, None)),
+        ("DeviceFileMinor: 66\nDeviceFileMode: 99999\n", (66, None)),
+        ("DeviceFileMinor: 66\nDeviceFileMode: rw\n", (66, None)),
         ("DeviceFileMinor: none\n", None),
         ("DeviceFileMinor: ²\n", None),
         ("", None),
     ],
 )
-def test_a_capability_by_its_file(text: str, capability: Capability | None) -> None:
-    """The file names the minor, and the mode as a decimal number."""
-    assert mig_capabilities.parse_file(text) == capability
+def test_a_capability_by_its_file(text: str, capability: tuple[int, int | None] | None) -> None:
+    """The file names the minor, and the mode as a decimal number; mig-minors wins over it."""
+    found = mig_capabilities.parse_file(text)
+    assert (found and (found.minor, found.mode)) == capability
+    listed = mig_capabilities.capability(7, text)
+    assert listed is not None
+    assert (listed.minor, listed.mode) == (7, capability and capability[1])
 
 
 @pytest.mark.parametrize(
