@@ -160,7 +160,7 @@ def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
     shown = ps("--isolation").stdout
     assert "memory:     limited to 3Gi, which is not enforced (GH1250: too old)" in shown
     assert "memory:     limited to 3Gi, which is not enforced:" in shown
-    assert "is this container's" not in shown
+    assert "this container has the whole" not in shown
 
 
 def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> GuardShare:

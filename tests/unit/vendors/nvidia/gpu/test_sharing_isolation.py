@@ -80,7 +80,7 @@ def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: boo
         sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
     )
     assert told.memory.startswith("limited to 3Gi, ")
-    assert "is this container's" not in told.memory
+    assert "this container has the whole" not in told.memory
     nobody = "which is not enforced (driver 580 is older than r615)" in told.memory
     assert nobody is (by == BY_NOBODY)
     assert (
