@@ -54,7 +54,6 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
 def _note(
     known: registry.Registry, name: str, described: list[tuple[int, Compiled]]
 ) -> dict[str, str]:
-    """Return, for each file that describes a device, the reason if another one applies instead."""
     highest = max(level for level, _ in described)
     winners = [source for level, source in described if level == highest]
     if len(winners) == 1:

@@ -132,7 +132,6 @@ class _Mover:
             self._arguments(hook, is_host=False)
 
     def _arguments(self, hook: dict[str, Any], *, is_host: bool) -> None:
-        """Move the arguments that are paths of that side; the first is the program's name."""
         if "args" not in hook:
             return
         is_inside = hook["hookName"] in _INSIDE

@@ -277,7 +277,6 @@ def _items(value: object) -> list[Any]:
 
 
 def _names(text: str, where: str) -> list[str]:
-    """Return the names of a comma list: trimmed, each once, in order; bounded and printable."""
     return _checked([part.strip() for part in text.split(",")], where)
 
 

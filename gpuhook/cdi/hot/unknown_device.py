@@ -110,5 +110,4 @@ def _is_written_by_us(spec: Compiled) -> bool:
 
 
 def _without(path: str, message: str) -> str:
-    """Return a message about a file without the file's path at its beginning."""
     return message[len(path) + 2 :] if message.startswith(path + ": ") else message

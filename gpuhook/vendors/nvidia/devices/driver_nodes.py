@@ -95,8 +95,6 @@ def find(
 
 
 class _Search:
-    """The nodes and warnings found so far."""
-
     def __init__(self, dev_root: str, numbers: dict[str, int], *, require: bool) -> None:
         self._root = dev_root
         self._numbers = numbers

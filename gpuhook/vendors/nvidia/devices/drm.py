@@ -87,7 +87,6 @@ def _look(
 
 
 def _numbers(host_root: str, gpu: Gpu, name: str) -> tuple[int, int] | None:
-    """Return (major, minor) by the kernel, None if unknown."""
     place = driver_nodes.pci_directory(host_root, gpu.pci_bus_id or "0:")
     try:
         with open(os.path.join(place, "drm", name, "dev"), encoding="ascii") as file:

@@ -31,7 +31,6 @@ def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
 
 
 def _instances(directory: str) -> list[str]:
-    """Return gpu0/mig/gi1/ci0 and so on, each with its identity."""
     found = []
     for gpu in _names(directory):
         mig = os.path.join(directory, gpu, "mig")

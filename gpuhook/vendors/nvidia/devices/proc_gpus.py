@@ -111,7 +111,6 @@ def _places(host_root: str, minor: int | None) -> list[tuple[int, int]]:
 
 
 def _numbers(directory: str, prefix: str) -> list[int]:
-    """Return the numbers of the entries gi0, gi1 and so on, in order."""
     try:
         names = os.listdir(directory)
     except OSError:

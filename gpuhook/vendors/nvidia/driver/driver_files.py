@@ -85,7 +85,6 @@ def find(
 
 
 def _libraries(root: DriverRoot, located: libcuda.Libcuda) -> driver_libraries.Libraries:
-    """Return the 64-bit libraries and, after them, those of 32 bits."""
     found = driver_libraries.libraries(root, located)
     narrow = libcuda.narrow(root, located)
     if narrow is not None:

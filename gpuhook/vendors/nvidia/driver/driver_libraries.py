@@ -223,7 +223,6 @@ def _link_plugin(found: Libraries, file: DriverFile | None, place: str, number: 
 
 
 def _add(found: Libraries, path: str, target: str) -> None:
-    """Add a link, unless the host has one of that name."""
     if all(link.path != path for link in found.links):
         found.links.append(Link(path, target))
 

@@ -65,7 +65,6 @@ def _by_container_path(files: tuple[DriverFile, ...]) -> dict[str, str]:
 
 
 def _end(path: str, targets: dict[str, str]) -> str:
-    """Return the end of a chain of links that starts at `path`."""
     for _ in range(MAX_LINKS):
         if path not in targets:
             break

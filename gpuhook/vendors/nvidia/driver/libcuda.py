@@ -114,13 +114,11 @@ def _absolute(path: str) -> str:
 
 
 def _existing(root: DriverRoot, directories: Iterable[str]) -> list[str]:
-    """Return those of `directories` that exist, links followed, each once."""
     real = (root.directory(path) for path in directories)
     return list(dict.fromkeys(path for path in real if path))
 
 
 def _candidates(root: DriverRoot, directories: list[str]) -> dict[str, str]:
-    """Return version -> libcuda file, the first of each version."""
     found: dict[str, str] = {}
     for directory in directories:
         for name in root.names(directory):

@@ -110,7 +110,6 @@ def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
 
 
 def _kind(status: os.stat_result, binary: Elf | None) -> str:
-    """Return the kind of a file by its status and content."""
     if stat.S_ISDIR(status.st_mode):
         return "directory"
     if stat.S_ISSOCK(status.st_mode):

@@ -122,7 +122,6 @@ def _take(node: yaml.Node, path: Path, lines: dict[Path, int], depth: int) -> No
 
 
 def _check(document: object, file: str, lines: dict[Path, int]) -> None:
-    """Raise GH1244 for the first error by the schema."""
     import jsonschema
 
     with open(_SCHEMA, encoding="utf-8") as stream:

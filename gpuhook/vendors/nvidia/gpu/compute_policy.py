@@ -69,7 +69,6 @@ def set_time_slice(smi: Smi, uuid: str, value: str) -> None:
 
 
 def _listed(table: str) -> dict[int, str]:
-    """Return the time slices in the output of --list, by the index of the GPU."""
     found = {}
     for line in table.splitlines():
         words = line.strip().strip("|").split()

@@ -56,7 +56,6 @@ def chooser(
 
 
 def _needs(edits: ContainerEdits) -> dict[str, frozenset[str]]:
-    """Return the capabilities of files that our hooks among `edits` list."""
     found: dict[str, frozenset[str]] = {}
     for hook in edits.get("hooks") or ():
         if hook_args.NEEDS in (hook.get("args") or ()) and hook_args.is_ours(hook):

@@ -86,7 +86,6 @@ def _node(lower: str, host_root: str) -> str:
 
 
 def _is_long(lower: str, bus_id: str) -> bool:
-    """Return whether a name is a bus id with a domain of eight digits, as NVML writes it."""
     return lower == "0000" + bus_id
 
 

@@ -158,7 +158,6 @@ def edits(nodes: list[DeviceNode]) -> ContainerEdits:
 
 
 def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
-    """Return those of `paths` that are character devices."""
     found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=_order))
     return [_entry(path, status, roots) for path, status in found if status is not None]
 
@@ -184,7 +183,6 @@ def _mount(path: str, roots: tuple[str, ...]) -> Mount | None:
 
 
 def _stat(root: str, path: str) -> os.stat_result | None:
-    """Return the status of the character device at `path`, None for anything else."""
     found = driver_root.place(root, path)
     if found is None:
         return None

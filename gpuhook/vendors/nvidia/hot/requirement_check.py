@@ -173,7 +173,6 @@ def check_requirements(
 
 
 def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[GpuhookError]:
-    """Return a warning for each version in `newer`, and one for all terms with their variables."""
     found = [fault("GH1062", version=version, cuda=cuda) for version, cuda in newer.items()]
     if open_terms:
         variables = ", ".join(dict.fromkeys(open_terms.values()))
@@ -220,7 +219,6 @@ def _invalid(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
 
 
 def _unknown(requirement: Requirement, facts: RequirementFacts) -> dict[str, str]:
-    """Return the terms that could not be judged, each with its variable."""
     read = [list(terms) for terms in requirement.alternatives()]
     return {
         term.text: requirement.variable

@@ -102,7 +102,6 @@ def advice(name: str, where: str, known: Iterable[str]) -> str:
 
 
 def _is_mig(lower: str) -> bool:
-    """Return whether a name in lower case is that of a MIG device: a UUID, or two indices."""
     if lower.startswith("mig-"):
         return True
     first, colon, second = lower[3 if lower.startswith("mig") else 0 :].partition(":")

@@ -91,8 +91,6 @@ def _paths(place: ModeRoots) -> tuple[list[str], list[str]]:
 
 
 class _Reading:
-    """Files that are read one after the other, and their warnings."""
-
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -156,8 +154,6 @@ def _devices(own: tegra_devices.Own, choices: Choices) -> list[Device]:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """The common parts of all edits of the system."""
-
     place: ModeRoots
     choices: Choices
     chip: Soc
@@ -189,7 +185,6 @@ class _Description:
         return [{"name": vocabulary.CSV_DEVICE, "containerEdits": edits}]
 
     def _hook(self, hook: Hook) -> Hook:
-        """Return the hook with Tegra's differences."""
         job = hook_args.of_hook(hook)
         job.whole = True
         job.libcuda = self.witness

@@ -48,7 +48,6 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
 
 
 def _store(place: ModeRoots) -> DriverStore:
-    """Return the driver's files with the site's rules applied."""
     root = DriverRoot(place.roots.driver)
     rules = site_rules.read(place.files_dir)
     store = wsl_store.find(root, place.library_search_paths)

@@ -106,7 +106,6 @@ def _processes_of_kind(handle: Any, kind: str) -> list[ProcessUse] | None:
 
 
 def _function(name: str) -> Any:
-    """Return the function of the library, None if it does not have it."""
     try:
         return nvml_sessions.function(name)
     except pynvml.NVMLError:

@@ -219,7 +219,6 @@ def bus_id(text: str) -> str:
 
 
 def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
-    """Return the GPUs that `ids` name, those in MIG mode with the selected instances."""
     whole: set[int] = set()
     parts: dict[int, set[int]] = {}
     for identifier in ids:

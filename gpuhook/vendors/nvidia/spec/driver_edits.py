@@ -158,7 +158,6 @@ def _libcuda_directory(node: Node, choices: Choices) -> str:
 
 
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
-    """Return the jobs of our hook for the files of `node`."""
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if _is_loaded_by_name(file)]
     jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
@@ -209,5 +208,4 @@ def _soname_link(file: DriverFile) -> Link:
 
 
 def _order(path: str) -> tuple[int, str]:
-    """Return the sort key of a path: parent directories are mounted first."""
     return path.count("/"), path

@@ -117,7 +117,6 @@ def _file(path: str) -> str:
 
 
 def _checksum(document: dict[str, Any]) -> str:
-    """Return the checksum of a record without its `checksum`."""
     return f"{crc32(fastjson.dumps(document)):08x}"
 
 

@@ -62,7 +62,6 @@ def make(
 def _plan(
     place: SystemRoot, found: Iterable[Node], directory: str, *, is_replaced: bool
 ) -> list[tuple[Step, str, str]]:
-    """Return a step, the link and its target for each pair of numbers, by its first node."""
     nodes: dict[tuple[int, int], str] = {}
     for path, major, minor in found:
         nodes.setdefault((major, minor), path)

@@ -58,7 +58,6 @@ def desired_state(
 
 
 def _index(root: LiveRoot, ldconfig: str) -> Index:
-    """Return a function that runs ldconfig in the container, once per argument."""
     known: dict[tuple[tuple[bytes, ...], ...], bytes] = {}
 
     def index(first: list[bytes], last: list[bytes]) -> bytes:
@@ -163,6 +162,5 @@ def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
 
 
 def _is_for_a_start(entry: str) -> bool:
-    """Return whether a variable only matters at the container's start."""
     name = entry.partition("=")[0]
     return entry.endswith("=void") or name == vocabulary.LIBCUDA_DIRECTORY_ENV

@@ -51,7 +51,6 @@ def _devices(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_number(value: object, bits: int) -> bool:
-    """Return whether a value is a device number of so many bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 

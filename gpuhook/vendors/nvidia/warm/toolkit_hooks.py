@@ -118,7 +118,6 @@ def calls_in(spec: Mapping[str, Any]) -> list[Call]:
 
 
 def _behind_program(args: list[str]) -> list[str]:
-    """Return the arguments after `nvidia-cdi-hook`, or after `nvidia-ctk hook`."""
     name = basename(args[0]) if args else ""
     if name == CTK and "hook" in args:
         return args[args.index("hook") :]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of gpuhook's one CDI hook, as its arguments.
 
-`gpuhook-hook apply` does them inside a started container; the wrapper reads the same arguments from
-the resolved edits and does the jobs itself before the runtime starts.
+`gpuhook-hook apply` does them in a started container, the wrapper before the runtime starts.
 """
 
 from __future__ import annotations
@@ -106,7 +105,6 @@ class Jobs:
         return args + [option for option, name in _SWITCHES.items() if getattr(self, name)]
 
     def _lists(self) -> list[str]:
-        """Return the arguments that may be repeated."""
         args: list[str] = []
         for path, soname in self.libraries:
             args += ["--library", f"{path}={soname}"]
@@ -221,7 +219,6 @@ def _require_release(args: list[str]) -> None:
 
 
 def _release(option: str, text: str) -> tuple[int, ...]:
-    """Return the numbers of a release; GH1640 for a malformed one."""
     parts = text.partition("+")[0].split(".")
     if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
         raise fault("GH1640", argument=option, reason=f"{text!r} is not a release")

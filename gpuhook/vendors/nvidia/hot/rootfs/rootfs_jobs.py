@@ -182,7 +182,6 @@ def _identity(spec: dict[str, Any]) -> Identity:
 
 
 def _mapped(mappings: object) -> int:
-    """Return the host id of the container's 0."""
     for mapping in mappings if isinstance(mappings, list) else ():
         if isinstance(mapping, dict) and mapping.get("containerID") == 0:
             return int(mapping.get("hostID") or 0)
@@ -204,7 +203,6 @@ def _params_hook(root: Root, spec: dict[str, Any], job: Jobs, work: RootfsWork) 
 
 
 def _chmod_hook(job: Jobs) -> list[Hook]:
-    """Return the hook that changes directories which the runtime makes."""
     if not job.chmod:
         return []
     rest = Jobs(job.hook_path)

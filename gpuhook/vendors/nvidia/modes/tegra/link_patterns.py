@@ -41,7 +41,6 @@ def matches(root: DriverRoot, pattern: str) -> list[str]:
 
 
 def _below(root: DriverRoot, directories: list[str], pattern: str) -> Iterator[str]:
-    """Yield the paths in `directories` whose last component matches."""
     for directory in directories:
         for name in root.names(directory or "/"):
             if fnmatchcase(name, pattern):

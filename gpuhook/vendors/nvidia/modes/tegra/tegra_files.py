@@ -138,7 +138,6 @@ class Search:
         return True
 
     def _link_names(self, found: TegraFiles, real: str, soname: str) -> None:
-        """Add the links that the linker uses, if the host has them."""
         directory, _, name = real.rpartition("/")
         short = name.partition(".so")[0] + ".so"
         if short != name and self._root.real(f"{directory}/{short}") == real:
