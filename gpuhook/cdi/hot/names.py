@@ -2,7 +2,7 @@
 """CDI names: `vendor/class=device`.
 
 No regular expressions. Source: CDI SPEC.md, "Kind requirements" and "Device name"; the rules are
-those of the CDI library's parser, where a single character is a name too.
+those of the CDI library's parser, which also accepts a single character as a name.
 """
 
 from __future__ import annotations

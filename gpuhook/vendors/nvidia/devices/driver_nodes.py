@@ -2,8 +2,7 @@
 """The device nodes of the driver below the dev root, checked against the kernel's numbers.
 
 Majors come from /proc/devices and minors from NVML or /proc/driver/nvidia; nodes are reported as
-stat(2) finds them. A missing or wrong node is a fault if GPUs are given to containers, and a
-warning for reports.
+stat(2) finds them. A missing or wrong node is a fault for containers, and a warning for reports.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _count(handle: Any, link: int, to_gpus: Counter[str], to_switches: Counter[s
     elif address and kind in (
         None,
         _TO_GPU,
-    ):  # an old library doesn't know kinds: the address tells
+    ):  # an old library doesn't know kinds: the address decides
         to_gpus[address] += 1
 
 

@@ -7,7 +7,7 @@ The brands are the words that NVIDIA_REQUIRE_* uses ("brand=geforcertx").
 from __future__ import annotations
 
 BRANDS: dict[int | None, str] = {
-    0: "unknown",  # which NVIDIA's driver says of some GPUs, and images may ask for
+    0: "unknown",  # NVIDIA's driver reports it for some GPUs, and images may require it
     1: "quadro",
     2: "tesla",
     3: "nvs",
