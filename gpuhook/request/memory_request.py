@@ -77,10 +77,10 @@ def mount_path(prefix: str, limit: MemoryLimit) -> str:
 def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
     """Return the grant of each device by the mounts of a spec, by device.
 
-    Of two grants for one device the smaller amounts apply, and the limit is the pod's own
-    request. The source of the mount is ignored: CRI-O leaves a mount out for a later one of the same
-    path, and a pod's volumes come after its device plugin's mounts. Another path below `prefix`
-    grants nothing.
+    Of two grants for one device the smaller amounts apply, and the limit is the pod's own request.
+    The source of the mount is ignored: CRI-O leaves a mount out for a later one of the same path,
+    and a pod's volumes come after its device plugin's mounts. Another path below `prefix` grants
+    nothing.
     """
     found: dict[str, MemoryLimit] = {}
     below = prefix + "/"
