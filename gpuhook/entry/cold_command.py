@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way from the hot path to the cold: `gpuhook` run as a program.
+"""The one way from the hot path to cold code: running `gpuhook` as a program.
 
-YAML is parsed by it once per version of a file, and kept below the state directory; stale specs are
-written anew.
+It parses YAML once per version of a file and keeps the result below the state directory, and it
+writes stale specs again.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Compiler:
         self._launcher = launcher
 
     def compile_spec(self, path: str) -> None:
-        """Compile one CDI spec; a broken spec is compiled into its error."""
+        """Compile one CDI spec; for a broken spec the result is its error."""
         self._run(["cdi", "compile", path], path)
 
     def compile_settings(self, path: str) -> None:
-        """Compile the settings file; a broken file is compiled into its error."""
+        """Compile the settings file; for a broken file the result is its error."""
         self._run(["config", "compile", path], path)
 
     def refresh(self, is_needed: Callable[[], bool], *options: str) -> str:
-        """Have the node's specs written anew, if they still have to be once it is our turn.
+        """Write the node's specs again, if that is still needed after waiting for the lock.
 
         `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
         """
-        from gpuhook.entry import command_process, refresh_command  # too late to be fast
+        from gpuhook.entry import command_process, refresh_command  # only for a stale spec
 
         program = self._program()
         if not program:

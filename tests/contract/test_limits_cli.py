@@ -259,7 +259,7 @@ def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
 def impatient(live: Live, place: Path) -> Live:
     """Return the container with a command line that waits a second for a driver, not twenty."""
     text = (live.installation.bindir / "gpuhook").read_text(encoding="utf-8")
-    sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.PATIENCE = 1.0; "
+    sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.SECONDS = 1.0; "
     starts = "from gpuhook.cli import main"
     assert starts in text
     launcher = place / "impatient/gpuhook"

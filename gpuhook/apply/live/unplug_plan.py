@@ -150,7 +150,7 @@ def _entries_of_links(made: InjectedItems) -> list[tuple[bytes, bytes]]:
 
 
 def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[FileChange]:
-    """Return the loader's cache without the entries `ours`; nothing if no other entries are left."""
+    """Return the loader's cache without the entries `ours`; nothing if no others are left."""
     try:
         held = [(entry.soname, entry.path) for entry in ld_cache_entries.parse(data)]
         # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.

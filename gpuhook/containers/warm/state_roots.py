@@ -84,7 +84,7 @@ def present() -> Iterator[str]:
 
 
 def _expanded(pattern: str) -> list[str]:
-    """Return the directories that `pattern` matches; one that cannot be listed is returned itself."""
+    """Return the directories that `pattern` matches; one that cannot be listed as itself."""
     found = [""]
     for part in pattern.split("/")[1:]:
         if part.endswith("*"):

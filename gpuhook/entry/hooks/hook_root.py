@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root file system of a container whose mounts are made, as createContainer hooks see it.
+"""The root file system of a container with its mounts, as createContainer hooks see it.
 
-config.json says what is mounted where, and a later mount may be over an earlier one: what the hook
-writes into is decided by what is mounted now.
+config.json lists the mounts, and a later mount may be over an earlier one: the current mounts
+determine the file that the hook writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROC, TMPFS = "proc", "tmpfs"
 
 
 class HookRoot(Root):
-    """The root of the container that a hook is called for; its own tmpfs mounts are part of it."""
+    """The root of the container of a hook; its own tmpfs mounts are part of it."""
 
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
@@ -39,9 +39,9 @@ class HookRoot(Root):
         return self
 
     def admit(self, path: str, fstype: str) -> None:
-        """Let walks go into the container's own file system of this type at the directory `path`.
+        """Let walks enter the container's own file system of this type at the directory `path`.
 
-        Into nothing else that is mounted there, and not into a tmpfs of the host.
+        They enter no other mount there, and no tmpfs of the host.
         """
         try:
             fd = Walk(self._fd, None, create=False).to(path)
@@ -57,7 +57,7 @@ class HookRoot(Root):
     def mounted(self, path: str) -> int | None:
         """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
 
-        Mounts are gone into, whosever they are: it is for looking at what the container was given.
+        It enters foreign mounts, too: it is for reading what was mounted into the container.
         """
         try:
             return Walk(self._fd, None, create=False).to(path, last_is_file=True)
@@ -67,7 +67,7 @@ class HookRoot(Root):
             raise
 
     def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
+        """Return the names in the directory `path`, also in foreign mounts, as mounted() does."""
         fd = self.mounted(path)
         if fd is None:
             return []
@@ -86,11 +86,11 @@ class HookRoot(Root):
         mount = mountinfo.find(self._mounts_of("self"), number)
         if mount is None or mount.fstype != fstype or mount.root != "/":
             return False
-        # What the host's first process sees too is not the container's own.
+        # A mount that the host's first process sees, too, is not the container's own.
         return fstype != TMPFS or b" %s " % mount.device.encode() not in self._mounts_of("1")
 
     def _mounts_of(self, process: str) -> bytes:
-        """Return the mountinfo of a process, empty where it cannot be read; it is read once."""
+        """Return the mountinfo of a process, empty if it cannot be read; it is read once."""
         if process not in self._mountinfo:
             try:
                 path = f"/proc/{process}/mountinfo"

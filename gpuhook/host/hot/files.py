@@ -60,7 +60,7 @@ def require_file(mode: int, path: str) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EEXIST, "it is no regular file, and is not replaced", path)
+        raise OSError(errno.EEXIST, "it is not a regular file and is not replaced", path)
 
 
 def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:

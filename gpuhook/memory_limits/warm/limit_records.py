@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `memory` records of a ledger entry, read and written: what each GPU's memory is limited to.
+"""The `memory` records of a ledger entry, read and written, and the limits that a driver has.
 
 The ledger's docstring has their form. A record without `granted` is the grant itself.
 """
@@ -16,11 +16,11 @@ DRIVER = "driver"
 
 
 class LimitRecord:
-    """What the ledger has on a container's memory of one device.
+    """The ledger's record of a container's memory of one device.
 
-    `limit` is what holds since it was made or changed, `granted` what it was given when it was
-    made, None for nothing. `by` is DRIVER or "", `trouble` why it is "". `guarantee` is why the
-    soft limit of the grant was left out, "" where it was not.
+    `limit` is the current limit, `granted` that of the container's creation, None for none. `by` is
+    DRIVER or "", `trouble` why it is "". `guarantee` is why the soft limit of the grant was left
+    out, "" if it was not.
     """
 
     __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")
@@ -37,7 +37,7 @@ class LimitRecord:
 
     @property
     def is_limited(self) -> bool:
-        """Return whether there is a limit: not where a grant was lifted."""
+        """Return whether there is a limit: not after a grant was lifted."""
         return is_limited(self.limit)
 
     def document(self) -> dict[str, Any]:
@@ -62,14 +62,14 @@ def is_limited(limit: MemoryLimit | None) -> bool:
 
 
 def records_of(entry: dict[str, Any]) -> dict[str, LimitRecord]:
-    """Return the records of an entry by device; what is none is passed over."""
-    told = entry.get("memory")
-    found = map(_record, told if isinstance(told, list) else ())
+    """Return the records of an entry by device; values of another form are skipped."""
+    listed = entry.get("memory")
+    found = map(_record, listed if isinstance(listed, list) else ())
     return {record.limit.device: record for record in found if record is not None}
 
 
 def enter(entry: dict[str, Any], records: dict[str, LimitRecord | None]) -> None:
-    """Put records into an entry by device, None for a device that has none any more."""
+    """Put records into an entry by device; None removes a device's record."""
     changed: dict[str, LimitRecord | None] = {**records_of(entry), **records}
     entry["memory"] = [record.document() for record in changed.values() if record is not None]
     if not entry["memory"]:
@@ -104,15 +104,15 @@ def _limit(device: str, told: object) -> MemoryLimit | None:
     return MemoryLimit(device, hard, soft if isinstance(soft, int) else 0, is_asked=is_asked)
 
 
-# A driver may round to its pages; nothing that a person asked for is so small.
+# A driver may round to its pages; no requested limit is so small.
 _ROUNDING = 2 << 20
 
 
 class DriverLimit:
-    """What the driver holds a cgroup to on one GPU, in bytes, and what it uses now.
+    """A cgroup's limit in the driver on one GPU, in bytes, and its current memory.
 
-    `hard` is NO_LIMIT and `soft` is 0 where nothing is limited. `total` is what the GPU has, None
-    where that is not known: a driver may say that instead of NO_LIMIT.
+    `hard` is NO_LIMIT and `soft` is 0 without a limit. `total` is the GPU's memory, None if it is
+    unknown: a driver may report that in place of NO_LIMIT.
     """
 
     __slots__ = ("hard", "soft", "total", "used")
@@ -129,7 +129,7 @@ class DriverLimit:
         return not self._has_all or self.soft > 0
 
     def holds(self, hard: int, soft: int) -> bool:
-        """Return whether these are the limits that were set, as a driver rounds them."""
+        """Return whether these are the limits that were set, up to a driver's rounding."""
         is_held = _is_about(self.hard, hard) or (hard == NO_LIMIT and self._has_all)
         return is_held and _is_about(self.soft, soft)
 
