@@ -158,7 +158,7 @@ def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_pat
             assert of_gpu(live, 2)["used"] == 3 * GIB
             (note,) = changed(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
             assert "it uses 3Gi now, more than 2Gi" in note
-            assert "hold more than that already" in refused(live, "GH1251", "set", "--limit", "2Gi")
+            assert "already use more than that" in refused(live, "GH1251", "set", "--limit", "2Gi")
             assert held(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]

@@ -20,7 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Program:
-    """A program of this name that does what a shell is told, and how often it was called."""
+    """A program of this name that runs a shell script, and the number of its calls."""
 
     def __init__(self, place: Path, text: str) -> None:
         self.path = place / "gpuhook"
@@ -68,7 +68,7 @@ def test_it_fails_with_a_reason(text: str, reason: str, tmp_path: Path) -> None:
 def test_what_has_just_failed_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crowd that waits for a broken driver is told so at once; later it is tried again."""
+    """All that wait for a broken driver fail at once; later it is tried again."""
     program = Program(tmp_path, "echo Error GH1: no; exit 1")
     assert [program.refresh() for _ in range(3)] == ["GH1: no"] * 3
     assert len(program.calls) == 1

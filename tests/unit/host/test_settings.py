@@ -122,7 +122,7 @@ def test_a_changed_file_is_compiled_again(file: Path) -> None:
 
 
 def test_every_attribute_has_a_key() -> None:
-    """What the hot path can be told, the file can say."""
+    """Each setting of the hot path is a key of the file."""
     assert sorted(settings.KEYS.values()) == sorted(settings.Settings.__slots__)
 
 
@@ -161,7 +161,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "place"), BROKEN)
 def test_broken_files(text: str, place: str, file: Path) -> None:
-    """A broken file is told with the place: on the command line and in the hot path alike."""
+    """A broken file is reported with the place, by the command and by the hot path."""
     file.write_text(text)
     for code, *verb in (
         ("GH1532", "validate"),
@@ -182,7 +182,7 @@ def test_broken_files(text: str, place: str, file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["runtime: {unknown: 1}\n", "unknown: {}\n"])
 def test_unknown_keys(text: str, file: Path) -> None:
-    """A key that nobody reads is wrong for validate, and elsewhere a warning: the node goes on."""
+    """An unknown key is wrong for validate, and a warning elsewhere: the node continues."""
     file.write_text(text)
     refused = gpuhook("validate")
     assert refused.exit_code == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver in a process of its own: what it answers, and what becomes of one that does not."""
+"""A driver in a child process: its answers, and the end of one that does not answer."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
 
 @pytest.mark.usefixtures("cgroups")
 class TestLedger:
-    """What is noted when nobody knows what the driver has done."""
+    """The record of a limit whose state in the driver is unknown."""
 
     def record(self) -> limit_records.LimitRecord:
         limit = MemoryLimit(GPU, 32 * MIB)
