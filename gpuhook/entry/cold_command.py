@@ -7,8 +7,6 @@ writes stale specs again.
 
 from __future__ import annotations
 
-import os
-
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
 
@@ -40,9 +38,9 @@ class Compiler:
         """
         from gpuhook.entry import command_process, refresh_command  # only for a stale spec
 
-        program = self._program()
+        program = state.find_program(self._launcher, PROGRAM)
         if not program:
-            return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
+            return f"there is no {PROGRAM} in {':'.join(state.program_dirs(self._launcher))}"
         try:
             environment = command_process.environment_of_node()
             return refresh_command.run([program, "refresh", *options], environment, is_needed)
@@ -50,9 +48,9 @@ class Compiler:
             return f"{error.filename or program}: {error.strerror or error}"
 
     def _run(self, arguments: list[str], path: str) -> None:
-        program = self._program()
+        program = state.find_program(self._launcher, PROGRAM)
         if not program:
-            raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
+            raise fault("GH1402", path=path, dirs=":".join(state.program_dirs(self._launcher)))
         from gpuhook.entry import command_process  # once per version of a file
 
         try:
@@ -63,13 +61,3 @@ class Compiler:
         if reason:
             command = f"{program} {' '.join(arguments)}"
             raise fault("GH1403", path=path, command=command, reason=reason)
-
-    def _dirs(self) -> tuple[str, ...]:
-        return (os.path.dirname(os.path.realpath(self._launcher)), *state.PROGRAM_DIRS)
-
-    def _program(self) -> str:
-        for directory in self._dirs():
-            program = os.path.join(directory, PROGRAM)
-            if os.access(program, os.X_OK):
-                return program
-        return ""

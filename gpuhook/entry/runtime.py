@@ -17,7 +17,7 @@ import sys
 from gpuhook.entry import cold_command, oci_command
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, files, settings, state
-from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.engine_log import EngineLog, line_of
 from gpuhook.vendors.nvidia.hot.prefilter import MARKS
 
 TYPE_CHECKING = False
@@ -118,11 +118,7 @@ def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, Gpuho
 
 def unforeseen(error: Exception) -> GpuhookError:
     """Return GH1491 for an unexpected exception, with the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
-    return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def find_low_level(names: list[str], launcher: str) -> str:

@@ -23,7 +23,6 @@ from gpuhook.target import running_container
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
     from typing import Any, TypeVar
 
     from gpuhook.containers.warm.runtime_state import Found
@@ -105,12 +104,7 @@ class ContainerWorker:
     def __enter__(self) -> ContainerWorker:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

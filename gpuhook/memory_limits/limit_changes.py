@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import Limits
+    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
@@ -66,7 +66,7 @@ def _to_change(target: Target) -> list[str]:
 
 
 def set_limits(
-    target: Target, driver: Limits, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
 ) -> Report:
     """Limit a container's memory of `gpus`. All of them or none.
 
@@ -93,7 +93,7 @@ def set_limits(
 
 def clear(
     target: Target,
-    driver: Limits,
+    driver: Driver,
     gpus: Sequence[str],
     guarantee: str,
     *,
@@ -124,7 +124,7 @@ def clear(
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Limits) -> tuple[HotplugPlan, list[str]]:
+def lost(target: Target, driver: Driver) -> tuple[HotplugPlan, list[str]]:
     """Return the plan that restores the ledger's limits in the driver.
 
     And the GPUs whose limits the driver does not report, with reasons. Raises GH1312, GH1313.
@@ -132,7 +132,7 @@ def lost(target: Target, driver: Limits) -> tuple[HotplugPlan, list[str]]:
     return _again(target, driver, by=limit_records.DRIVER)
 
 
-def never_held(target: Target, driver: Limits, guarantee: str) -> HotplugPlan:
+def never_held(target: Target, driver: Driver, guarantee: str) -> HotplugPlan:
     """Return the plan that tries limits again that the driver refused before.
 
     The driver may be another one by now. `guarantee` is the setting. Raises as lost() does.
@@ -141,7 +141,7 @@ def never_held(target: Target, driver: Limits, guarantee: str) -> HotplugPlan:
 
 
 def _again(
-    target: Target, driver: Limits, guarantee: str = settings.ALWAYS, *, by: str
+    target: Target, driver: Driver, guarantee: str = settings.ALWAYS, *, by: str
 ) -> tuple[HotplugPlan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
@@ -163,7 +163,7 @@ def _again(
     return change.plan(), notes
 
 
-def clipped(driver: Limits, limit: MemoryLimit) -> MemoryLimit:
+def clipped(driver: Driver, limit: MemoryLimit) -> MemoryLimit:
     """Return a limit that is no larger than its GPU's memory."""
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
@@ -184,7 +184,7 @@ def _wished(before: LimitState, wish: Wish) -> MemoryLimit:
 class _Change:
     """The plan of a change of limits: the ledger's records, and the driver's steps."""
 
-    def __init__(self, target: Target, driver: Limits) -> None:
+    def __init__(self, target: Target, driver: Driver) -> None:
         self._target = target
         self._driver = driver
         self._cgroups = _to_change(target)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.nvml_worker import Limits
+    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.memory_limits.warm.limit_records import DriverLimit, LimitRecord
 
 
@@ -74,7 +74,7 @@ def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Limits | None,
+    driver: Driver | None,
     cgroups: list[str] | None = None,
 ) -> list[LimitState]:
     """Return the limits of a container on `gpus` and on those with records in its entry.
@@ -132,7 +132,7 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
 
 
 def _held(
-    driver: Limits | None, gpu: str, cgroups: list[str]
+    driver: Driver | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""
@@ -160,7 +160,7 @@ class HoldMemory:
     """
 
     def __init__(
-        self, driver: Limits, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
+        self, driver: Driver, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
     ) -> None:
         self._driver = driver
         self._gpu = before.gpu

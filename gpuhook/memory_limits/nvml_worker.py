@@ -12,31 +12,15 @@ from gpuhook.memory_limits.warm import cgroup_limits, nvml_limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, TypeVar
 
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
 
-    class Limits(Protocol):
-        """A driver's memory limits: in this process, or in a child."""
+    from typing import Union
 
-        def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
-            """Limit the processes of a cgroup, and return the limit that is read back."""
-            ...
-
-        def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
-            """Return the limits of a cgroup, None if the driver does not know it."""
-            ...
-
-        def clear(self, uuid: str, cgroup: str) -> None:
-            """Remove the limits of a cgroup."""
-            ...
-
-        def within(self, uuid: str, hard: int) -> int:
-            """Return a hard limit that is no larger than the GPU's memory."""
-            ...
+    Driver = Union[nvml_limits.NvmlDriver, "PatientDriver"]
 
 
 class PatientDriver:
@@ -77,12 +61,7 @@ class PatientDriver:
     def __enter__(self) -> PatientDriver:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

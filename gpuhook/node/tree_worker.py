@@ -33,7 +33,7 @@ class PatientTree:
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
         """Return the content of a file, cut after `limit` bytes; None if it does not exist."""
-        found: bytes | None = self._call("read", path, limit, owner)
+        found: bytes | None = self._call("read", path, limit=limit, owner=owner)
         return found
 
     def names(self, path: str) -> list[str]:
@@ -43,7 +43,7 @@ class PatientTree:
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
         """Return the result of stat(2), or lstat(2); None if nothing exists."""
-        found: Status | None = self._call("status", path, follow)
+        found: Status | None = self._call("status", path, follow=follow)
         return found
 
     def real(self, path: str) -> str | None:
@@ -57,14 +57,14 @@ class PatientTree:
             self._worker.close()
             self._worker = None
 
-    def _call(self, question: str, path: str, *more: object) -> Any:
+    def _call(self, method: str, path: str, **options: object) -> Any:
         place = os.path.dirname(path)
         if place in self._silent:
             raise trouble(errno.ETIMEDOUT, path)
         try:
             if self._worker is None:
                 self._worker = Worker(lambda: _Answering(self.root), self._patience)
-            code, result = self._worker.call(question, path, *more)
+            code, result = self._worker.call("call", method, path, options)
         except NoAnswerError as error:
             raise self._lost_answer(path, place, error) from None
         if code:
@@ -85,26 +85,14 @@ class PatientTree:
 
 
 class _Answering:
-    """A tree whose methods return (0, result), or (errno, text of the error)."""
+    """A tree whose calls return (0, result), or (errno, text of the error)."""
 
     def __init__(self, root: str) -> None:
-        self._tree = DirectoryTree(root)  # descriptors of the parent are not this process's
+        self._tree = DirectoryTree(root)  # the child has no descriptors of its parent
 
-    def read(self, path: str, limit: int, owner: int | None) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.read(path, limit, owner=owner))
-
-    def names(self, path: str) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.names(path))
-
-    def status(self, path: str, follow: bool) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.status(path, follow=follow))
-
-    def real(self, path: str) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.real(path))
-
-    @staticmethod
-    def _answer(ask: Any) -> tuple[int, Any]:
+    def call(self, method: str, path: str, options: dict[str, Any]) -> tuple[int, Any]:
+        """Return the result of a method of the tree."""
         try:
-            return 0, ask()
+            return 0, getattr(self._tree, method)(path, **options)
         except OSError as error:
             return error.errno or errno.EIO, error.strerror or str(error)

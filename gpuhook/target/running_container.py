@@ -126,6 +126,7 @@ class Target:
                     self.found.bundle,
                     "attach",
                     nodes=[node["path"] for node in nodes],
+                    replicas=(),
                     runtime=self.found.runtime,
                 )
             change(entry)

@@ -68,10 +68,12 @@ class HotplugPlan:
     def execute(self, live: Live) -> None:
         """Do all or nothing: completed operations are undone if one fails."""
         done: list[Operation] = []
-        live.signals.hold()
+        if live.signals is not None:
+            live.signals.hold()
         try:
             for operation in self.operations:
-                live.signals.check()
+                if live.signals is not None:
+                    live.signals.check()
                 live.process.require_alive()
                 operation.execute(live)
                 done.append(operation)

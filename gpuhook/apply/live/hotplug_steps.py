@@ -53,16 +53,6 @@ if TYPE_CHECKING:
             ...
 
 
-class Uninterrupted:
-    """Signals with their usual effect: none is held back."""
-
-    def hold(self) -> None:
-        """Hold back nothing."""
-
-    def check(self) -> None:
-        """Raise nothing."""
-
-
 class Live:
     """A container that exists: its init, its root file system, its device rules.
 
@@ -86,7 +76,7 @@ class Live:
         self.left: list[str] = []
         self._cleanups: list[Callable[[], None]] = []
         self._identity: tuple[int, int] | None = None
-        self.signals: Signals = Uninterrupted()
+        self.signals: Signals | None = None
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None

@@ -143,12 +143,10 @@ def _program(launcher: str) -> str:
     """Return the path of gpuhook-hook, first that of this installation; GH1646 without one."""
     if not os.path.exists(_V2):
         raise fault("GH1312")  # the hook would find no cgroup
-    directories = (os.path.dirname(os.path.realpath(launcher)), *state.PROGRAM_DIRS)
-    for directory in directories:
-        path = os.path.join(directory, HOOK_NAME)
-        if os.access(path, os.X_OK):
-            return path
-    raise fault("GH1646", dirs=":".join(directories))
+    path = state.find_program(launcher, HOOK_NAME)
+    if not path:
+        raise fault("GH1646", dirs=":".join(state.program_dirs(launcher)))
+    return path
 
 
 def _record(limit: MemoryLimit, trouble: GpuhookError | None) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from gpuhook.vendors.nvidia.warm import nvml_constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any
 
 SET = "nvmlDeviceSetMemoryLimits_v1"
@@ -62,12 +61,7 @@ class NvmlDriver:
     def __enter__(self) -> NvmlDriver:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
