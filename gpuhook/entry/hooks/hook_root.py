@@ -13,13 +13,14 @@ import stat
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.containers.warm.process_handle import Process
     from gpuhook.entry.hooks.oci_state import HookState
 
 PROC, TMPFS = "proc", "tmpfs"
@@ -98,3 +99,46 @@ class HookRoot(Root):
             except (OSError, GpuhookError):
                 self._mountinfo[process] = b""
         return self._mountinfo[process]
+
+
+def require_container(process: Process, state: HookState) -> None:
+    """Raise GH1642 if a process does not belong to the container of a state."""
+    ours = os.stat("/proc/self/ns/mnt")
+    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
+        reason = "it has the host's mount namespace"
+    elif _has_entered(process) and _has_another_root(process, state):
+        reason = f"its root is not that of {state.bundle}"
+    else:
+        return
+    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
+
+
+def _root_of(process: Process) -> tuple[int, int]:
+    found = os.stat("root/", dir_fd=process.fd)
+    return found.st_dev, found.st_ino
+
+
+def _has_entered(process: Process) -> bool:
+    """Return whether the process has the container's root: until then it has the host's."""
+    host = os.stat("/")
+    return _root_of(process) != (host.st_dev, host.st_ino)
+
+
+def _has_another_root(process: Process, state: HookState) -> bool:
+    """Return whether the root that a process has entered is certainly not this bundle's.
+
+    It is not certain if the runtime mounts something over the root, or if the root is gone.
+    """
+    mounts = state.spec.get("mounts") or ()
+    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+        return False
+    try:
+        expected = os.stat(root_path(state.bundle, state.spec))
+    except OSError:
+        return False
+    return _root_of(process) != (expected.st_dev, expected.st_ino)
+
+
+def place_of_root(process: Process, state: HookState) -> str:
+    """Return the path of the container's root in its init's view."""
+    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)

@@ -9,7 +9,6 @@ container.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -20,14 +19,13 @@ from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.entry import cold_command, plan_context, replica_env
-from gpuhook.entry.hooks import oci_state
+from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 from gpuhook.vendors.nvidia.warm import spec_devices
 
@@ -108,7 +106,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
         if not is_dry:
             state.require_not_begun()
-        with hotplug_plan.opened(process, _place(process, state), spec) as held:
+        with hotplug_plan.opened(process, hook_root.place_of_root(process, state), spec) as held:
             wanted, plan = _planned(held, spec, grant, todo)
             for what in plan.skipped:
                 log.warning(fault("GH1641", what=what))
@@ -195,22 +193,11 @@ def _process(state: HookState) -> Process:
     """Return the container's init; GH1642 for a process of another container."""
     process = Process(state.init_pid())
     try:
-        _require_of_container(process, state)
+        hook_root.require_container(process, state)
     except BaseException:
         process.close()
         raise
     return process
-
-
-def _require_of_container(process: Process, state: HookState) -> None:
-    ours = os.stat("/proc/self/ns/mnt")
-    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
-        reason = "it has the host's mount namespace"
-    elif _has_entered(process) and _has_another_root(process, state):
-        reason = f"its root is not that of {state.bundle}"
-    else:
-        return
-    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
 
 
 def _known(state: HookState, process: Process) -> dict[str, Any] | None:
@@ -220,37 +207,6 @@ def _known(state: HookState, process: Process) -> dict[str, Any] | None:
     """
     known = ledger_changes.find_entry("", state.id)
     return known if known and known.get("init") == [process.pid, process.started] else None
-
-
-def _root_of(process: Process) -> tuple[int, int]:
-    found = os.stat("root/", dir_fd=process.fd)
-    return found.st_dev, found.st_ino
-
-
-def _has_entered(process: Process) -> bool:
-    """Return whether the process has the container's root: until then it has the host's."""
-    host = os.stat("/")
-    return _root_of(process) != (host.st_dev, host.st_ino)
-
-
-def _has_another_root(process: Process, state: HookState) -> bool:
-    """Return whether the root that a process has entered is certainly not this bundle's.
-
-    It is not certain if the runtime mounts something over the root, or if the root is gone.
-    """
-    mounts = state.spec.get("mounts") or ()
-    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
-        return False
-    try:
-        expected = os.stat(root_path(state.bundle, state.spec))
-    except OSError:
-        return False
-    return _root_of(process) != (expected.st_dev, expected.st_ino)
-
-
-def _place(process: Process, state: HookState) -> str:
-    """Return the path of the container's root in its init's view."""
-    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)
 
 
 def _lines(plan: hotplug_plan.HotplugPlan) -> list[str]:

@@ -228,7 +228,7 @@ class DevicePrograms:
         return fd
 
     def _rebuilt(self, old: Program) -> bytes:
-        """Return a program of config.json's rules; GH1701 if a block of ours may be unreadable."""
+        """Return a program of config.json's rules; GH1701 if a block may be unreadable."""
         if self._fallback is None or old.name == NAME:
             raise fault("GH1701", program=old)
         return program(self._fallback, default=False)
