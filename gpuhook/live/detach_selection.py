@@ -51,7 +51,7 @@ class Taken:
         names = [name for name in names if name not in shares.staying]
         held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
         shared = self._shared(held)
-        asked = self._asked(names, held)
+        asked = self._named_nodes(names, held)
         asked = {path: node for path, node in asked.items() if path not in shared}
         self._needed = self._needed_besides(frozenset(asked), frozenset(held))
         self._named = frozenset(asked)
@@ -106,7 +106,9 @@ class Taken:
             return {path for path in held if not vocabulary.is_gpu_node(path)}
         return {node["path"] for node in common}
 
-    def _asked(self, names: Sequence[str], held: dict[str, DeviceNode]) -> dict[str, DeviceNode]:
+    def _named_nodes(
+        self, names: Sequence[str], held: dict[str, DeviceNode]
+    ) -> dict[str, DeviceNode]:
         """Return the nodes that the names mean.
 
         A name may be a node's path: a GPU that fell off the bus is no longer in any spec.
@@ -118,10 +120,13 @@ class Taken:
         found = [held.get(path) or self._numbered({"path": path}) for path in paths]
         named = [name for name in names if name not in paths]
         if named:
-            found += [held.get(node["path"]) or self._numbered(node) for node in self._of(named)]
+            found += [
+                held.get(node["path"]) or self._numbered(node)
+                for node in self._nodes_by_name(named)
+            ]
         return {node["path"]: node for node in map(self._numbered, filter(None, found)) if node}
 
-    def _of(self, names: list[str]) -> list[DeviceNode]:
+    def _nodes_by_name(self, names: list[str]) -> list[DeviceNode]:
         try:
             grant = resolve_names(names, EVERY, self._node)
         except GpuhookError as error:
@@ -154,7 +159,7 @@ class Taken:
         try:
             stated = oci_spec.stated(node)
         except GpuhookError:
-            found = self._target.held.root.found(node["path"], follow=False)
+            found = self._target.held.root.status(node["path"], follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
                 return None
             numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
@@ -172,7 +177,7 @@ class Taken:
         held, rule = self._target.held, hotplug_plan.rule_of(node)
         if rule is None:
             return False
-        found = held.root.found(node["path"], follow=False)
+        found = held.root.status(node["path"], follow=False)
         is_there = found is not None and found.st_rdev == os.makedev(*rule.device[1:])
         allowed = held.rules.version != "none" and held.rules.verdict(*rule.device, "r")[0]
         return is_there or allowed
@@ -215,7 +220,7 @@ class Shares:
         self.named = [one for one in held if any(self._is_same(one, name) for name in asked)]
         kept = [one for one in held if one not in self.named]
         whole = self._whole(held, target)
-        self.staying = [name for name in asked if self._stays(name, kept, whole)]
+        self.staying = [name for name in asked if self._is_kept(name, kept, whole)]
 
     def _is_same(self, one: str, other: str) -> bool:
         """Return whether two replica ids mean one replica, by any name of the device."""
@@ -226,7 +231,7 @@ class Shares:
         nodes = self._nodes_of(one)
         return device(one) == device(other) or (bool(nodes) and nodes == self._nodes_of(other))
 
-    def _stays(self, name: str, kept: Iterable[str], whole: Sequence[frozenset[str]]) -> bool:
+    def _is_kept(self, name: str, kept: Iterable[str], whole: Sequence[frozenset[str]]) -> bool:
         """Return whether the device of a named replica remains.
 
         A replica that the container does not have removes its device only if the ledger does not

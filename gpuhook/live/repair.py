@@ -122,7 +122,7 @@ def _given_by_others(target: Target, context: PlanContext) -> ContainerEdits:
     if grant is None or not any(_has_mount(target, m) for m in grant.edits.get("mounts") or ()):
         return {}
     root = target.held.root
-    nodes = [n for n in grant.edits.get("deviceNodes") or () if root.found(n["path"]) is not None]
+    nodes = [n for n in grant.edits.get("deviceNodes") or () if root.status(n["path"]) is not None]
     return {"deviceNodes": nodes} if nodes else {}
 
 
@@ -146,7 +146,7 @@ def _driver_mounts(node: NvidiaNode) -> list[Mount]:
 
 def _has_mount(target: Target, mount: Mount) -> bool:
     root = target.held.root
-    found = root.found(mount["containerPath"])
+    found = root.status(mount["containerPath"])
     try:
         host = os.stat(mount["hostPath"])
     except OSError:

@@ -88,7 +88,7 @@ def coming(
     `wish` replaces the container's grant. A GPU that already has a limit keeps it. Raises GH1022 to
     GH1024, GH1782, and the errors that limits.onFailure makes a reason to refuse.
     """
-    wanted = _wanted(target, context, grant, names, wish)
+    wanted = _desired_limits(target, context, grant, names, wish)
     found = Limits()
     if not wanted:
         yield found
@@ -201,7 +201,7 @@ def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:
     return stack.enter_context(PatientDriver(context.node.nvml() or nvml_library.find("/")))
 
 
-def _wanted(
+def _desired_limits(
     target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> list[MemoryLimit]:
     """Return the limits of attached GPUs: the wish, else the grant; none for a limited GPU."""

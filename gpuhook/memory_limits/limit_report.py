@@ -144,7 +144,7 @@ def document(limit: LimitState) -> dict[str, Any]:
         "gpu": limit.gpu,
         "granted": _values(limit.granted),
         "ledger": _values(record.limit if record else None),
-        "driver": _told(limit.hard, limit.soft) if limit.held else None,
+        "driver": _document(limit.hard, limit.soft) if limit.held else None,
         "used": used(limit),
         "by": by(limit),
         "guard": guard_state.document(limit.watched),
@@ -185,8 +185,8 @@ def _directories(target: Target, asked: LimitQuestion) -> list[str]:
 
 
 def _values(limit: MemoryLimit | None) -> dict[str, int | None] | None:
-    return None if limit is None else _told(limit.hard, limit.soft)
+    return None if limit is None else _document(limit.hard, limit.soft)
 
 
-def _told(hard: int, soft: int) -> dict[str, int | None]:
+def _document(hard: int, soft: int) -> dict[str, int | None]:
     return {"limit": None if hard == NO_LIMIT else hard, "request": soft}

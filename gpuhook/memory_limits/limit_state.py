@@ -87,7 +87,7 @@ def limits_of(
     for gpu in dict.fromkeys([*gpus, *records]):
         record = records.get(gpu)
         granted = record.granted if record else _by_config(spec, gpu)
-        held, trouble = _held(driver, gpu, _directories(record, cgroups))
+        held, trouble = _driver_limits(driver, gpu, _directories(record, cgroups))
         found.append(LimitState(gpu, granted, record, held, trouble))
     return found
 
@@ -131,7 +131,7 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
     return record.cgroups if record else []
 
 
-def _held(
+def _driver_limits(
     driver: Driver | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:

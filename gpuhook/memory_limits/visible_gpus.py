@@ -84,7 +84,7 @@ def _is_held(target: Target, gpu: Gpu, granted: set[str]) -> bool:
     path = f"/dev/nvidia{gpu.minor}"
     if path in granted:
         return True
-    found = target.held.root.found(path, follow=False)
+    found = target.held.root.status(path, follow=False)
     if found is None or not stat.S_ISCHR(found.st_mode):
         return False
     rules = target.held.rules

@@ -107,7 +107,7 @@ def _version(path: str, started: ProgramOutput | OSError) -> dict[str, str]:
     try:
         if isinstance(started, OSError):
             raise started
-        text = started.heard()
+        text = started.output()
     except OSError as error:
         return {"path": path, "version": "", "trouble": error.strerror or str(error)}
     found = _VERSION.search(text)
@@ -158,7 +158,7 @@ class ProgramOutput:
             start_new_session=True,
         )
 
-    def heard(self, seconds: float = TIMEOUT) -> str:
+    def output(self, seconds: float = TIMEOUT) -> str:
         """Return its output; raises OSError if it fails or takes too long."""
         try:
             out, _ = self._process.communicate(timeout=seconds)
@@ -183,4 +183,4 @@ class ProgramOutput:
 
 def answer(argv: Sequence[str], root: str = "/", seconds: float = TIMEOUT) -> str:
     """Return the output of a program; raises OSError with its name."""
-    return ProgramOutput(argv, root).heard(seconds)
+    return ProgramOutput(argv, root).output(seconds)

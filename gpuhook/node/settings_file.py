@@ -144,8 +144,8 @@ def faults_of(document: object) -> list[tuple[tuple[str | int, ...], str]]:
     """Return place and sentence of all errors of a document, unknown keys included."""
     found = []
     for error in _errors(document):
-        said = "there is no such key" if _is_unknown_key(error) else _why(error)
-        found.append((tuple(error.absolute_path), said))
+        sentence = "there is no such key" if _is_unknown_key(error) else _why(error)
+        found.append((tuple(error.absolute_path), sentence))
     return found
 
 
@@ -171,7 +171,7 @@ class _Tree:
             if place in self.lines:
                 first = self.lines[place]
                 self.lines[place] = line
-                self.twice.append(f"{self.at(place)}: it is given twice, first in line {first}")
+                self.twice.append(f"{self.at(place)}: it occurs twice, first in line {first}")
             else:
                 self.lines[place] = line
                 self._take(child, place)

@@ -154,7 +154,7 @@ class NodeStep:
         live.made.directories += self._directories
 
     def _make(self, live: Live, parent: int, name: str) -> None:
-        self._before = live.root.found(self.path, follow=False)
+        self._before = live.root.status(self.path, follow=False)
         if self._before is not None:
             if stat.S_IFMT(self._before.st_mode) not in (stat.S_IFCHR, stat.S_IFBLK):
                 raise fault("GH1750", path=self.path, what="something other than a device")

@@ -96,7 +96,7 @@ class LiveRoot(Root):
         finally:
             os.close(fd)
 
-    def found(self, path: str, *, follow: bool = True) -> os.stat_result | None:
+    def status(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return what `path` leads to, None if that is nothing."""
         fd = self.lookup(path, follow=follow)
         if fd is None:
@@ -125,7 +125,7 @@ class LiveRoot(Root):
         """
         parts = self.real(path.rpartition("/")[0] or "/").split("/")[1:]
         whole = ["/" + "/".join(parts[:n]) for n in range(1, len(parts) + 1)]
-        return [directory for directory in whole if directory != "/" and not self.found(directory)]
+        return [directory for directory in whole if directory != "/" and not self.status(directory)]
 
     def writer(self, path: str) -> Root:
         """Return where a file at `path` can be made: here, or a writable clone of the root.
@@ -226,7 +226,7 @@ class LiveRoot(Root):
 
         It could not be restored. A container that is being created gets the link all the same.
         """
-        found = self.found(path, follow=False) if self.is_entered else None
+        found = self.status(path, follow=False) if self.is_entered else None
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_UNDER_LINK:
             raise OSError(errno.EEXIST, "the image has its own file there", path)
 

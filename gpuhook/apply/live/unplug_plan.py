@@ -37,7 +37,7 @@ def nodes(
     plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     for path, number in taken:
-        found = live.root.found(path, follow=False)
+        found = live.root.status(path, follow=False)
         if found is None:
             continue
         if path in mounted:
@@ -112,7 +112,7 @@ def _place(live: Live, target: str, what: tuple[int, int]) -> str | None:
 
 
 def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
-    found = live.root.found(path)
+    found = live.root.status(path)
     return found is not None and (found.st_dev, found.st_ino) == what
 
 

@@ -100,7 +100,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     plan_context.enforce_requirements(injection.requirements, todo, nodes, context)
     with _process(state) as process:
-        known = _known(state, process)
+        known = _existing_entry(state, process)
         if known is not None:
             route = str(known.get("route"))
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
@@ -141,7 +141,7 @@ def _bound(state: HookState, log: EngineLog, began: float) -> None:
     state.require_id()
     nodes = oci_spec.device_paths(state.spec)
     with _process(state) as process:
-        if _known(state, process) is not None:
+        if _existing_entry(state, process) is not None:
             return
         state.require_not_begun()
         memory = _limit(state.spec, nodes, [], process, log)
@@ -200,7 +200,7 @@ def _process(state: HookState) -> Process:
     return process
 
 
-def _known(state: HookState, process: Process) -> dict[str, Any] | None:
+def _existing_entry(state: HookState, process: Process) -> dict[str, Any] | None:
     """Return the ledger's entry of this life of the container: --gpus and hooks.d may both name us.
 
     The first hook's entry has the created items; a second entry would have none.

@@ -42,7 +42,7 @@ class LimitRecord:
 
     def document(self) -> dict[str, Any]:
         """Return it as the ledger has it."""
-        told = {
+        document = {
             "device": self.limit.device,
             **_values(self.limit),
             "by": self.by,
@@ -50,10 +50,10 @@ class LimitRecord:
             "cgroups": self.cgroups,
         }
         if self.granted != self.limit:
-            told["granted"] = None if self.granted is None else _values(self.granted)
+            document["granted"] = None if self.granted is None else _values(self.granted)
         if self.guarantee:
-            told["guarantee"] = self.guarantee
-        return told
+            document["guarantee"] = self.guarantee
+        return document
 
 
 def is_limited(limit: MemoryLimit | None) -> bool:
@@ -80,27 +80,27 @@ def _values(limit: MemoryLimit) -> dict[str, Any]:
     return {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
 
 
-def _record(told: object) -> LimitRecord | None:
-    device = told.get("device") if isinstance(told, dict) else None
-    limit = _limit(device, told) if isinstance(device, str) else None
-    if limit is None or not isinstance(told, dict):
+def _record(document: object) -> LimitRecord | None:
+    device = document.get("device") if isinstance(document, dict) else None
+    limit = _limit(device, document) if isinstance(device, str) else None
+    if limit is None or not isinstance(document, dict):
         return None
-    granted = _limit(limit.device, told["granted"]) if "granted" in told else limit
+    granted = _limit(limit.device, document["granted"]) if "granted" in document else limit
     record = LimitRecord(limit, granted)
-    record.by = str(told.get("by") or "")
-    record.trouble = str(told.get("trouble") or "")
-    record.guarantee = str(told.get("guarantee") or "")
-    cgroups = told.get("cgroups")
+    record.by = str(document.get("by") or "")
+    record.trouble = str(document.get("trouble") or "")
+    record.guarantee = str(document.get("guarantee") or "")
+    cgroups = document.get("cgroups")
     record.cgroups = [str(path) for path in cgroups] if isinstance(cgroups, list) else []
     return record
 
 
-def _limit(device: str, told: object) -> MemoryLimit | None:
-    hard = told.get("hard") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(hard, int):
+def _limit(device: str, document: object) -> MemoryLimit | None:
+    hard = document.get("hard") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(hard, int):
         return None
-    soft = told.get("soft")
-    is_asked = told.get("asked") is True
+    soft = document.get("soft")
+    is_asked = document.get("asked") is True
     return MemoryLimit(device, hard, soft if isinstance(soft, int) else 0, is_asked=is_asked)
 
 

@@ -26,12 +26,12 @@ def directories(process: Process, recorded: str | None) -> list[str]:
     """Return the directories of the container's own cgroups, from the process's upwards.
 
     `recorded` is the name that the container's runtime recorded, "" for none, None while the
-    runtime is creating the container, as for kernel.cgroup.DeviceCgroup.of. Raises GH1312 if the
+    runtime is creating the container, as for kernel.cgroup.DeviceCgroup.parse. Raises GH1312 if the
     node's cgroups are v1, GH1313 if the container does not have its own, and OSError.
     """
     if cgroup.hierarchy() == "v1":
         raise fault("GH1312")
-    found = cgroup.DeviceCgroup.of(process.read("cgroup"), recorded)
+    found = cgroup.DeviceCgroup.parse(process.read("cgroup"), recorded)
     if found is None or found.version != "v2":
         raise fault("GH1313", reason=_why_none(process))
     return found.own

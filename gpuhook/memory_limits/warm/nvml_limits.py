@@ -112,14 +112,14 @@ class NvmlDriver:
         others with the limits of the nearest cgroup above that has some. Raises GH1253, GH1254,
         GH1255, GH1250.
         """
-        code, said = self._call(GET, uuid, cgroup, _GETTING, 0, 0, 0)
+        code, data = self._call(GET, uuid, cgroup, _GETTING, 0, 0, 0)
         if code == _NOT_FOUND or (code == _INVALID_ARGUMENT and not os.path.isdir(cgroup)):
             return None
         if code == _NOT_SUPPORTED and not self._is_divided(uuid):
             return None
         if code:
             raise self._refusal(code, uuid, cgroup, reading=True)
-        _path, soft, hard, used = _GETTING.unpack(said)
+        _path, soft, hard, used = _GETTING.unpack(data)
         return DriverLimit(hard, soft, used, None if hard == NO_LIMIT else self._total(uuid))
 
     def clear(self, uuid: str, cgroup: str) -> None:
@@ -175,7 +175,7 @@ class NvmlDriver:
         if code in (_NOT_FOUND, _INVALID_ARGUMENT):
             reason = "the driver has no GPU of this UUID"
         else:
-            reason = nvml_constants.LOSSES.get(code) or self._said(code)
+            reason = nvml_constants.LOSSES.get(code) or self._error_text(code)
         return fault("GH1255", uuid=uuid, reason=reason)
 
     def _refusal(self, code: int, uuid: str, cgroup: str, *, reading: bool) -> GpuhookError:
@@ -185,7 +185,7 @@ class NvmlDriver:
             return self._missing(code, uuid)
         if code == _NOT_SUPPORTED and self._is_divided(uuid):
             return fault("GH1253", uuid=uuid)
-        reason, remedy = nvml_refusal.words(code, cgroup) or (self._said(code), "")
+        reason, remedy = nvml_refusal.words(code, cgroup) or (self._error_text(code), "")
         remedy = remedy or nvml_refusal.OTHERWISE
         facts = {"uuid": uuid, "cgroup": cgroup, "reason": reason, "remedy": remedy}
         return fault("GH1254", **facts) if reading else fault("GH1251", **facts)
@@ -215,13 +215,13 @@ class NvmlDriver:
             library = os.path.realpath(self._path).partition(".so.")[2]
             raise fault("GH1203", path=self._path, library=library, module=_module_version())
         if code in (_DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND):
-            raise fault("GH1204", path=self._path, reason=self._said(code))
+            raise fault("GH1204", path=self._path, reason=self._error_text(code))
         if code == _NO_PERMISSION:
             raise fault("GH1205", path=self._path)
         if code:
-            raise fault("GH1206", path=self._path, reason=self._said(code))
+            raise fault("GH1206", path=self._path, reason=self._error_text(code))
 
-    def _said(self, code: int) -> str:
+    def _error_text(self, code: int) -> str:
         """Return NVML's own text for an error."""
         words = self._library.nvmlErrorString
         words.restype = ctypes.c_char_p

@@ -215,9 +215,9 @@ SENTENCES = [
     ("runtime: {lowLevelRuntimes: []}\n", "runtime.lowLevelRuntimes: it must not be empty"),
     (
         "limits:\n  onFailure: start\n  onFailure: refuse\n",
-        "line 3: limits.onFailure: it is given twice, first in line 2",
+        "line 3: limits.onFailure: it occurs twice, first in line 2",
     ),
-    ("limits: {}\ncdi: {}\nlimits: {}\n", "line 3: limits: it is given twice, first in line 1"),
+    ("limits: {}\ncdi: {}\nlimits: {}\n", "line 3: limits: it occurs twice, first in line 1"),
 ]
 
 

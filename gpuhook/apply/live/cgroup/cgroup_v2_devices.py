@@ -99,7 +99,7 @@ class DevicePrograms:
             effective = set(bpf_syscall.prog_query(fd, effective=True)[0])
         found: list[Program] = []
         for cgroup in self._upwards:
-            for one in self._of(cgroup):
+            for one in self._programs_of(cgroup):
                 if one.id in effective:
                     found.append(one)
                     effective.discard(one.id)
@@ -153,7 +153,7 @@ class DevicePrograms:
         while self._done:
             self._done.pop().close()
 
-    def _of(self, cgroup: str) -> list[Program]:
+    def _programs_of(self, cgroup: str) -> list[Program]:
         with _Directory(cgroup) as fd:
             ids, flags = bpf_syscall.prog_query(fd)
         own = cgroup in self._own
