@@ -150,8 +150,7 @@ def _add(
 
 
 def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
-    code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
-    record.by, record.trouble, record.cgroups = "", f"{code}{error}", []
+    record.fail(error, [])
     found.notes.append(_UNLIMITED.format(record.limit.device, record.trouble))
 
 
@@ -188,8 +187,7 @@ def _doubting(
 
     def doubt(error: GpuhookError | OSError) -> None:
         record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
-        code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
-        record.by, record.trouble, record.cgroups = "", f"{code}{error}", cgroups
+        record.fail(error, cgroups)
         found.notes.append(_LEFT.format(gpu, record.trouble))
 
     return doubt

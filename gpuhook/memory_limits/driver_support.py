@@ -7,13 +7,12 @@ memory_backend.py finds out which of its ways the driver uses.
 
 from __future__ import annotations
 
-import os
-
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import cgroup
+from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.hot.container_limits import FIRST_BRANCH
 from gpuhook.memory_limits.warm import memory_backend, nvml_limits
 
-FIRST = 615  # the driver's branch of CUDA 13.4
 _CGROUPS = "/sys/fs/cgroup"
 _NO_DRIVER = "this node has no NVIDIA driver, or its library is not found"
 _V1 = "this node has cgroup v1, and the driver only limits the memory of cgroup v2"
@@ -65,7 +64,9 @@ def _of_library(library: str) -> Support | None:
             return None
     except GpuhookError as error:  # the driver is being removed: other checks report it
         return Support(reason=error.message, remedy=error.hint)
-    return Support(reason=_too_old(library), remedy=f"update the driver to r{FIRST} or newer")
+    return Support(
+        reason=_too_old(library), remedy=f"update the driver to r{FIRST_BRANCH} or newer"
+    )
 
 
 def supported(library: str) -> bool:
@@ -81,21 +82,10 @@ def supported(library: str) -> bool:
     return all(b"\0" + name.encode() + b"\0" in text for name in (nvml_limits.SET, nvml_limits.GET))
 
 
-def branch(library: str) -> int | None:
-    """Return the driver's branch by its library's name, None for another name.
-
-    >>> branch("/usr/lib/libnvidia-ml.so.580.65.06")
-    580
-    """
-    first = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
-    # libnvidia-ml.so.1 alone, without its target, has no branch
-    return int(first) if first.isdecimal() and int(first) > 1 else None
-
-
 def _too_old(library: str) -> str:
-    found = branch(library)
+    found = container_limits.driver_branch(library)
     if found is None:
-        return f"the driver has no memory limits: they came with r{FIRST} (CUDA 13.4)"
-    if found >= FIRST:
-        return f"driver {found} has no memory limits, though they came with r{FIRST}"
-    return f"driver {found} is older than r{FIRST} (CUDA 13.4)"
+        return f"the driver has no memory limits: they came with r{FIRST_BRANCH} (CUDA 13.4)"
+    if found >= FIRST_BRANCH:
+        return f"driver {found} has no memory limits, though they came with r{FIRST_BRANCH}"
+    return f"driver {found} is older than r{FIRST_BRANCH} (CUDA 13.4)"

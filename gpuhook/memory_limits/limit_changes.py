@@ -256,7 +256,7 @@ def _doubtful(before: LimitState, cgroups: list[str], why: str) -> LimitRecord:
     """Return the record of a GPU whose earlier limit the driver may or may not enforce."""
     limit = before.record.limit if before.record else before.granted
     record = LimitRecord(limit or unlimited(before.gpu), before.granted)
-    record.by, record.trouble, record.cgroups = "", why, cgroups
+    record.fail(why, cgroups)
     return record
 
 

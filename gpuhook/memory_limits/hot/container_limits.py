@@ -6,7 +6,9 @@ Imported only for a container with a limit.
 
 from __future__ import annotations
 
-from gpuhook.errors import fault
+import os
+
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings
 from gpuhook.request import memory_request, replicas
 from gpuhook.request.memory_text import amount
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from gpuhook.errors import GpuhookError
     from gpuhook.request.memory_request import MemoryLimit
 
+FIRST_BRANCH = 615  # the driver branch of CUDA 13.4, the first with memory limits
 _CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
 
 
@@ -29,6 +31,20 @@ def container_limits(spec: dict[str, Any], devices: Collection[str]) -> list[Mem
     A container without a GPU has no limits, whatever its variables say.
     """
     return memory_request.limits(spec, devices, vocabulary.VOCABULARY) if devices else []
+
+
+def new_record(limit: MemoryLimit, trouble: GpuhookError | str | None) -> dict[str, Any]:
+    """Return the ledger's record of a limit: with `trouble`, the driver does not enforce it."""
+    if isinstance(trouble, GpuhookError):
+        trouble = f"{trouble.code}: {trouble.message}"
+    return {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "" if trouble else "driver",
+        "trouble": trouble or "",
+    }
 
 
 def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
@@ -90,6 +106,17 @@ def devices(
     if any(name.startswith("MIG-") for name in uuids) or len(unknown) <= len(uuids):
         return uuids
     raise fault("GH1024", nodes=", ".join(unknown))
+
+
+def driver_branch(library: str) -> int | None:
+    """Return the driver's branch by its library's name, None for another name.
+
+    >>> driver_branch("/usr/lib/libnvidia-ml.so.580.65.06")
+    580
+    """
+    first = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
+    # libnvidia-ml.so.1 alone, without its target, has no branch
+    return int(first) if first.isdecimal() and int(first) > 1 else None
 
 
 def _plain(name: str) -> str:

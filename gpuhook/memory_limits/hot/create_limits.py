@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _PENDING = "the hook that sets it has not run"
 _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
-_TOTAL_SINCE = 615  # the driver's branch of CUDA 13.4
 
 
 class Has:
@@ -99,7 +98,7 @@ def add(
     entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
-    return [_record(limit, trouble) for limit in found], entries
+    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
 
 
 def _hook(
@@ -149,17 +148,6 @@ def _program(launcher: str) -> str:
     return path
 
 
-def _record(limit: MemoryLimit, trouble: GpuhookError | None) -> dict[str, Any]:
-    return {
-        "device": limit.device,
-        "hard": limit.hard,
-        "soft": limit.soft,
-        "asked": limit.is_asked,
-        "by": "",
-        "trouble": _PENDING if trouble is None else f"{trouble.code}: {trouble.message}",
-    }
-
-
 def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -> list[str]:
     """Return the variables with the limits that apply; `is_whole`: all devices are limited.
 
@@ -182,11 +170,10 @@ def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -
 def _is_total(found: list[MemoryLimit], library: str) -> bool:
     """Return whether the driver enforces the limits and reports each as its card's total.
 
-    It does so from _TOTAL_SINCE on, by the version in the library's name, and not for MIG
+    It does so from FIRST_BRANCH on, by the version in the library's name, and not for MIG
     instances.
     """
-    branch = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
-    is_new = branch.isdecimal() and int(branch) >= _TOTAL_SINCE
+    is_new = (container_limits.driver_branch(library) or 0) >= container_limits.FIRST_BRANCH
     return is_new and not any(limit.device.startswith("MIG-") for limit in found)
 
 

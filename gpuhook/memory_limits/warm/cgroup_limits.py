@@ -13,6 +13,7 @@ import time
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
+from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import is_limited
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
@@ -92,14 +93,7 @@ def record(
     limit: MemoryLimit, trouble: GpuhookError | None, directories: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return the ledger's record of a limit that the driver enforces, or why it does not."""
-    document: dict[str, Any] = {
-        "device": limit.device,
-        "hard": limit.hard,
-        "soft": limit.soft,
-        "asked": limit.is_asked,
-        "by": "driver" if trouble is None else "",
-        "trouble": "" if trouble is None else f"{trouble.code}: {trouble.message}",
-    }
+    document = container_limits.new_record(limit, trouble)
     if trouble is None:
         document["cgroups"] = list(directories)
     return document

@@ -6,6 +6,7 @@ The ledger's docstring has their form. A record without `granted` is the grant i
 
 from __future__ import annotations
 
+from gpuhook.errors import GpuhookError
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 
 TYPE_CHECKING = False
@@ -39,6 +40,11 @@ class LimitRecord:
     def is_limited(self) -> bool:
         """Return whether there is a limit: not after a grant was lifted."""
         return is_limited(self.limit)
+
+    def fail(self, error: Exception | str, cgroups: list[str]) -> None:
+        """Record that the driver may not enforce the limit for `cgroups`, because of `error`."""
+        code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
+        self.by, self.trouble, self.cgroups = "", f"{code}{error}", cgroups
 
     def document(self) -> dict[str, Any]:
         """Return it as the ledger has it."""
