@@ -61,7 +61,7 @@ def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     yield from _mask(held, by, expected)
     if not expected.edits:
         return
-    there = "written" if held.root.found(egl_profile.PATH) is not None else ""
+    there = "written" if held.root.status(egl_profile.PATH) is not None else ""
     has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
     if there or has_egl:
         ours = "written" if has_egl else ""

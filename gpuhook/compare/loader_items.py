@@ -158,7 +158,7 @@ class Side:
     def found(self, path: str) -> Identity | None:
         """Return the file that is at `path` in the container, None for nothing."""
         if path not in self._seen:
-            found = self._held.root.found(path)
+            found = self._held.root.status(path)
             self._seen[path] = None if found is None else (found.st_dev, found.st_ino)
         return self._seen[path]
 

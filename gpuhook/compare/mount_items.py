@@ -103,7 +103,7 @@ class ContainerMounts:
         return found
 
     def _identity(self, place: str) -> tuple[int, int] | None:
-        found = self._held.root.found(place)
+        found = self._held.root.status(place)
         return None if found is None else (found.st_dev, found.st_ino)
 
     def _one(
@@ -147,7 +147,7 @@ class ContainerMounts:
             return False
 
     def _is(self, place: str, host: os.stat_result) -> bool:
-        found = self._held.root.found(place)
+        found = self._held.root.status(place)
         return found is not None and os.path.samestat(found, host)
 
     def _elsewhere(self, host: os.stat_result, places: Iterable[str]) -> str:

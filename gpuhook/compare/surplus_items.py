@@ -147,7 +147,7 @@ class _Surplus:
 
     def _is_older(self, path: str) -> bool:
         """Return whether a link is older than the container."""
-        found = self._held.root.found(path, follow=False)
+        found = self._held.root.status(path, follow=False)
         return found is not None and stat.S_ISLNK(found.st_mode) and found.st_ctime < self._since
 
     def _real(self, path: str) -> str:

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way from the hot path to the cold: `gpuhook` run as a program.
+"""The one way from the hot path to cold code: running `gpuhook` as a program.
 
-YAML is parsed by it once per version of a file, and kept below the state directory; stale specs are
-written anew.
+It parses YAML once per version of a file and keeps the result below the state directory, and it
+writes stale specs again.
 """
 
 from __future__ import annotations
-
-import os
 
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
@@ -26,23 +24,23 @@ class Compiler:
         self._launcher = launcher
 
     def compile_spec(self, path: str) -> None:
-        """Compile one CDI spec; a broken spec is compiled into its error."""
+        """Compile one CDI spec; for a broken spec the result is its error."""
         self._run(["cdi", "compile", path], path)
 
     def compile_settings(self, path: str) -> None:
-        """Compile the settings file; a broken file is compiled into its error."""
+        """Compile the settings file; for a broken file the result is its error."""
         self._run(["config", "compile", path], path)
 
     def refresh(self, is_needed: Callable[[], bool], *options: str) -> str:
-        """Have the node's specs written anew, if they still have to be once it is our turn.
+        """Write the node's specs again, if that is still needed after waiting for the lock.
 
         `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
         """
-        from gpuhook.entry import command_process, refresh_command  # too late to be fast
+        from gpuhook.entry import command_process, refresh_command  # only for a stale spec
 
-        program = self._program()
+        program = state.find_program(self._launcher, PROGRAM)
         if not program:
-            return f"there is no {PROGRAM} in {':'.join(self._dirs())}"
+            return f"there is no {PROGRAM} in {':'.join(state.program_dirs(self._launcher))}"
         try:
             environment = command_process.environment_of_node()
             return refresh_command.run([program, "refresh", *options], environment, is_needed)
@@ -50,9 +48,9 @@ class Compiler:
             return f"{error.filename or program}: {error.strerror or error}"
 
     def _run(self, arguments: list[str], path: str) -> None:
-        program = self._program()
+        program = state.find_program(self._launcher, PROGRAM)
         if not program:
-            raise fault("GH1402", path=path, dirs=":".join(self._dirs()))
+            raise fault("GH1402", path=path, dirs=":".join(state.program_dirs(self._launcher)))
         from gpuhook.entry import command_process  # once per version of a file
 
         try:
@@ -63,13 +61,3 @@ class Compiler:
         if reason:
             command = f"{program} {' '.join(arguments)}"
             raise fault("GH1403", path=path, command=command, reason=reason)
-
-    def _dirs(self) -> tuple[str, ...]:
-        return (os.path.dirname(os.path.realpath(self._launcher)), *state.PROGRAM_DIRS)
-
-    def _program(self) -> str:
-        for directory in self._dirs():
-            program = os.path.join(directory, PROGRAM)
-            if os.access(program, os.X_OK):
-                return program
-        return ""

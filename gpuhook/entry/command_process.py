@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cold command that the wrapper or a hook starts, and waits for.
+"""A cold command that the wrapper or a hook starts and waits for.
 
-Loaded only for a file that was not compiled yet, or for a stale spec.
+Loaded only for a file that is not compiled yet, or for a stale spec.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MAX_OUTPUT = 65536
 def run(command: list[str]) -> tuple[int, bytes]:
     """Run a command to its end; returns its wait status and the beginning of its output.
 
-    Our standard output carries the answer to the launcher, our standard error may be the
-    container's: the command has neither.
+    Our standard output carries the answer to the launcher, and our standard error may be the
+    container's: the command gets neither.
     """
     reader, writer = os.pipe()
     try:
@@ -40,7 +40,7 @@ def run(command: list[str]) -> tuple[int, bytes]:
 
 
 def reason(output: bytes, status: int) -> str:
-    """Return why a command failed: the fault that it printed, else its last line or its end.
+    """Return why a command failed: the fault that it printed, else its last line or its status.
 
     `status` is its wait status.
     """
@@ -60,10 +60,10 @@ def _environment() -> dict[str, str]:
 
 
 def environment_of_node() -> dict[str, str]:
-    """Return what of the engine's environment counts for what all containers of this node share.
+    """Return the part of the engine's environment that applies to all containers of this node.
 
-    What is written outlives the one who starts this container, with podman a person whose variables
-    say where data and daemons of their own are (XDG_DATA_DIRS, CUDA_MPS_PIPE_DIRECTORY).
+    The result outlives the user who starts this container; a podman user's variables name the
+    user's own data and daemons (XDG_DATA_DIRS, CUDA_MPS_PIPE_DIRECTORY).
     """
     found = {
         name: value

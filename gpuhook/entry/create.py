@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`create` and `run`: from a bundle's config.json to one that gives the container its GPUs.
+"""`create` and `run`: a bundle's config.json is edited so that the container gets its GPUs.
 
 request -> policy -> resolve -> ContainerEdits -> apply, and the jobs in the root file system that
-would otherwise be a hook's. Imported only for a config.json that may ask for a GPU.
+would otherwise need a hook. Imported only for a config.json that may request a GPU.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.request.plan import Injection
 
-WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes by which a container gets its GPUs
+WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes of an injection
 
 
 class Edited:
-    """What was done to a config.json, and why.
+    """The result for a config.json.
 
-    `source` is the request that counted, `grant` what it got, `memory` the ledger's records of
-    limits; `route` is "" for a container that was assigned nothing.
+    `source` is the request that applied, `grant` what it resolved to, `memory` the ledger's records
+    of limits; `route` is "" for a container that was assigned nothing.
     """
 
     __slots__ = ("grant", "is_changed", "memory", "route", "source")
@@ -48,12 +48,12 @@ class Edited:
 
 
 class Create:
-    """One create: the call, and what it is planned by.
+    """One create: the call, and the context of its plan.
 
-    `launcher` is the path of our program that the engine has called. `trouble` is what is wrong
-    with the settings: no GPU is given under an unknown policy. `work` is how the root file system
-    is worked on: who only wants to know brings a rehearsal, and the path of gpuhook-hook as `hook`
-    if the node is not this one.
+    `launcher` is the path of the program that the engine has called. `trouble` is the error of the
+    settings: without a known policy, no GPU is assigned. `work` does the work in the root file
+    system; a dry run passes its own, and the path of gpuhook-hook as `hook` if the node is another
+    one.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Create:
         self._began = time.monotonic()
 
     def edit(self, path: str, raw: bytes, low_level: str) -> None:
-        """Rewrite the config.json at `path`, whose content is `raw`, if it asks for GPUs.
+        """Rewrite the config.json at `path`, whose content is `raw`, if it requests GPUs.
 
-        Raises a GpuhookError or OSError if the container was given a GPU and cannot have it;
-        config.json is untouched then.
+        Raises a GpuhookError or OSError if an assigned GPU cannot be provided; config.json is
+        unchanged then.
         """
         spec = oci_spec.parsed(path, raw)
         edited = self.edited(spec, low_level)
@@ -89,9 +89,9 @@ class Create:
             self._enter_in_ledger(spec, edited, low_level)
 
     def edited(self, spec: dict[str, Any], low_level: str) -> Edited:
-        """Edit `spec` if it asks for GPUs and do what belongs to that; returns what was done.
+        """Edit `spec` if it requests GPUs, and do the jobs of the edits; returns the result.
 
-        Neither config.json nor the ledger is written. Raises as edit() does; `spec` is of no use
+        Neither config.json nor the ledger is written. Raises as edit() does; `spec` is unusable
         then.
         """
         edited = Edited()
@@ -108,7 +108,7 @@ class Create:
             injection = plan_context.plan_logged(spec, edited.source, self.context)
             if injection.is_given:
                 self._apply(spec, edited, injection, engine_hooks, low_level)
-        # Without a grant: what an earlier create gave, when there was a driver, goes.
+        # Without a grant: the edits of an earlier create, when a driver was loaded, are removed.
         edited.is_changed = edited.is_changed or taken_back
         return edited
 
@@ -120,7 +120,7 @@ class Create:
         engine_hooks: list[dict[str, Any]],
         low_level: str,
     ) -> None:
-        """Apply the grant to `spec` and do the jobs of its hook that no engine's hook will do."""
+        """Apply the grant to `spec`, and do the jobs of its hook that no engine's hook will do."""
         edited.grant, todo = injection.grant, injection.hook_jobs
         before = change_record.survey(spec)
         engine = [hook_args.of_hook(hook) for hook in engine_hooks]
@@ -140,7 +140,7 @@ class Create:
             oci_spec.add_hook(spec, hook)
         for what in outcome.left_out:
             self.log.warning(fault("GH1641", what=what))
-        # In a user namespace they are not among config.json's: there they are bound.
+        # In a user namespace they are not in config.json's devices, but bound.
         nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
         grant, source = injection.grant, injection.source
         names = [*grant.devices, *grant.in_full(source.names if source else ())]
@@ -157,7 +157,7 @@ class Create:
         engine_hooks: list[dict[str, Any]],
         low_level: str,
     ) -> None:
-        """Check a container to which its engine has applied our CDI spec already."""
+        """Check a container to which its engine has already applied gpuhook's CDI spec."""
         engine = [hook_args.of_hook(hook) for hook in engine_hooks]
         node = self.context.node
         for job in engine if node.is_here else ():
@@ -180,7 +180,7 @@ class Create:
     def _limit(
         self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Limit the container's memory of its devices, if that is limited.
+        """Limit the container's memory of its devices, if the request has limits.
 
         Returns the ledger's records, and the variables that were set for it.
         """
@@ -199,9 +199,9 @@ class Create:
             return  # the runtime will refuse the id
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
-            return  # and one that is in use, whose entry stays as it is
+            return  # the runtime will refuse an id in use; its entry is kept
         source, grant = edited.source, edited.grant or resolve.Grant()
-        # Without a route there are warnings alone: what it has of nodes is not by our grant.
+        # Without a route there are only warnings: its nodes are not those of a grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
         replicas: list[str] = []
         if edited.route:
@@ -248,7 +248,7 @@ def _drop_others(spec: dict[str, Any]) -> bool:
 
 
 def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
-    """Remove NVIDIA's prestart hooks: they would give the container its GPUs a second time."""
+    """Remove NVIDIA's prestart hooks: they would inject the container's GPUs a second time."""
     hooks = spec.get("hooks")
     stage = hooks.get("prestart") if isinstance(hooks, dict) else None
     if isinstance(stage, list):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of an OCI runtime, as runc and crun take it.
 
-Only what the wrapper needs is understood: which command this is, its bundle, its container id, and
-where the engine wants its log. Options are read up to the first word that is none, so a container
-named `create` is not a command.
+Only the parts that the wrapper needs are parsed: the command, its bundle, its container id, and the
+engine's log. Options are read up to the first other word, so a container named `create` is not a
+command.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Command:
 
 
 def parse(argv: list[str]) -> Command:
-    """Return what `argv` (without the program's name) says; never fails, as the runtime will."""
+    """Return the command of `argv` (without the program's name); never fails: the runtime will."""
     command = Command()
     words = iter(argv)
     for name, value in _options(words, _GLOBAL_VALUES, command):
@@ -56,7 +56,7 @@ def parse(argv: list[str]) -> Command:
                 command.bundle = value
             elif name in ("config", "f"):
                 command.config = value
-        # crun takes options after the id too; runc refuses the call, so reading on does no harm.
+        # crun takes options after the id, too; runc refuses the call, so reading on does no harm.
         if not command.identity or before:
             command.identity = before or command.identity
             break

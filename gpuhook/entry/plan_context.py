@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program plans by, and the plan with its warnings logged and stale specs refreshed.
+"""The context of a plan, and the plan with its warnings logged and stale specs refreshed.
 
-The plan itself is grant/plan.py, which logs and writes nothing.
+The plan itself is request/plan.py, which logs and writes nothing.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def context_of(
     compile_spec: Callable[[str], None],
     refresh: Callable[[Callable[[], bool]], str] | None = None,
 ) -> PlanContext:
-    """Return what this node plans by; `compile_spec(path)` compiles a YAML spec."""
+    """Return the context of plans on this node; `compile_spec(path)` compiles a YAML spec."""
     return PlanContext(settings, NvidiaNode(settings, compile_spec), log, refresh)
 
 
 def source_logged(spec: dict[str, Any], context: PlanContext) -> Source | None:
     """Return the source of a container's request that applies, see plan.request_source().
 
-    Raises also what oci_spec.require_unambiguous() raises for a container that requests something.
+    Raises also as oci_spec.require_unambiguous() does for a container that requests something.
     """
     warnings: list[GpuhookError] = []
     try:
@@ -89,7 +89,7 @@ def plan_logged(spec: dict[str, Any], source: Source, context: PlanContext) -> I
 
 
 def with_fresh_specs(work: Callable[[], T], context: PlanContext) -> T:
-    """Return what `work` returns, after a refresh if stale specs kept it from that at first.
+    """Return what `work` returns; if stale specs made it fail, refresh them and try again.
 
     `work` changes nothing, and is called a few times.
     """
@@ -108,10 +108,10 @@ def with_fresh_specs(work: Callable[[], T], context: PlanContext) -> T:
 def enforce_requirements(
     required: Mapping[str, str], jobs: Sequence[Jobs], nodes: Iterable[str], context: PlanContext
 ) -> None:
-    """Raise GH1043 to GH1046 if a container does not get what it requires, log what is unknown.
+    """Raise GH1043 to GH1046 if a container's requirements are not met; log unknown ones.
 
-    `required` are plan.requirements() of it, `jobs` those that come with its devices, `nodes` the
-    paths of its device nodes.
+    `required` are its plan.requirements(), `jobs` those of its devices, `nodes` the paths of its
+    device nodes.
     """
     if required:
         log_warnings(context.node.judge_requirements(required, jobs, nodes), context.log)

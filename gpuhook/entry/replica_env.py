@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replicas that a device plugin says a container holds: they go into the ledger.
+"""The replicas of a container, from the device plugin's variable, for the ledger.
 
-NVIDIA's own runtime knows no replica ids, so the plugin names plain devices where devices are asked
-for, and the replicas in a variable of their own.
+NVIDIA's own runtime knows no replica ids, so the plugin names plain devices in the devices'
+variable, and the replicas in another one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def replicas_of(
     spec: dict[str, Any], devices: Iterable[str], others: Callable[[], Collection[str]]
 ) -> list[str]:
-    """Return the replica ids that the variable tells, as far as the container has their devices.
+    """Return the replica ids in the variable, as far as the container has their devices.
 
-    Anybody may set the variable, so it can say no more than which replica of a granted device.
-    `devices` are the qualified names of those; `others` returns their further names, as the UUID
-    where a GPU was asked for by its index, and is only called for a replica of none of the former.
+    Any user can set the variable, so it only says which replica of a granted device is meant.
+    `devices` are the qualified names of those; `others` returns their other names, such as the UUID
+    of a GPU that was requested by its index, and is only called for a replica of none of `devices`.
     """
-    told = parse.environment(spec).get(vocabulary.VOCABULARY.replicas_env, "")
-    names = dict.fromkeys(name.strip() for name in told.split(",")[: parse.MAX_NAMES])
+    listed = parse.environment(spec).get(vocabulary.VOCABULARY.replicas_env, "")
+    names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])
     granted = {qualified.partition("=")[2] for qualified in devices}
     wanted = {device for device in map(replicas.device_of, names) if device}
     if not wanted <= granted:

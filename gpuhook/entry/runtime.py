@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-runtime: what the launcher asks before it runs the low-level runtime.
+"""gpuhook-runtime: the program that the launcher calls before it runs the low-level runtime.
 
 The launcher (a /bin/sh of a few lines) calls this for `create` and `run`, and once for other
-commands when no low-level runtime is on record. The answer on standard output is the path of the
+commands if no low-level runtime is recorded. The answer on standard output is the path of the
 low-level runtime; the launcher then executes it with unchanged arguments, descriptors and standard
 streams. Exit status 3 means that the container must not start and that the reason has been
-reported; any other failure leaves the decision to the launcher, which refuses what names GPUs, and
-reports a reason unless the status is 4.
+reported; any other failure leaves the decision to the launcher, which refuses a config.json that
+names GPUs, and reports a reason unless the status is 4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from gpuhook.entry import cold_command, oci_command
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, files, settings, state
-from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.engine_log import EngineLog, line_of
 from gpuhook.vendors.nvidia.hot.prefilter import MARKS
 
 TYPE_CHECKING = False
@@ -46,25 +46,25 @@ def main() -> None:
         where = error.filename or error.filename2 or "the host"
         log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
         status = REFUSED
-    except Exception as error:  # no mistake of ours may stop who asks for no GPU
+    except Exception as error:  # a bug here must not stop a container without GPUs
         log.failure(unforeseen(error))
         status = UNDECIDED
     else:
         os.write(1, os.fsencode(low_level) + b"\n")
         status = 0
-    # Nothing is buffered and nobody waits for the interpreter to take itself apart.
+    # Nothing is buffered, and the interpreter's shutdown takes time.
     os._exit(status)
 
 
 def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
-    """Return the low-level runtime's path, after config.json has been edited if need be."""
+    """Return the low-level runtime's path, after editing config.json if needed."""
     compiler = cold_command.Compiler(launcher)
     chosen, trouble = _settings(compiler)
     if trouble is None:
         low_level = find_low_level(chosen.low_level_runtimes, launcher)
         _remember(low_level)
     else:
-        # The containers of this node are known to the runtime that made them.
+        # The runtime that created the node's containers knows them.
         low_level = find_low_level([*_remembered(), *chosen.low_level_runtimes], launcher)
     if command.name not in oci_command.EDITED:
         return low_level
@@ -93,12 +93,12 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
 
 
 def own_marks(chosen: settings.Settings) -> list[bytes]:
-    """Return the words by which containers ask on a node with these settings, besides MARKS."""
+    """Return the words of requests on a node with these settings, in addition to MARKS."""
     return [mark.encode() for mark in (*chosen.annotation_prefixes, *chosen.swarm_resources)]
 
 
 def may_ask(raw: bytes, marks: list[bytes]) -> bool:
-    """Return whether a config.json may ask for anything of ours: others are not even parsed.
+    """Return whether a config.json may request anything from gpuhook: others are not parsed.
 
     `marks` are own_marks() of the node's settings.
     """
@@ -106,7 +106,7 @@ def may_ask(raw: bytes, marks: list[bytes]) -> bool:
 
 
 def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, GpuhookError | None]:
-    """Return (the node's settings, None), or the defaults and why there are no others."""
+    """Return (the node's settings, None), or the defaults and the error of the settings."""
     try:
         return settings.load(compiler.compile_settings), None
     except GpuhookError as error:
@@ -117,16 +117,12 @@ def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, Gpuho
 
 
 def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1491 for an exception that nobody foresaw, with the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
-    return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
+    """Return GH1491 for an unexpected exception, with the line that raised it."""
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def find_low_level(names: list[str], launcher: str) -> str:
-    """Return the path of the first low-level runtime of `names` that is there; GH1401 if none.
+    """Return the path of the first low-level runtime of `names` that exists; GH1401 without one.
 
     The environment of the engine may name another one (GPUHOOK_LOW_LEVEL_RUNTIME).
     """
@@ -146,7 +142,7 @@ def _is_program(path: str) -> bool:
 
 
 def _is_same_file(path: str, other: str) -> bool:
-    """Return whether both are one file: a runtime named runc may be a link to ourselves."""
+    """Return whether both are one file: a runtime named runc may be a link to the launcher."""
     try:
         one, two = os.stat(path), os.stat(other)
     except OSError:
@@ -155,7 +151,7 @@ def _is_same_file(path: str, other: str) -> bool:
 
 
 def _remember(low_level: str) -> None:
-    """Note the low-level runtime where the launcher looks: other commands then need no Python."""
+    """Record the low-level runtime for the launcher: other commands then need no Python."""
     if os.environ.get(LOW_LEVEL_ENV):
         return
     if _remembered() == [low_level]:
@@ -169,7 +165,7 @@ def _remember(low_level: str) -> None:
 
 
 def _remembered() -> list[str]:
-    """Return the low-level runtime on record, [] if there is none."""
+    """Return the recorded low-level runtime, [] without a record."""
     try:
         return [os.fsdecode(files.read(_record(), 8192)[:-1])]
     except (OSError, GpuhookError):

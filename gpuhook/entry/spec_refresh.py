@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stale specs of this node, written again if a plan fails for want of fresh ones.
+"""Stale specs of this node, written again if a plan fails because of them.
 
-Loaded only then. It wraps around the plan: grant/plan.py knows nothing of it.
+Loaded only then. It wraps around the plan: request/plan.py does not know it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def has_refreshed(
     context: PlanContext,
     refresh: Callable[[Callable[[], bool]], str],
 ) -> bool:
-    """Return whether `work`, which failed by `error`, may be done again: the specs are fresh.
+    """Return whether `work`, which failed with `error`, may be tried again: the specs are fresh.
 
-    `refresh(is_needed)` does that and returns why it failed. Raises `error` with that reason: the
-    engine shows one error, and no warning.
+    `refresh(is_needed)` refreshes them and returns why it failed. Raises `error` with that reason:
+    the engine shows one error and no warning.
     """
     if not _is_refreshable(error, context):
         return False
@@ -61,18 +61,18 @@ def _is_still_wrong(work: Callable[[], object], context: PlanContext) -> bool:
 
 
 def _is_refreshable(error: GpuhookError, context: PlanContext) -> bool:
-    """Return whether a refusal may be for want of a fresh spec: one that we would write."""
+    """Return whether a refusal may be caused by a stale spec that gpuhook would write."""
     if context.settings.on_stale != node_settings.REFRESH or state.is_rootless():
         return False
     return error.code == "GH1120" or _lacks_specs(error, context.node)
 
 
 def _lacks_specs(error: GpuhookError, node: VendorNode) -> bool:
-    """Return whether a name is unknown since the node's own specs are missing, or are stale."""
+    """Return whether a name is unknown since the node's own specs are missing or stale."""
     found = node.registry()
     known = found.all()
     if error.code == "GH1104":
-        # What a broken file was to describe is not known.
+        # The content of a broken file is not known.
         is_there = any(spec.kind == node.kind for spec in known) or found.broken
         return node.has_driver() and not is_there
     return error.code == "GH1102" and any(map(node.is_stale, known))

@@ -23,7 +23,7 @@ LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memor
 
 
 def read(path: str) -> bytes:
-    """Return the content of a file or a pipe ("-": standard input); GH1316 past LARGEST, OSError."""
+    """Return the content of a file or a pipe ("-": standard input); OSError, GH1316."""
     if path == "-":
         content = sys.stdin.buffer.read(LARGEST + 1)
     else:

@@ -7,15 +7,12 @@ import os
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
+from gpuhook.host.hot.engine_log import line_of
 
 
 def unforeseen(error: Exception) -> GpuhookError:
     """Return GH1593 for an unexpected exception, with the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
-    return fault("GH1593", kind=type(error).__name__, reason=error, place=place)
+    return fault("GH1593", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def worded(error: GpuhookError | OSError) -> GpuhookError:

@@ -29,7 +29,7 @@ class Interruptible:
             before = signal.getsignal(number)
             if before not in (signal.SIG_IGN, None):
                 self._before[number] = before
-                signal.signal(number, self._heard)
+                signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -45,7 +45,7 @@ class Interruptible:
         if self._came:
             raise KeyboardInterrupt
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 # a handler's
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 # a handler's
         self._came = True
         if not self._is_held:
             raise KeyboardInterrupt

@@ -25,7 +25,6 @@ from gpuhook.host.warm import child_process
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -187,13 +186,8 @@ class Worker:
     def __enter__(self) -> Worker:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, KeyboardInterrupt):
+    def __exit__(self, *exc: object) -> None:
+        if isinstance(exc[1], KeyboardInterrupt):
             self.kill()
         self.close()
 

@@ -180,7 +180,7 @@ def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
     for directory in injection_traces.NODE_DIRECTORIES:
         for name in live.root.directory_names(directory):
             path = f"{directory}/{name}"
-            found = live.root.found(path, follow=False)
+            found = live.root.status(path, follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
                 continue
             number = (os.major(found.st_rdev), os.minor(found.st_rdev))
@@ -257,7 +257,7 @@ def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
                 "name": name,
                 "path": path,
                 "cached": (name, path) in known,
-                "found": live.root.found(path) is not None,
+                "found": live.root.status(path) is not None,
             }
             for name, path in dict.fromkeys([*recorded, *cached, *unreached])
         ]
@@ -273,7 +273,7 @@ def _libraries(mounts: list[dict[str, Any]]) -> list[str]:
 
 
 def _identity(live: Live, path: str) -> tuple[int, int] | None:
-    found = live.root.found(path)
+    found = live.root.status(path)
     return None if found is None else (found.st_dev, found.st_ino)
 
 

@@ -63,7 +63,7 @@ class LoaderView:
         if key in self._cache:
             return self._cache[key]
         for where in self._directories:
-            if self._root.found(f"{where}/{name}") is not None:
+            if self._root.status(f"{where}/{name}") is not None:
                 return f"{where}/{name}"
         return ""
 

@@ -55,7 +55,7 @@ class DeviceCgroup:
         self.unit = name.rsplit("/", levels)[0] if levels else name
 
     @classmethod
-    def of(
+    def parse(
         cls, cgroup_file: bytes, recorded: str | None = None, mounts: bytes | None = None
     ) -> DeviceCgroup | None:
         """Return the cgroup that a /proc/PID/cgroup names, by the mounts of our namespace.

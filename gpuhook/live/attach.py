@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU for a container that runs: nodes, driver files, loader set-up, device rules."""
+"""Attach a GPU to a running container: nodes, driver files, loader set-up, device rules."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-_RESTART = "a restart of the container does not bring it back: its config.json does not have it"
-_ENV = "the container's processes keep the variables that they have"
+_RESTART = "a restart of the container removes it: its config.json does not have it"
+_ENV = "the variables of the container's processes do not change"
 
 
 def attach(
@@ -40,11 +40,11 @@ def attach(
     wish: Wish | None = None,
     is_dry: bool,
 ) -> Report:
-    """Give the container the devices `names`; whatever it has already is left as it is.
+    """Give the container the devices `names`; devices that it already has are left as they are.
 
-    Its memory of them is limited to `wish`, or as the container was granted when it was made. All
-    or nothing. Raises the faults of resolving, of requirements and of memory limits, and OSError
-    or GH17xx of the container.
+    Its memory of them is limited to `wish`, or as the container's creation granted it. All or
+    nothing. Raises the faults of resolving, of requirements and of memory limits, and OSError or
+    GH17xx of the container.
     """
     policy.require_privilege(names, "attach", target.spec, vocabulary.VOCABULARY)
 
@@ -63,7 +63,7 @@ def attach(
     intended = target.record(wanted.edits, todo, interrupted_attach.intended(held, wanted, hotplug))
     whole = _whole(context, names, capabilities)
     with attach_limits.coming(target, context, grant, names, wish) as limits:
-        # First the limits: the device is not without them for a moment.
+        # First the limits: the device is never without them.
         hotplug.operations = [*limits.operations, *hotplug.operations]
         report = Report(target, hotplug, is_dry=is_dry)
         has_steps = bool(hotplug.operations)
@@ -88,7 +88,7 @@ def attach(
     if is_dry:
         return report
     if grant.replicas:
-        report.notes.append(f"noted as held: {', '.join(grant.replicas)}")
+        report.notes.append(f"recorded in the ledger: {', '.join(grant.replicas)}")
     if has_steps:
         report.notes.append(_ENV)
         known = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
@@ -98,7 +98,7 @@ def attach(
 
 
 def _planned(names: Sequence[str], capabilities: frozenset[str], context: PlanContext) -> Injection:
-    """Return what is attached, by specs that are fresh."""
+    """Return the injection, by specs that are fresh."""
 
     def work() -> Injection:
         return plan.plan_names(names, capabilities, context.node)
@@ -107,13 +107,13 @@ def _planned(names: Sequence[str], capabilities: frozenset[str], context: PlanCo
 
 
 def _whole(context: PlanContext, names: Sequence[str], capabilities: frozenset[str]) -> list[str]:
-    """Return the devices that are named as such: they do not go with a replica of them."""
+    """Return the devices that are named directly: they remain when a replica of them is removed."""
     own = [name for name in names if not replicas.device_of(name)]
     return resolve_names(own, capabilities, context.node).devices if own else []
 
 
 def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[str, Any]) -> None:
-    """Note in the ledger what the container is going to be given: it may have it from now on."""
+    """Record the planned injection in the ledger: from now on the container may have it."""
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     for key, new in (
         ("devices", grant.devices),
@@ -127,6 +127,6 @@ def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[
 
 
 def _enter(entry: dict[str, Any], target: Target, edits: ContainerEdits, todo: list[Jobs]) -> None:
-    """Note in the ledger that it has been given."""
+    """Record in the ledger that the injection is complete."""
     target.made.add(target.held.made)
     entry["live"] = target.record(edits, todo)

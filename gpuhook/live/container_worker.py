@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on running containers, in a child process with a deadline.
 
-A container's file systems (FUSE, NFS) may never answer. The lock of a container that is changed is
-the parent's: the child cannot keep it from others.
+A container's file systems (FUSE, NFS) may never answer. The parent holds the lock of a container
+that is changed, so a hung child does not block other commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from gpuhook.target import running_container
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
     from typing import Any, TypeVar
 
     from gpuhook.containers.warm.runtime_state import Found
@@ -35,7 +34,7 @@ SECONDS = 45.0  # for one container; a driver that hangs, and ldconfig, have les
 
 
 class ContainerWorker:
-    """Does `work` on one container after the other, in a child process that works on several.
+    """Does `work` on one container after another, in a child process that works on several.
 
     With `to_change`, only one process at a time works on a container, and an interrupt lets the
     child undo its work.
@@ -52,9 +51,9 @@ class ContainerWorker:
     def do(self, found: Found) -> Any:
         """Return what `work` returns.
 
-        Raises its faults, an OSError as one, GH1756 for another user's container, GH1757 if another
-        process changes the container, GH1760 if there is no answer in time, GH1761 if the child
-        ends without an answer.
+        Raises its faults, an OSError as a fault, GH1756 for another user's container, GH1757 if
+        another process changes the container, GH1760 if there is no answer in time, GH1761 if the
+        child ends without an answer.
         """
         with ExitStack() as stack:
             if self._to_change:
@@ -89,7 +88,7 @@ class ContainerWorker:
         )
 
     def _interrupted(self) -> tuple[int, ...]:
-        """End the child; return the pids of what does not end."""
+        """End the child; return the pids of processes that do not end."""
         if self._worker is None:
             return ()
         left = self._worker.interrupt() if self._to_change else self._worker.kill()
@@ -105,20 +104,15 @@ class ContainerWorker:
     def __enter__(self) -> ContainerWorker:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
 class _Child:
-    """What works on containers, in the child."""
+    """Works on containers, in the child."""
 
     def __init__(self, parent: int, work: Callable[[Target], Any], *, to_change: bool) -> None:
-        if to_change:  # what it changes is locked as long as the parent lives
+        if to_change:  # the parent's lock ends with the parent
             process.die_with(parent)
         self._work = work
         self._to_change = to_change
@@ -130,7 +124,7 @@ class _Child:
 
 @contextmanager
 def _as_faults() -> Iterator[None]:
-    """Turn exceptions into faults: nothing else goes from a child to its parent."""
+    """Turn exceptions into faults: only these go from a child to its parent."""
     try:
         yield
     except (GpuhookError, OSError) as error:
@@ -140,9 +134,9 @@ def _as_faults() -> Iterator[None]:
 
 
 def call_in_child(container: str, work: Callable[[], T]) -> T:
-    """Return what `work` returns, which looks at the file systems of a container from outside.
+    """Return what `work` returns, which reads the file systems of a container from outside.
 
-    Raises its faults, an OSError as one, GH1760 and GH1761.
+    Raises its faults, an OSError as a fault, GH1760 and GH1761.
     """
 
     def worded_work() -> T:
@@ -169,9 +163,9 @@ def work_on(
 
 
 def no_answer(container: str, error: NoAnswerError, seconds: float = SECONDS) -> GpuhookError:
-    """Return the fault of a container on which a child has worked without an answer.
+    """Return the fault of a container whose worker did not answer.
 
-    GH1760 if its file systems did not answer for so many seconds, GH1761 if the child ended.
+    GH1760 if its file systems did not answer within `seconds`, GH1761 if the child ended.
     """
     if error.how == LATE:
         left = error.left_behind()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU taken away from a container that runs.
+"""Detach a GPU from a running container.
 
-Control nodes and driver files go with the last GPU, and only if they came with one while the
-container lived.
+Control nodes and driver files are removed with the last GPU, if an attach added them.
 """
 
 from __future__ import annotations
@@ -37,21 +36,19 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.attach_limits import Limits
     from gpuhook.target.running_container import Target
 
-_RESTART = "config.json grants it: it comes back when the container is started again"
-_NOT_DENIED = "device rules: {}: who can make a node in there opens the device again"
-_OPEN = "{} keeps what it has: only new opens are refused"
+_RESTART = "config.json grants it: a restart of the container brings it back"
+_NOT_DENIED = "device rules: {}: a process that can make a node there can open the device again"
+_OPEN = "{} keeps its open descriptors: only new opens are refused"
 
 
 def detach(
     target: Target, context: PlanContext, names: Sequence[str], *, force: bool, is_dry: bool
 ) -> Report:
-    """Take the devices `names` away; what the container does not have is no fault.
+    """Remove the devices `names`; devices that the container does not have are ignored.
 
-    All or nothing, but for what the container itself holds on to: that is told as left over, and
-    cannot be opened any more.
-
-    Raises GH1753 if a process of the container has one open, unless `force`, and before that what
-    opening the container's root file system raises.
+    All or nothing, except for items that the container itself keeps: these are reported as left,
+    and cannot be opened any more. Raises GH1753 if a process of the container has one open, unless
+    `force`, and before that the errors of opening the container's root file system.
     """
     target.held.require_root()
     taken = Taken(target, context.node, names)
@@ -66,7 +63,7 @@ def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) 
     if holders and not force:
         raise fault("GH1753", id=target.found.id, holders="; ".join(holders))
     plan = detaching.plan()
-    # Last the limits: the device is not without them for a moment.
+    # Last the limits: the device is never without them.
     plan.operations += limits.operations
     report = Report(target, plan, is_dry=is_dry)
     if taken.nodes and target.held.rules.version == "none":
@@ -75,10 +72,10 @@ def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) 
     if taken.of_config:
         report.notes.append(_RESTART)
     if taken.replicas:
-        report.notes.append(f"no longer noted as held: {', '.join(taken.replicas)}")
+        report.notes.append(f"removed from the ledger: {', '.join(taken.replicas)}")
     if is_dry or not (taken.nodes or taken.replicas or taken.is_last):
         return report
-    # First that it is to go: who is killed in the middle leaves nothing that a repair gives back.
+    # First the intent: after a kill in the middle, a repair restores nothing that was to go.
     plan.operations.insert(0, ContainerNote(target, detaching.intend))
 
     def enter(entry: dict[str, Any]) -> None:
@@ -93,7 +90,7 @@ def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) 
 
 
 class _Detach:
-    """How the nodes are taken away, and what the ledger is told of it."""
+    """The plan that removes the nodes, and the changes of the ledger."""
 
     def __init__(self, target: Target, taken: Taken) -> None:
         self.target = target
@@ -101,7 +98,7 @@ class _Detach:
         self._coming = InjectedItems()
 
     def plan(self) -> HotplugPlan:
-        """Return how they are taken away: first the rules, so that nobody opens them meanwhile."""
+        """Return the plan: first the rules, so that no process opens the nodes meanwhile."""
         plan, target = HotplugPlan(), self.target
         binds = _binds(target)
         rules = [(node["path"], hotplug_plan.rule_of(node)) for node in self.taken.nodes]
@@ -122,7 +119,7 @@ class _Detach:
         return plan
 
     def _profile(self) -> list[Operation]:
-        """Return the step that takes the nodes out of the application profile, if there is one."""
+        """Return the step that removes the nodes from the application profile, if there is one."""
         target = self.target
         root = target.held.root
         if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
@@ -138,7 +135,7 @@ class _Detach:
         return [PutBack([change], [change.path])]
 
     def _unknown(self) -> list[str]:
-        """Return what there is of the driver that nobody has noted, if the last GPU goes."""
+        """Return the driver's mounts without a record, if the last GPU is removed."""
         if not self.taken.is_last or self.target.made.mounts:
             return []
         known = {m["containerPath"] for m in self.target.by_config.get("mounts") or ()}
@@ -146,21 +143,21 @@ class _Detach:
         found = [path for path in mounts if vocabulary.is_driver_file(path) and path not in known]
         if not found:
             return []
-        return [f"{len(found)} mounts of driver files stay: no record says who made them"]
+        return [f"{len(found)} mounts of driver files remain: no record shows where they come from"]
 
     def _rest(self, binds: dict[str, Bind]) -> HotplugPlan:
-        """Return how the driver's files are taken away, as far as what is there can be read."""
+        """Return the plan that removes the driver's files, as far as they can be read."""
         target = self.target
         try:
             made, _ = rootfs_plan.rootfs_plan(target.held.root, target.jobs)
             return unplug_plan.rest(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
             plan = HotplugPlan()
-            plan.skipped.append(f"the driver's files stay: {error}")
+            plan.skipped.append(f"the driver's files remain: {error}")
             return plan
 
     def _rules(self) -> Forbid | None:
-        """Return the step that takes the rules back, None where there are none."""
+        """Return the step that removes the rules, None without any."""
         rules = self.target.held.rules
         if rules.version == "none":
             return None
@@ -181,20 +178,20 @@ class _Detach:
         return Forbid(added, others, nodes, hosts) if added or others else None
 
     def intend(self, entry: dict[str, Any]) -> None:
-        """Note in the ledger what is going to go."""
+        """Record the planned removal in the ledger."""
         paths = [node["path"] for node in self.taken.nodes]
         entry["withdrawn"] = list(dict.fromkeys([*self.target.withdrawn, *paths]))
         if self._coming.changes:
             entry["live"] = self.target.record({}, coming=self._coming)
 
     def enter(self, entry: dict[str, Any]) -> None:
-        """Note in the ledger what is gone, so that no repair brings it back."""
+        """Record the removal in the ledger, so that no repair restores it."""
         target = self.target
         paths = [node["path"] for node in self.taken.nodes]
         for key in ("devices", "replicas", "whole"):
             entry[key] = [name for name in entry.get(key, ()) if not self.taken.is_gone(name)]
         self.intend(entry)
-        gone = entry["withdrawn"]  # also by a detach that was killed
+        gone = entry["withdrawn"]  # including those of a detach that was killed
         entry["nodes"] = [path for path in entry.get("nodes", ()) if path not in gone]
         if self.taken.is_last:
             entry.pop("live", None)
@@ -208,7 +205,7 @@ class _Detach:
 
 
 def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
-    """Return who has one of the nodes open."""
+    """Return the processes that have one of the nodes open."""
     numbers = set()
     for node in nodes:
         rule = hotplug_plan.rule_of(node)
@@ -219,7 +216,7 @@ def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
 
 
 def _binds(target: Target) -> dict[str, Bind]:
-    """Return the mounts that were made, by target, as they would be made again."""
+    """Return the mounts of the injection by target, as they would be made again."""
     binds = {}
     for mount in target.given.get("mounts") or ():
         source = mount["hostPath"]

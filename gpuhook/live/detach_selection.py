@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a detach takes away: which device nodes the names mean, and what goes with them."""
+"""The device nodes that the names of a detach mean, and the replicas and files that go with them.
+
+A replica is only an entry in the ledger: its device is the whole one, and remains while the
+container has another replica of it, or the device itself.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +29,18 @@ EVERY = vocabulary.parse_capabilities("all")
 
 
 class Taken:
-    """The device nodes to take away, with their numbers, and the names that go with them.
+    """The device nodes to remove, with their numbers, and the names that go with them.
 
-    A node that nobody noted counts as well, if it is there or could be opened: afterwards the
-    container cannot open what was named, whoever gave it. `replicas` are those of the ledger's
-    entry that go. `is_last` says that no GPU stays, so that what came with the first one goes too.
+    A node without a record is included if it exists or could be opened: afterwards the container
+    cannot open a named device, whichever tool injected it. `replicas` are those of the ledger's
+    entry that go. `is_last` means that no GPU remains, so that the files of the first attach go,
+    too.
     """
 
     def __init__(self, target: Target, node: NvidiaNode, names: Sequence[str]) -> None:
-        """Raises GH1759 for a name that neither a spec nor the container has.
+        """Raise GH1759 for a name that neither a spec nor the container has.
 
-        GH1771 for a name where there is no spec, GH1770 for `none` while a GPU needs that.
+        GH1771 for a name without a spec, GH1770 for `none` while a GPU needs it.
         """
         self.devices: list[str] = []
         self._target = target
@@ -46,7 +51,7 @@ class Taken:
         names = [name for name in names if name not in shares.staying]
         held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
         shared = self._shared(held)
-        asked = self._asked(names, held)
+        asked = self._named_nodes(names, held)
         asked = {path: node for path, node in asked.items() if path not in shared}
         self._needed = self._needed_besides(frozenset(asked), frozenset(held))
         self._named = frozenset(asked)
@@ -60,17 +65,17 @@ class Taken:
         self.is_last = not left and bool(self.nodes or (is_asked and target.given))
         by_config = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
         if self.is_last:
-            # A detach that was killed has taken the control nodes' names out, not yet the nodes.
+            # A detach that was killed has removed the control nodes' names, not yet the nodes.
             given = {node["path"]: node for node in target.given.get("deviceNodes") or ()}
             rest = (n for path, n in {**given, **held}.items() if path in shared - by_config)
             self.nodes += [node for node in map(self._numbered, rest) if node is not None]
         self.of_config = [node["path"] for node in self.nodes if node["path"] in by_config]
 
     def is_gone(self, name: str) -> bool:
-        """Return whether a device, by its qualified name, or a replica is taken away.
+        """Return whether a device, by its qualified name, or a replica is removed.
 
-        A device has several names: it is gone when its nodes are, but for those that it has in
-        common with what stays, as the instances of one GPU have.
+        A device has several names: it is gone if its nodes are, except for nodes that it shares
+        with remaining devices, as the instances of one GPU do.
         """
         if self.is_last or name in self.devices or name in self.replicas:
             return True
@@ -82,7 +87,7 @@ class Taken:
         )
 
     def has_taken(self, uuid: str) -> bool:
-        """Return whether the GPU or instance of this UUID is taken away."""
+        """Return whether the GPU or instance of this UUID is removed."""
         known = node_json.uuids()
         return self.is_gone(uuid) or any(known.get(node["path"]) == uuid for node in self.nodes)
 
@@ -94,29 +99,34 @@ class Taken:
             return {}
 
     def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
-        """Return the nodes that no device has for itself: the control nodes."""
+        """Return the nodes that belong to no single device: the control nodes."""
         try:
             common = resolve_names(["none"], EVERY, self._node).edits.get("deviceNodes") or []
-        except GpuhookError:  # no spec of this node: by their names
+        except GpuhookError:  # no spec on this node: by their names
             return {path for path in held if not vocabulary.is_gpu_node(path)}
         return {node["path"] for node in common}
 
-    def _asked(self, names: Sequence[str], held: dict[str, DeviceNode]) -> dict[str, DeviceNode]:
+    def _named_nodes(
+        self, names: Sequence[str], held: dict[str, DeviceNode]
+    ) -> dict[str, DeviceNode]:
         """Return the nodes that the names mean.
 
-        A name may be a node's path: a GPU that fell off the bus is in no spec any more.
+        A name may be a node's path: a GPU that fell off the bus is no longer in any spec.
         """
         paths = [name for name in names if name.startswith("/dev/")]
         for path in paths:
             if path not in held and not vocabulary.is_node(path):
-                raise _unknown(f"{path} is no device node of the driver", held)
+                raise _unknown(f"{path} is not a device node of the driver", held)
         found = [held.get(path) or self._numbered({"path": path}) for path in paths]
         named = [name for name in names if name not in paths]
         if named:
-            found += [held.get(node["path"]) or self._numbered(node) for node in self._of(named)]
+            found += [
+                held.get(node["path"]) or self._numbered(node)
+                for node in self._nodes_by_name(named)
+            ]
         return {node["path"]: node for node in map(self._numbered, filter(None, found)) if node}
 
-    def _of(self, names: list[str]) -> list[DeviceNode]:
+    def _nodes_by_name(self, names: list[str]) -> list[DeviceNode]:
         try:
             grant = resolve_names(names, EVERY, self._node)
         except GpuhookError as error:
@@ -131,11 +141,11 @@ class Taken:
         return grant.edits.get("deviceNodes") or []
 
     def _needed_besides(self, asked: frozenset[str], held: frozenset[str]) -> frozenset[str]:
-        """Return the nodes of devices that the container holds besides those asked for.
+        """Return the nodes of devices that the container has in addition to the named ones.
 
-        The instances of one GPU have its node in common. A device that has all that is asked for
-        is the same one under another name, or all devices together. What a container's
-        capabilities leave out of a device, it does not hold.
+        The instances of one GPU share its node. A device that has all named nodes is the same one
+        under another name, or all devices together. A container does not have those nodes of a
+        device that its capabilities exclude.
         """
         needed: set[str] = set()
         for every in self._devices.values():
@@ -145,11 +155,11 @@ class Taken:
         return frozenset(needed)
 
     def _numbered(self, node: DeviceNode) -> DeviceNode | None:
-        """Return the node with its numbers: the host's, else those that it has in the container."""
+        """Return the node with its numbers: the host's, else those in the container."""
         try:
             stated = oci_spec.stated(node)
         except GpuhookError:
-            found = self._target.held.root.found(node["path"], follow=False)
+            found = self._target.held.root.status(node["path"], follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
                 return None
             numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
@@ -167,7 +177,7 @@ class Taken:
         held, rule = self._target.held, hotplug_plan.rule_of(node)
         if rule is None:
             return False
-        found = held.root.found(node["path"], follow=False)
+        found = held.root.status(node["path"], follow=False)
         is_there = found is not None and found.st_rdev == os.makedev(*rule.device[1:])
         allowed = held.rules.version != "none" and held.rules.verdict(*rule.device, "r")[0]
         return is_there or allowed
@@ -189,7 +199,7 @@ _EVERY = vocabulary.parse_capabilities("all")
 class Shares:
     """The replicas that the names of a detach mean, and whether their devices go with them.
 
-    `named` are those of the ledger's entry that go; `staying` the names whose devices stay.
+    `named` are those of the ledger's entry that go; `staying` the names whose devices remain.
     `nodes` has the device nodes of each device, by its qualified name.
     """
 
@@ -210,10 +220,10 @@ class Shares:
         self.named = [one for one in held if any(self._is_same(one, name) for name in asked)]
         kept = [one for one in held if one not in self.named]
         whole = self._whole(held, target)
-        self.staying = [name for name in asked if self._stays(name, kept, whole)]
+        self.staying = [name for name in asked if self._is_kept(name, kept, whole)]
 
     def _is_same(self, one: str, other: str) -> bool:
-        """Return whether two replica ids are one, by whatever name of the device."""
+        """Return whether two replica ids mean one replica, by any name of the device."""
         numbers = {int(name.rpartition(replicas.SEPARATOR)[2]) for name in (one, other)}
         return len(numbers) == 1 and self._is_one_device(one, other)
 
@@ -221,11 +231,11 @@ class Shares:
         nodes = self._nodes_of(one)
         return device(one) == device(other) or (bool(nodes) and nodes == self._nodes_of(other))
 
-    def _stays(self, name: str, kept: Iterable[str], whole: Sequence[frozenset[str]]) -> bool:
-        """Return whether the device of a replica that is named stays all the same.
+    def _is_kept(self, name: str, kept: Iterable[str], whole: Sequence[frozenset[str]]) -> bool:
+        """Return whether the device of a named replica remains.
 
-        A replica that is not held takes its device along only where the ledger knows nothing of
-        that device.
+        A replica that the container does not have removes its device only if the ledger does not
+        know that device.
         """
         if any(self._is_one_device(one, name) for one in kept):
             return True
@@ -237,7 +247,7 @@ class Shares:
         return not self._qualified(name).isdisjoint(self._entry.get("devices") or ())
 
     def _whole(self, held: Iterable[str], target: Target) -> list[frozenset[str]]:
-        """Return the nodes of each device that the container holds as such, not by a replica."""
+        """Return the nodes of each device that the container has directly, not by a replica."""
         noted = self._entry.get("devices") or ()
         requested = self._entry.get("requested") or []
         by_replica = {name for one in held for name in self._qualified(one)}
@@ -247,7 +257,7 @@ class Shares:
         by_replica.difference_update(self._entry.get("whole") or ())
         whole = [self._nodes.get(name, frozenset()) for name in noted if name not in by_replica]
         if not requested:
-            # Of config.json, and nobody noted by what name: replicas are always noted.
+            # Of config.json, without a recorded name: replicas are always recorded.
             nodes = target.by_config.get("deviceNodes") or ()
             whole.append(frozenset(node["path"] for node in nodes) - {*target.withdrawn})
         return whole
@@ -260,7 +270,7 @@ class Shares:
         return frozenset(path for path in nodes if vocabulary.is_node(path))
 
     def _qualified(self, name: str) -> frozenset[str]:
-        """Return the qualified name of the device that a name means, as an attach notes it."""
+        """Return the qualified name of the device that a name means, as an attach records it."""
         plain = device(name)
         if plain not in self._known:
             try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FUSE and NFS mounts of a container in places that gpuhook looks at.
+"""FUSE and NFS mounts of a container on paths that gpuhook reads.
 
-Their servers may never answer. The kernel's list of mounts names them, and asks no server.
+Their servers may never answer. The kernel's list of mounts names them without asking a server.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _EVERY = vocabulary.parse_capabilities("all")
 def require_none(target: Target, context: PlanContext | None) -> None:
     """Raise GH1762 if a walk to the driver's files and nodes of a container enters such a mount.
 
-    The container's root may be one, and what is on a file system of the host's root or driver root
-    is no other server than gpuhook waits for already.
+    The container's root may be one, and a file system of the host's root or driver root adds no
+    server that gpuhook does not already wait for.
     """
     mounts = target.held.process.mounts()
     remote = [mount for mount in mounts if mount.is_remote and mount.target != "/"]
@@ -47,7 +47,7 @@ def require_none(target: Target, context: PlanContext | None) -> None:
 
 
 def _paths(target: Target, mounts: list[Mount], context: PlanContext | None) -> Iterator[str]:
-    """Yield the paths in a container that are looked at."""
+    """Yield the paths in a container that are read."""
     yield from _FIXED
     yield from (mount.target for mount in mounts if injection_traces.is_driver_mount(mount.target))
     edits = [target.granted]
@@ -61,7 +61,7 @@ def _paths(target: Target, mounts: list[Mount], context: PlanContext | None) -> 
 
 
 def _devices_of_host(paths: list[str]) -> set[str]:
-    """Return the file systems that these paths of the host are on."""
+    """Return the file systems of these paths of the host."""
     found = set()
     for name in ("/proc/self/mountinfo", "/proc/1/mountinfo"):
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container that lost its GPUs: what is missing of what it was granted comes back, no more.
+"""Repair a container that lost its GPUs: missing items of its grant return, no others.
 
-`systemctl daemon-reload` is how most lose them: systemd sets the device rules of its units anew,
-and knows nothing of what others have allowed.
+The usual cause is `systemctl daemon-reload`: systemd sets the device rules of its units again, and
+does not know rules that other programs have added.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _EVERY = vocabulary.parse_capabilities("all")
 def repair(
     target: Target, context: PlanContext | None, library: Callable[[], str], *, is_dry: bool
 ) -> Report:
-    """Make true again what the container was granted. All or nothing.
+    """Restore what the container was granted. All or nothing.
 
-    `library` finds the NVML that is asked about memory limits, for a container that has some.
+    `library` finds the NVML for memory limits, for a container that has some.
     """
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO
     with restore_limits.lost(target, library, guarantee) as lost:
-        # First the limits: a device that comes back is not without them for a moment.
+        # First the limits: a device that returns is never without them.
         lacking.operations = [*lost.plan.operations, *lacking.operations]
         report = _done(target, lacking, is_dry=is_dry)
         report.notes += lost.notes
@@ -66,21 +66,21 @@ def _done(target: Target, lacking: HotplugPlan, *, is_dry: bool) -> Report:
 
 
 def looks_into(target: Target, context: PlanContext | None) -> bool:
-    """Return whether missing() looks into the container's file systems; raises as that does."""
+    """Return whether missing() reads the container's file systems; raises as that does."""
     if target.granted or target.entry or context is None:
         return bool(target.granted)
     return plan.verdict(target.spec, context.settings, context.node).chosen is not None
 
 
 def missing(target: Target, context: PlanContext | None) -> HotplugPlan:
-    """Return the plan that brings back what the container was granted: what is wrong with it.
+    """Return the plan that restores the container's grant: the list of what is wrong with it.
 
-    Raises the faults of resolving a request, where that is what counts.
+    Raises the faults of resolving a request, if the grant is a request.
     """
     edits, todo = target.granted, target.all_jobs
     if not edits and context is not None and not target.entry:
         edits = _given_by_others(target, context)
-    if not edits.get("deviceNodes"):  # a detach that was killed leaves mounts without a device
+    if not edits.get("deviceNodes"):  # a killed detach leaves mounts without a device
         return hotplug_plan.HotplugPlan()
     edits = _credible(edits, target, context)
     wanted, _ = nvidia_live.desired_state(target.held.root, edits, todo, is_running=True)
@@ -91,15 +91,15 @@ def missing(target: Target, context: PlanContext | None) -> HotplugPlan:
 
 
 def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None) -> ContainerEdits:
-    """Return `edits` without those mounts of config.json that are none of this node's driver.
+    """Return `edits` without those mounts of config.json that do not belong to this node's driver.
 
-    A volume may be named like a driver's file, and its source lie where a tenant can change it.
+    A volume may have the name of a driver's file, and a source that a tenant can change.
     """
     given = target.given.get("mounts") or []
     try:
         known = _driver_mounts(context.node) if context else []
     except GpuhookError:
-        known = []  # no description of this node: device nodes can be brought back all the same
+        known = []  # no description of this node: device nodes can be restored all the same
     sources = {mount["hostPath"] for mount in known}
     kept = edits.copy()
     kept["mounts"] = [
@@ -111,23 +111,23 @@ def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None
 
 
 def _given_by_others(target: Target, context: PlanContext) -> ContainerEdits:
-    """Return what NVIDIA's own hook gave the container, {} where it did not.
+    """Return the edits of NVIDIA's own hook, {} if it did not inject any.
 
-    It leaves no trace in config.json. What the container asks for counts, judged by this node's
-    policy, and only of what it shows to have been given: driver files of the host are mounted in
-    it, which no container can do by itself, and the node is there. The ledger knows nothing of
-    it: what gpuhook has given, and taken away again, is not asked for once more.
+    It leaves no trace in config.json. The container's request decides, within this node's policy,
+    and only as far as the container shows an injection: driver files of the host are mounted in it,
+    which no container can do by itself, and the node exists. The container has no entry in the
+    ledger: an injection of gpuhook that was removed is not requested again.
     """
     grant = _requested(target.spec, context)
     if grant is None or not any(_has_mount(target, m) for m in grant.edits.get("mounts") or ()):
         return {}
     root = target.held.root
-    nodes = [n for n in grant.edits.get("deviceNodes") or () if root.found(n["path"]) is not None]
+    nodes = [n for n in grant.edits.get("deviceNodes") or () if root.status(n["path"]) is not None]
     return {"deviceNodes": nodes} if nodes else {}
 
 
 def _requested(spec: dict[str, Any], context: PlanContext) -> Grant | None:
-    """Return what a container requests and may have, None for nothing."""
+    """Return the grant of a container's request, None without one."""
     chosen, node = context.settings, context.node
     source = plan.verdict(spec, chosen, node).chosen
     if source is None:
@@ -146,7 +146,7 @@ def _driver_mounts(node: NvidiaNode) -> list[Mount]:
 
 def _has_mount(target: Target, mount: Mount) -> bool:
     root = target.held.root
-    found = root.found(mount["containerPath"])
+    found = root.status(mount["containerPath"])
     try:
         host = os.stat(mount["hostPath"])
     except OSError:
@@ -156,6 +156,6 @@ def _has_mount(target: Target, mount: Mount) -> bool:
 
 
 def _enter(entry: dict[str, Any], target: Target) -> None:
-    """Note what was made anew; what a killed attach had begun is whole now."""
+    """Record the restored items; the injection of a killed attach is complete now."""
     target.made.add(target.held.made)
     entry["live"] = target.record({})

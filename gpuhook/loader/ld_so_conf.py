@@ -133,7 +133,7 @@ def _includes(lines: list[list[bytes]], path: str) -> bool:
 
 
 def _matches(pattern: bytes, name: str) -> bool:
-    """Return whether the glob `pattern` of an include line, with at most one "*", matches `name`."""
+    """Return whether the glob `pattern` of an include line, with up to one "*", matches `name`."""
     if not pattern.startswith(b"/"):
         pattern = b"/etc/" + pattern
     start, star, end = pattern.partition(b"*")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of its GPUs' memory a container may have: set at its start, changed while it runs."""
+"""Limits of a container's GPU memory: set at its start, changed while it runs."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory limits of GPUs that come to a running container, and go: set before, cleared after.
+"""Memory limits of GPUs that are attached to a running container or detached from it.
 
-What it was granted counts as at its create: a device plugin's mounts, its own variables. Where the
-driver does not take it, limits.onFailure decides: the GPU is not attached, or a note says so.
+Limits are set before an attach and cleared after a detach. The grant is the same as at the
+container's creation: a device plugin's mounts, its own variables. If the driver refuses a limit,
+limits.onFailure decides: the GPU is not attached, or a note reports the missing limit.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
-_UNLIMITED = "{} is without its memory limit, as limits.onFailure says: {}"
-_STAYS = "the driver may still hold a memory limit of {}: {}"
+_UNLIMITED = "{} has no memory limit, as limits.onFailure allows: {}"
+_LEFT = "the driver may still enforce a memory limit of {}: {}"
 
 
 class Limits:
-    """What is done about limits: `operations` for a plan, and the ledger's `records` of it."""
+    """Changes of limits: `operations` for a plan, and the ledger's `records` of them."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -49,24 +50,24 @@ class Limits:
         self.notes: list[str] = []
 
     def enter(self, entry: dict[str, Any]) -> None:
-        """Note in the ledger what holds, or is going to."""
+        """Record in the ledger the limits that apply, or will apply."""
         if self.records:
             limit_records.enter(entry, self.records)
 
 
 class _Tried:
-    """A step without which the rest of a plan goes on; `failed` is told why it was not done."""
+    """A step whose failure does not stop the rest of a plan; `failed` gets the error."""
 
     def __init__(self, step: HoldMemory, failed: Callable[[GpuhookError], None]) -> None:
         self._step = step
         self._failed = failed
 
     def describe(self) -> list[str]:
-        """Return what the step does."""
+        """Return the change of the step."""
         return self._step.describe()
 
     def execute(self, live: Live) -> None:
-        """Do it if that can be done."""
+        """Do it if possible."""
         try:
             self._step.execute(live)
         except GpuhookError as error:
@@ -81,12 +82,12 @@ class _Tried:
 def coming(
     target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> Iterator[Limits]:
-    """Give the limits of the GPUs of `grant`, asked for by `names`, that come to a container.
+    """Yield the limits of the GPUs of `grant`, requested by `names`, that are attached.
 
-    `wish` counts in place of what the container was granted. One with a limit already keeps that.
-    Raises GH1022 to GH1024, GH1782, and what limits.onFailure says that it is a reason to refuse.
+    `wish` replaces the container's grant. A GPU that already has a limit keeps it. Raises GH1022 to
+    GH1024, GH1782, and the errors that limits.onFailure makes a reason to refuse.
     """
-    wanted = _wanted(target, context, grant, names, wish)
+    wanted = _desired_limits(target, context, grant, names, wish)
     found = Limits()
     if not wanted:
         yield found
@@ -109,7 +110,7 @@ def coming(
             backend = memory_backend.backend_of(own[-1])
             cgroups = memory_backend.to_limit(backend, own)
             for limit, before in pairs:
-                # A guarantee that is wished for is one that somebody wants here and now.
+                # A requested guarantee is set, whatever limits.guarantee says.
                 policy = chosen.limits_guarantee if wish is None else ALWAYS
                 kept, reason = memory_backend.supported_limit(limit, policy, backend)
                 record = LimitRecord(kept, before.granted if wish else limit, reason)
@@ -124,7 +125,7 @@ def _with_before(
     driver: PatientDriver | None = None,
     cgroups: list[str] | None = None,
 ) -> list[tuple[MemoryLimit, LimitState]]:
-    """Return each limit with what there is on its GPU now."""
+    """Return each limit with the current state of its GPU."""
     gpus = [limit.device for limit in wanted]
     found = limit_state.limits_of(target.entry, target.spec, gpus, driver, cgroups)
     now = {before.gpu: before for before in found}
@@ -148,16 +149,15 @@ def _add(
 
 
 def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
-    code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
-    record.by, record.trouble, record.cgroups = "", f"{code}{error}", []
+    record.fail(error, [])
     found.notes.append(_UNLIMITED.format(record.limit.device, record.trouble))
 
 
 @contextmanager
 def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) -> Iterator[Limits]:
-    """Give how the limits of GPUs that go are cleared; `is_gone` tells of a GPU, by its UUID.
+    """Yield the changes that clear the limits of detached GPUs; `is_gone` takes a GPU's UUID.
 
-    A GPU is taken away all the same where that fails: the ledger knows then that nobody knows.
+    A GPU is detached even if that fails: the ledger then records that the limit is unknown.
     """
     found = Limits()
     gone = {gpu: one for gpu, one in limit_records.records_of(target.entry).items() if is_gone(gpu)}
@@ -182,13 +182,12 @@ def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) 
 def _doubting(
     found: Limits, gpu: str, cgroups: list[str]
 ) -> Callable[[GpuhookError | OSError], None]:
-    """Return what notes that nobody knows what the driver holds: a repair tries to clear it."""
+    """Return what records that the driver's limit is unknown: a repair tries to clear it."""
 
     def doubt(error: GpuhookError | OSError) -> None:
         record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
-        code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
-        record.by, record.trouble, record.cgroups = "", f"{code}{error}", cgroups
-        found.notes.append(_STAYS.format(gpu, record.trouble))
+        record.fail(error, cgroups)
+        found.notes.append(_LEFT.format(gpu, record.trouble))
 
     return doubt
 
@@ -199,10 +198,10 @@ def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:
     return stack.enter_context(PatientDriver(context.node.nvml() or nvml_library.find("/")))
 
 
-def _wanted(
+def _desired_limits(
     target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> list[MemoryLimit]:
-    """Return the limits of what comes: as wished for, else as granted, but for what is limited."""
+    """Return the limits of attached GPUs: the wish, else the grant; none for a limited GPU."""
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     if wish is None and not parse.limits_memory(target.spec, vocabulary.VOCABULARY):
         return []

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether this node can hold containers to limits of a GPU's memory, and if it cannot, why.
+"""Whether this node can enforce limits of GPU memory, and if not, why.
 
-No container is needed to tell. The driver has to have the call, and limits are those of cgroups of
-version 2. Which of its ways the driver has is memory_backend's to say.
+This needs no container. The driver must have the call, and limits apply to cgroups of version 2.
+memory_backend.py finds out which of its ways the driver uses.
 """
 
 from __future__ import annotations
 
-import os
-
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import cgroup
+from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.hot.container_limits import FIRST_BRANCH
 from gpuhook.memory_limits.warm import memory_backend, nvml_limits
 
-FIRST = 615  # the driver's branch of CUDA 13.4
 _CGROUPS = "/sys/fs/cgroup"
-_NO_DRIVER = "this node has no NVIDIA driver, or none whose library is found"
-_V1 = "this node has cgroup v1, and the driver limits the memory of v2's cgroups only"
+_NO_DRIVER = "this node has no NVIDIA driver, or its library is not found"
+_V1 = "this node has cgroup v1, and the driver only limits the memory of cgroup v2"
 _BOOT = "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1"
 
 
 class Support:
-    """Whether limits are held, by which backend ("" where none), and why not ("" where they are).
+    """Whether limits are enforced, by which backend ("" for none), and the reason if not ("").
 
     `remedy` is what to do about it.
     """
@@ -36,10 +35,10 @@ class Support:
 
 
 def driver_support(library: str | None, cgroups: str = _CGROUPS) -> Support:
-    """Return what the NVML at `library` and the cgroups of `cgroups` make possible.
+    """Return what the NVML at `library` and the cgroups of `cgroups` support.
 
-    A container's view of /sys/fs/cgroup is of the host's version, so this is true of the node also
-    where the caller runs in a pod.
+    A container's view of /sys/fs/cgroup has the host's version, so the result applies to the node
+    also if the caller runs in a pod.
     """
     if not library:
         return Support(reason=_NO_DRIVER, remedy="install the driver, or name its library")
@@ -63,15 +62,17 @@ def _of_library(library: str) -> Support | None:
     try:
         if supported(library):
             return None
-    except GpuhookError as error:  # the driver is on its way out: who looks at the node tells it
+    except GpuhookError as error:  # the driver is being removed: other checks report it
         return Support(reason=error.message, remedy=error.hint)
-    return Support(reason=_too_old(library), remedy=f"update the driver to r{FIRST} or newer")
+    return Support(
+        reason=_too_old(library), remedy=f"update the driver to r{FIRST_BRANCH} or newer"
+    )
 
 
 def supported(library: str) -> bool:
     """Return whether the NVML library at this path has the calls. Raises GH1202.
 
-    The file is read and not loaded: a process that lives on would keep a driver that is replaced.
+    The file is read and not loaded: a long-lived process would keep a driver that is replaced.
     """
     try:
         with open(library, "rb") as file:
@@ -81,21 +82,10 @@ def supported(library: str) -> bool:
     return all(b"\0" + name.encode() + b"\0" in text for name in (nvml_limits.SET, nvml_limits.GET))
 
 
-def branch(library: str) -> int | None:
-    """Return the driver's branch by its library's name, None where that does not tell.
-
-    >>> branch("/usr/lib/libnvidia-ml.so.580.65.06")
-    580
-    """
-    first = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
-    # libnvidia-ml.so.1 alone, without what it links to, says nothing
-    return int(first) if first.isdecimal() and int(first) > 1 else None
-
-
 def _too_old(library: str) -> str:
-    found = branch(library)
+    found = container_limits.driver_branch(library)
     if found is None:
-        return f"the driver has no memory limits: they came with r{FIRST} (CUDA 13.4)"
-    if found >= FIRST:
-        return f"driver {found} has no memory limits, though they came with r{FIRST}"
-    return f"driver {found} is older than r{FIRST} (CUDA 13.4)"
+        return f"the driver has no memory limits: they came with r{FIRST_BRANCH} (CUDA 13.4)"
+    if found >= FIRST_BRANCH:
+        return f"driver {found} has no memory limits, though they came with r{FIRST_BRANCH}"
+    return f"driver {found} is older than r{FIRST_BRANCH} (CUDA 13.4)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits that nobody can hold on this node, lifted: the ledger alone is changed."""
+"""Lifted memory limits that this node cannot enforce: only the ledger changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
 
 UNHELD = ("GH1250", "GH1787")  # the driver is too old, and cgroup v1
-_FORGOTTEN = "no driver was told, only the ledger: {}"
+_FORGOTTEN = "only the ledger changes, not the driver: {}"
 
 
 def lifted(target: Target, gpus: Sequence[str], reason: GpuhookError, *, is_dry: bool) -> Report:
-    """Lift the limits of a container on `gpus`, whose driver cannot be told for `reason`."""
+    """Lift the limits of a container on `gpus`, whose driver cannot be changed for `reason`."""
     records: dict[str, LimitRecord | None] = {}
     notes = []
     for before in limit_state.limits_of(target.entry, target.spec, gpus, None, []):

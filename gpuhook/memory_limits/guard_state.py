@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""guard.json below the state directory: whom the guard watches, who is above, what was done.
+"""guard.json below the state directory: what the guard watches, overruns, and its actions.
 
-The plugin alone writes it, and removes it when there is nothing to tell. It reads the marks in it
-when it is started anew (guard_marks.py); the command line shows the rest, and pays for nothing of
-the guard but this file. What a plugin wrote that has ended counts for nobody.
+Only the plugin writes it, and removes it when there is nothing to report. It reads the marks in it
+when it restarts (guard_marks.py); the command line shows the rest, and loads nothing else of the
+guard. The file of a plugin that has ended is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A signal that a process got, at a time in seconds since 1970; "": none could be sent."""
+    """A signal to a process, at a time in seconds since 1970; "": none could be sent."""
 
     signal: str
     pid: int
@@ -47,7 +47,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """That a container uses more than its limit: bytes, since when (1970), and what was done."""
+    """An overrun of a container's limit: bytes, since when (1970), and the actions."""
 
     used: int
     since: float
@@ -58,8 +58,8 @@ class Over:
 class Watched:
     """How the guard watches a container's memory of one device, of which `limit` bytes are its.
 
-    `action` is what it does about who is above. It tells, and no more, where it cannot be sure
-    whose the share is. `over` None: the container is not above its limit.
+    `action` is what the guard does about an overrun; it only reports if it is not certain whose the
+    share is. `over` None: the container is not above its limit.
     """
 
     limit: int
@@ -68,7 +68,7 @@ class Watched:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether processes are ended: only then the guard bounds anything."""
+        """Return whether processes are ended: only then the guard enforces the limit."""
         return self.action in _ENDING
 
 
@@ -78,7 +78,7 @@ def path() -> str:
 
 
 def read() -> dict[str, Any]:
-    """Return the document, {} where there is no file to be believed."""
+    """Return the document, {} without a file that can be trusted."""
     try:
         if not state.usable(os.lstat(path())):
             return {}
@@ -100,7 +100,7 @@ def write(document: Mapping[str, Any] | None) -> None:
 
 
 def watched() -> dict[Key, Watched]:
-    """Return what the guard watches now, {} where no plugin is at work that watches."""
+    """Return what the guard watches now, {} without a running plugin that watches."""
     found = read()
     if not _is_at_work(found):
         return {}
@@ -132,7 +132,7 @@ def _key(found: Mapping[str, Any]) -> Key | None:
 
 
 def _over(found: Mapping[str, Any]) -> tuple[Key | None, Over | None]:
-    """Return whose mark this is, and that it is above its limit: not that of one that came down."""
+    """Return the key of a mark, and the overrun if the container is still above its limit."""
     key = _key(found)
     try:
         if found["below"] is not None:
@@ -150,12 +150,12 @@ def _done(found: Mapping[str, Any]) -> Done:
 def guarded_devices(
     container: str, watched: Mapping[tuple[str, str], Watched]
 ) -> dict[str, Watched]:
-    """Return how the guard watches a container, by device; `watched` is what it watches."""
+    """Return how the guard watches a container, by device; `watched` is the guard's whole state."""
     return {device: one for (identity, device), one in watched.items() if identity == container}
 
 
 def by(watched: Watched | None) -> str:
-    """Return who bounds memory that no driver does: a guard that only tells bounds nothing."""
+    """Return what limits memory that no driver limits: a guard that only reports does not."""
     return BY_GUARD if watched is not None and watched.is_bounded else BY_NOBODY
 
 
@@ -166,17 +166,17 @@ def document(watched: Watched | None) -> dict[str, Any] | None:
     return {"limit": watched.limit, "action": watched.action, "over": _over_document(watched.over)}
 
 
-def over(told: Mapping[str, Any] | None) -> str:
-    """Return how much a container above its limit uses, of what document() returns; "" else."""
-    return f"over: {amount(told['over']['used'])}" if told and told["over"] else ""
+def over(found: Mapping[str, Any] | None) -> str:
+    """Return the memory of a container above its limit, from document(); "" for others."""
+    return f"over: {amount(found['over']['used'])}" if found and found["over"] else ""
 
 
-def sentence(told: Mapping[str, Any] | None) -> str:
-    """Return what is to be said of a container above its limit, "" of others."""
-    if not told or not told["over"]:
+def sentence(found: Mapping[str, Any] | None) -> str:
+    """Return a sentence about a container above its limit, "" for others."""
+    if not found or not found["over"]:
         return ""
-    above = told["over"]
-    words = f"uses {amount(above['used'])}, above its limit of {amount(told['limit'])}"
+    above = found["over"]
+    words = f"uses {amount(above['used'])}, above its limit of {amount(found['limit'])}"
     words += f" since {ago(time.time() - above['since'])}"
     done = [
         f"{one['signal']} for process {one['pid']}"

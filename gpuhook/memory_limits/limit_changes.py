@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits of a running container: set, cleared, and put back where the driver lost them.
+"""Changes of a running container's memory limits: set, clear, and restore lost ones.
 
-All or nothing. The ledger is told first: who is killed in the middle leaves what a repair finishes.
+All or nothing. The ledger is changed first: after a kill in the middle, a repair completes the
+change.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import Limits
+    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
     Records = dict[str, "LimitRecord | None"]
 
-_GRANTED = "{gpu} has what it was granted, {limit}: clear --all lifts that, too"
-LIFTED = "{gpu}: what it was granted, {limit}, is lifted: nothing bounds the container now"
-_ABOVE = "{}: it uses {} now, more than {}: a driver takes no limit below that"
-_LEFT_OUT = "{}: the {} that its grant guarantees it are left out: {}"
-_STAYS = (
-    "{gpu}: this node's limits are held by the kernel's dmem controller: the {soft} kept for the "
-    "container stay reserved in the cgroups above when it ends. `gpuhook limits clear {container}` "
-    "before that gives them back"
+_GRANTED = "{gpu} has its granted limit, {limit}: clear --all lifts that, too"
+LIFTED = "{gpu}: the granted limit, {limit}, is lifted: nothing limits the container now"
+_ABOVE = "{}: it uses {} now, more than {}: a driver refuses a limit below that"
+_LEFT_OUT = "{}: its granted guarantee of {} is left out: {}"
+_RESERVED = (
+    "{gpu}: the kernel's dmem controller enforces this node's limits: the {soft} guaranteed to the "
+    "container remain reserved in the cgroups above when it ends. `gpuhook limits clear "
+    "{container}` before that releases them"
 )
-_NOTED = "the driver holds it already: the ledger is told"
+_NOTED = "the driver already enforces it: only the ledger changes"
 
 
 class Wish:
-    """What `gpuhook limits set` asks for, in bytes; a `soft` of None leaves what there was."""
+    """The values of `gpuhook limits set`, in bytes; a `soft` of None leaves the earlier one."""
 
     def __init__(self, hard: int, soft: int | None = None) -> None:
         self.hard = hard
@@ -49,12 +50,12 @@ class Wish:
 
 
 def directories(target: Target) -> list[str]:
-    """Return the cgroups of a container that limits are for. Raises GH1312, GH1313."""
+    """Return the cgroups of a container to which limits apply. Raises GH1312, GH1313."""
     return memory_cgroup.directories(target.held.process, target.cgroup)
 
 
 def _to_change(target: Target) -> list[str]:
-    """Return them. GH1787 in place of GH1312: what a create may do about it is no help here."""
+    """Return them; GH1787 in place of GH1312, whose hint is for a create."""
     try:
         return directories(target)
     except GpuhookError as error:
@@ -64,11 +65,11 @@ def _to_change(target: Target) -> list[str]:
 
 
 def set_limits(
-    target: Target, driver: Limits, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
 ) -> Report:
-    """Limit what a container may have of `gpus`. All of them or none.
+    """Limit a container's memory of `gpus`. All of them or none.
 
-    Raises GH1782 for a limit that is more than the card, and what the driver refuses.
+    Raises GH1782 for a limit above the card's memory, and the driver's refusals.
     """
     for gpu in gpus:
         if gpu.memory_bytes is not None and wish.hard > gpu.memory_bytes:
@@ -81,9 +82,9 @@ def set_limits(
         change.make(before, wanted, LimitRecord(wanted, before.granted, _left_out(before, wanted)))
         if wanted.soft and change.backend == memory_backend.DMEM:
             soft = amount(wanted.soft)
-            notes.append(_STAYS.format(gpu=before.gpu, soft=soft, container=target.found.id))
+            notes.append(_RESERVED.format(gpu=before.gpu, soft=soft, container=target.found.id))
         used = before.used or 0
-        if is_dry and used > wanted.hard:  # else the driver's refusal says it
+        if is_dry and used > wanted.hard:  # else the driver refuses it
             above = amount(used), amount(wanted.hard)
             notes.append(_ABOVE.format(before.gpu, *above))
     return change.done(notes, is_dry=is_dry)
@@ -91,17 +92,17 @@ def set_limits(
 
 def clear(
     target: Target,
-    driver: Limits,
+    driver: Driver,
     gpus: Sequence[str],
     guarantee: str,
     *,
     lifts_grants: bool,
     is_dry: bool,
 ) -> Report:
-    """Take away what was set: what a container was granted holds again, or nothing.
+    """Remove limits that were set: the container's grant applies again, or none.
 
-    `guarantee` is the setting limits.guarantee, for a grant. With `lifts_grants` nothing holds,
-    whatever it was granted. Raises what the driver refuses.
+    `guarantee` is the setting limits.guarantee, for a grant. With `lifts_grants` no limit applies,
+    whatever the grant is. Raises the driver's refusals.
     """
     change = _Change(target, driver)
     notes = []
@@ -122,24 +123,24 @@ def clear(
     return change.done(notes, is_dry=is_dry)
 
 
-def lost(target: Target, driver: Limits) -> tuple[HotplugPlan, list[str]]:
-    """Return the plan that makes the driver hold what the ledger says that it holds.
+def lost(target: Target, driver: Driver) -> tuple[HotplugPlan, list[str]]:
+    """Return the plan that restores the ledger's limits in the driver.
 
-    Beside it, of which GPUs the driver does not tell, and why. Raises GH1312, GH1313.
+    And the GPUs whose limits the driver does not report, with reasons. Raises GH1312, GH1313.
     """
     return _again(target, driver, by=limit_records.DRIVER)
 
 
-def never_held(target: Target, driver: Limits, guarantee: str) -> HotplugPlan:
-    """Return the plan that tries the limits again that the driver did not take at the time.
+def never_held(target: Target, driver: Driver, guarantee: str) -> HotplugPlan:
+    """Return the plan that tries limits again that the driver refused before.
 
-    It may be another driver by now. `guarantee` is the setting. Raises as lost() does.
+    The driver may be another one by now. `guarantee` is the setting. Raises as lost() does.
     """
     return _again(target, driver, guarantee, by="")[0]
 
 
 def _again(
-    target: Target, driver: Limits, guarantee: str = settings.ALWAYS, *, by: str
+    target: Target, driver: Driver, guarantee: str = settings.ALWAYS, *, by: str
 ) -> tuple[HotplugPlan, list[str]]:
     change, notes = _Change(target, driver), []
     for before in change.before(()):
@@ -150,24 +151,24 @@ def _again(
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
         else:
             wanted, granted = record.limit, record.granted
-            if not by:  # it may have been noted while no driver told what the card has
+            if not by:  # it may have been recorded while the card's memory was unknown
                 wanted = clipped(driver, wanted)
                 granted = clipped(driver, granted) if granted else None
             limit, reason = memory_backend.supported_limit(wanted, guarantee, change.backend)
             again: LimitRecord | None = LimitRecord(limit, granted, reason or record.guarantee)
             if record.granted is None and not record.is_limited:
-                again = None  # nobody knew whether the driver holds anything
+                again = None  # the driver's limit was unknown
             change.make(before, limit, again)
     return change.plan(), notes
 
 
-def clipped(driver: Limits, limit: MemoryLimit) -> MemoryLimit:
-    """Return a limit that is no more than its GPU has."""
+def clipped(driver: Driver, limit: MemoryLimit) -> MemoryLimit:
+    """Return a limit that is no larger than its GPU's memory."""
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
 
 def _left_out(before: LimitState, wanted: MemoryLimit) -> str:
-    """Return why a guarantee is left out still; one that is asked for now is not."""
+    """Return why the guarantee is still left out; "" if one is requested now."""
     return before.record.guarantee if before.record and not wanted.soft else ""
 
 
@@ -182,7 +183,7 @@ def _wished(before: LimitState, wish: Wish) -> MemoryLimit:
 class _Change:
     """The plan of a change of limits: the ledger's records, and the driver's steps."""
 
-    def __init__(self, target: Target, driver: Limits) -> None:
+    def __init__(self, target: Target, driver: Driver) -> None:
         self._target = target
         self._driver = driver
         self._cgroups = _to_change(target)
@@ -192,11 +193,11 @@ class _Change:
 
     @property
     def backend(self) -> str:
-        """Return the driver's backend; it knows its own once a GPU was asked about: before()."""
+        """Return the driver's backend, which is known after a call about a GPU: before()."""
         return memory_backend.backend_of(self._cgroups[-1])
 
     def before(self, gpus: Iterable[str]) -> list[LimitState]:
-        """Return what there is on `gpus` now, of all that the ledger has where none is named."""
+        """Return the current limits of `gpus`, of all in the ledger if none is named."""
         named = list(gpus)
         target = self._target
         found = limit_state.limits_of(target.entry, target.spec, named, self._driver, self._cgroups)
@@ -205,7 +206,7 @@ class _Change:
     def make(
         self, before: LimitState, wanted: MemoryLimit | None, record: LimitRecord | None
     ) -> None:
-        """Have the driver hold `wanted` and the ledger `record`, where they do not."""
+        """Plan `wanted` for the driver and `record` for the ledger, if they differ."""
         cgroups = memory_backend.to_limit(self.backend, self._cgroups)
         if record is not None:
             record.cgroups = cgroups
@@ -216,7 +217,7 @@ class _Change:
             self._records[before.gpu] = record
 
     def plan(self) -> HotplugPlan:
-        """Return the plan; a ledger that has it already is not told."""
+        """Return the plan; a ledger with the same records does not change."""
         plan = hotplug_plan.HotplugPlan()
         if self._records:
             records = self._records
@@ -226,7 +227,7 @@ class _Change:
         return plan
 
     def done(self, notes: list[str], *, is_dry: bool) -> Report:
-        """Carry the plan out, and return what was done."""
+        """Execute the plan, and return the report."""
         plan = self.plan()
         report = Report(self._target, plan, is_dry=is_dry)
         report.notes += notes
@@ -241,7 +242,7 @@ class _Change:
         return report
 
     def _doubt(self) -> None:
-        """Note of which GPUs nobody knows what the driver holds; a repair sets what was before."""
+        """Record the GPUs whose limits are unknown; a repair sets the earlier ones."""
         doubts = {step.gpu: step.doubt for step in self._steps if step.doubt}
         if doubts:
             records: Records = {
@@ -251,10 +252,10 @@ class _Change:
 
 
 def _doubtful(before: LimitState, cgroups: list[str], why: str) -> LimitRecord:
-    """Return the record of a GPU of which the driver may hold what there was before, or may not."""
+    """Return the record of a GPU whose earlier limit the driver may or may not enforce."""
     limit = before.record.limit if before.record else before.granted
     record = LimitRecord(limit or unlimited(before.gpu), before.granted)
-    record.by, record.trouble, record.cgroups = "", why, cgroups
+    record.fail(why, cgroups)
     return record
 
 

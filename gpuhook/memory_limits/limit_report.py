@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be told of the memory limits of a container, with what is wrong with them."""
+"""The memory limits of a container for commands, with what is wrong with them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A container, by its ledger's words, and its limits."""
+    """A container, by its ledger entry, and its limits."""
 
     container: str
     pod: dict[str, Any]
@@ -57,9 +57,9 @@ class View:
 
 
 class LimitQuestion:
-    """The driver that is asked, opened when it is needed first, until `stack` is closed.
+    """The driver, opened on first use, until `stack` is closed.
 
-    `library` is "" and `trouble` is set where it cannot be asked.
+    If it cannot be opened, `library` is "" and `trouble` is set.
     """
 
     def __init__(self, stack: ExitStack, find: Callable[[], str]) -> None:
@@ -72,7 +72,7 @@ class LimitQuestion:
 
     @property
     def driver(self) -> PatientDriver | None:
-        """Return the driver, None where it has no limits or does not answer."""
+        """Return the driver, None if it has no limits or does not answer."""
         if not self._is_open:
             self._is_open = True
             try:
@@ -84,7 +84,7 @@ class LimitQuestion:
 
     @cached_property
     def node(self) -> Support:
-        """Return whether this node can hold limits, whoever has some."""
+        """Return whether this node can enforce limits, with or without containers."""
         if self.library:
             return driver_support.driver_support(self.library)
         try:
@@ -100,13 +100,13 @@ class LimitQuestion:
 
 @contextmanager
 def asking(find: Callable[[], str]) -> Iterator[LimitQuestion]:
-    """Give the driver whose library `find` finds, once it is needed, until the end of this."""
+    """Yield the driver whose library `find` finds, opened on first use."""
     with ExitStack() as stack:
         yield LimitQuestion(stack, find)
 
 
 def of_entry(entry: dict[str, Any], asked: LimitQuestion) -> View:
-    """Return the limits that a ledger entry has."""
+    """Return the limits in a ledger entry."""
     found = limit_state.limits_of(
         entry, None, guard_state.guarded_devices(entry["id"], asked.watched), asked.driver
     )
@@ -114,7 +114,7 @@ def of_entry(entry: dict[str, Any], asked: LimitQuestion) -> View:
 
 
 def of_target(target: Target, asked: LimitQuestion) -> View:
-    """Return the limits of a running container on all of its GPUs, as far as these can be told."""
+    """Return the limits of a running container on all of its GPUs, as far as they are known."""
     driver, gpus = asked.driver, []
     if asked.library:
         noted = limit_records.records_of(target.entry)
@@ -138,13 +138,13 @@ def _with_guard(
 
 
 def document(limit: LimitState) -> dict[str, Any]:
-    """Return a limit as JSON has it: bytes, and null for no limit and for what is not known."""
+    """Return a limit as JSON has it: bytes, and null for no limit and for unknown values."""
     record = limit.record
     return {
         "gpu": limit.gpu,
         "granted": _values(limit.granted),
         "ledger": _values(record.limit if record else None),
-        "driver": _told(limit.hard, limit.soft) if limit.held else None,
+        "driver": _document(limit.hard, limit.soft) if limit.held else None,
         "used": used(limit),
         "by": by(limit),
         "guard": guard_state.document(limit.watched),
@@ -156,21 +156,21 @@ def document(limit: LimitState) -> dict[str, Any]:
 
 
 def by(limit: LimitState) -> str:
-    """Return who bounds the memory: the driver, as it says itself or as the ledger has it.
+    """Return what enforces the limit: the driver, by its own report or by the ledger's.
 
-    Where it does not, that is the guard of the device plugin, if it ends who is above.
+    Otherwise the device plugin's guard, if it ends processes above their limit.
     """
     record = limit.record
     is_held = record is not None and record.is_limited and record.by == limit_records.DRIVER
     if limit.held:
-        # One of all that the card has is a limit only where somebody has set it.
+        # A limit of all that the card has is a limit only if it was set.
         is_limited = any(one.is_limited for one in limit.held.values() if one)
         is_held = is_limited or (is_held and limit.agrees is True)
     return limit_records.DRIVER if is_held else guard_state.by(limit.watched)
 
 
 def used(limit: LimitState) -> int | None:
-    """Return what the container uses, as the driver says; else what the guard saw above a limit."""
+    """Return the container's memory, by the driver; else by the guard, if it is above a limit."""
     if limit.used is not None or limit.watched is None or limit.watched.over is None:
         return limit.used
     return limit.watched.over.used
@@ -185,8 +185,8 @@ def _directories(target: Target, asked: LimitQuestion) -> list[str]:
 
 
 def _values(limit: MemoryLimit | None) -> dict[str, int | None] | None:
-    return None if limit is None else _told(limit.hard, limit.soft)
+    return None if limit is None else _document(limit.hard, limit.soft)
 
 
-def _told(hard: int, soft: int) -> dict[str, int | None]:
+def _document(hard: int, soft: int) -> dict[str, int | None]:
     return {"limit": None if hard == NO_LIMIT else hard, "request": soft}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory limit of a container on one GPU: as granted, as noted, and as the driver holds it."""
+"""The memory limit of a container on one GPU: grant, record, driver; and the step that sets it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.nvml_worker import Limits
+    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.memory_limits.warm.limit_records import DriverLimit, LimitRecord
 
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class LimitState:
     """A container's limit on the GPU `gpu`, a UUID.
 
-    `record` is the ledger's, None where it knows none. `held` has what the driver holds for each
-    cgroup of the container, None for a cgroup that it knows nothing of; it is empty where the
-    driver was not asked or could not answer, and `trouble` is the reason then. `watched` is what
-    the device plugin's guard does about it, None where it does not watch it.
+    `record` is the ledger's, None without one. `held` has the driver's limit for each cgroup of the
+    container, None for a cgroup that it does not know; it is empty if the driver was not asked or
+    could not answer, and `trouble` is the reason then. `watched` is the state of the device
+    plugin's guard, None if it does not watch the container.
     """
 
     gpu: str
@@ -41,28 +41,28 @@ class LimitState:
 
     @property
     def hard(self) -> int:
-        """Return the hard limit that the driver holds, in bytes: the smallest of its cgroups'."""
+        """Return the hard limit in the driver, in bytes: the smallest of its cgroups'."""
         return min((one.hard for one in self.held.values() if one), default=NO_LIMIT)
 
     @property
     def soft(self) -> int:
-        """Return the soft limit that the driver holds, in bytes."""
+        """Return the soft limit in the driver, in bytes."""
         return max((one.soft for one in self.held.values() if one), default=0)
 
     @property
     def used(self) -> int | None:
-        """Return what the container uses now, in bytes; None where the driver does not tell."""
+        """Return the container's memory now, in bytes; None if the driver does not report it."""
         return max((one.used for one in self.held.values() if one), default=None)
 
     def holds(self, limit: MemoryLimit | None) -> bool:
-        """Return whether the driver holds exactly this, None for no limit, in every cgroup."""
+        """Return whether the driver has exactly this limit, None for no limit, in every cgroup."""
         return all(is_held(one, limit) for one in self.held.values())
 
     @property
     def agrees(self) -> bool | None:
-        """Return whether the driver holds what the ledger has; None where one of them is silent.
+        """Return whether the driver has the ledger's limit; None if one of them is unknown.
 
-        What the driver holds by somebody else's doing is no business of the ledger's.
+        A limit that another program has set is not the ledger's business.
         """
         if self.record is None or not self.held:
             return None
@@ -73,26 +73,26 @@ def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Limits | None,
+    driver: Driver | None,
     cgroups: list[str] | None = None,
 ) -> list[LimitState]:
-    """Return the limits of a container on `gpus` and on those that its entry has records of.
+    """Return the limits of a container on `gpus` and on those with records in its entry.
 
-    `spec` is its config.json, None where it was not read. `cgroups` are its cgroups; without them
-    those count that the ledger has noted. A driver that is not there is not asked.
+    `spec` is its config.json, None if it was not read. `cgroups` are its cgroups; without them,
+    those of the record are used. A driver that is None is not asked.
     """
     records = limit_records.records_of(entry)
     found = []
     for gpu in dict.fromkeys([*gpus, *records]):
         record = records.get(gpu)
         granted = record.granted if record else _by_config(spec, gpu)
-        held, trouble = _held(driver, gpu, _directories(record, cgroups))
+        held, trouble = _driver_limits(driver, gpu, _directories(record, cgroups))
         found.append(LimitState(gpu, granted, record, held, trouble))
     return found
 
 
 def is_held(held: DriverLimit | None, limit: MemoryLimit | None) -> bool:
-    """Return whether what the driver holds for a cgroup is the limit, None for no limit."""
+    """Return whether the driver's limit of a cgroup is `limit`, None for no limit."""
     hard, soft = (limit.hard, limit.soft) if limit else (NO_LIMIT, 0)
     if held is None:
         return (hard, soft) == (NO_LIMIT, 0)
@@ -130,8 +130,8 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
     return record.cgroups if record else []
 
 
-def _held(
-    driver: Limits | None, gpu: str, cgroups: list[str]
+def _driver_limits(
+    driver: Driver | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""
@@ -142,24 +142,24 @@ def _held(
 
 
 def _by_config(spec: dict[str, Any] | None, gpu: str) -> MemoryLimit | None:
-    """Return what config.json grants: NVIDIA's own runtime takes the variables too."""
+    """Return the grant of config.json: NVIDIA's own runtime takes the variables, too."""
     if spec is None:
         return None
     try:
         found = memory_request.limits(spec, [gpu], vocabulary.VOCABULARY)
-    except GpuhookError:  # variables that say nothing sensible grant nothing
+    except GpuhookError:  # invalid variables grant nothing
         return memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
     return found[0] if found else None
 
 
 class HoldMemory:
-    """Makes the driver hold a limit on one GPU, or none; what it held before comes back.
+    """Sets the driver's limit on one GPU, or none; undo restores the earlier one.
 
-    `doubt` says why nobody knows what it holds: it was not to be undone. "" otherwise.
+    `doubt` is why the limit is unknown: undo failed. "" otherwise.
     """
 
     def __init__(
-        self, driver: Limits, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
+        self, driver: Driver, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
     ) -> None:
         self._driver = driver
         self._gpu = before.gpu
@@ -171,11 +171,11 @@ class HoldMemory:
 
     @property
     def gpu(self) -> str:
-        """Return the GPU that it is about."""
+        """Return the UUID of the GPU."""
         return self._gpu
 
     def describe(self) -> list[str]:
-        """Return the limit, and what it replaces."""
+        """Return the limit, and the one that it replaces."""
         now = amounts(self._wanted)
         return [f"memory limit of {self._gpu}: {now}, was {self._was}"]
 
@@ -198,7 +198,7 @@ class HoldMemory:
             raise fault("GH1751", cause=cause, left=error.message) from cause
 
     def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
-        """Put back what the driver held; what it has refused to change is as it was."""
+        """Restore the driver's earlier limits; a limit that it refused to change is as before."""
         try:
             for cgroup, held in reversed(self._before):
                 before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's memory limits, asked in a process of its own: one that hangs holds nobody."""
+"""The driver's memory limits through a child process: an NVML call that hangs blocks no command."""
 
 from __future__ import annotations
 
@@ -12,94 +12,73 @@ from gpuhook.memory_limits.warm import cgroup_limits, nvml_limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, TypeVar
 
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
 
-    class Limits(Protocol):
-        """A driver's memory limits: in this process, or in one of its own."""
+    from typing import Union
 
-        def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
-            """Limit the processes of a cgroup, and return what is read back."""
-            ...
-
-        def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
-            """Return the limits of a cgroup, None where the driver knows none."""
-            ...
-
-        def clear(self, uuid: str, cgroup: str) -> None:
-            """Take the limits of a cgroup away."""
-            ...
-
-        def within(self, uuid: str, hard: int) -> int:
-            """Return a hard limit, but no more than the GPU has."""
-            ...
+    Driver = Union[nvml_limits.NvmlDriver, "PatientDriver"]
 
 
 class PatientDriver:
-    """A nvml_limits.NvmlDriver in a process of its own. Raises what that does, GH1256 to GH1258."""
+    """A nvml_limits.NvmlDriver in a child process. Raises its faults, and GH1256 to GH1258."""
 
-    def __init__(self, library: str, patience: float = cgroup_limits.PATIENCE) -> None:
-        self._patience = patience
-        with _worded(patience):
-            self._driver = worker.Worker(lambda: nvml_limits.NvmlDriver(library), patience)
+    def __init__(self, library: str, seconds: float = cgroup_limits.SECONDS) -> None:
+        self._seconds = seconds
+        with _as_fault(seconds):
+            self._driver = worker.Worker(lambda: nvml_limits.NvmlDriver(library), seconds)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
-        """Limit the processes of a cgroup, and return what is read back."""
+        """Limit the processes of a cgroup, and return the limit that is read back."""
         held: DriverLimit = self._call("set", uuid, cgroup, hard, soft)
         return held
 
     def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
-        """Return the limits of a cgroup, None where the driver knows none."""
+        """Return the limits of a cgroup, None if the driver does not know it."""
         held: DriverLimit | None = self._call("get", uuid, cgroup)
         return held
 
     def clear(self, uuid: str, cgroup: str) -> None:
-        """Take the limits of a cgroup away."""
+        """Remove the limits of a cgroup."""
         self._call("clear", uuid, cgroup)
 
     def within(self, uuid: str, hard: int) -> int:
-        """Return a hard limit, but no more than the GPU has."""
+        """Return a hard limit that is no larger than the GPU's memory."""
         found: int = self._call("within", uuid, hard)
         return found
 
     def _call(self, name: str, *arguments: object) -> Any:
-        with _worded(self._patience):
+        with _as_fault(self._seconds):
             return self._driver.call(name, *arguments)
 
     def close(self) -> None:
-        """Shut the library down; limits that were set stay."""
+        """Shut the library down; limits that were set remain."""
         self._driver.close()
 
     def __enter__(self) -> PatientDriver:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def answered(work: Callable[[], T], patience: float = cgroup_limits.PATIENCE) -> T:
-    """Return what `work` returns in a process of its own; raises GH1256 to GH1258 besides."""
-    with _worded(patience):
-        return worker.call_in_child(work, patience)
+def answered(work: Callable[[], T], seconds: float = cgroup_limits.SECONDS) -> T:
+    """Return what `work` returns in a child process; also raises GH1256 to GH1258."""
+    with _as_fault(seconds):
+        return worker.call_in_child(work, seconds)
 
 
 @contextmanager
-def _worded(patience: float) -> Iterator[None]:
-    """Say as a fault that nobody has answered."""
+def _as_fault(seconds: float) -> Iterator[None]:
+    """Raise a missing answer as a fault."""
     try:
         yield
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
-            raise fault("GH1256", seconds=f"{patience:g}") from error
+            raise fault("GH1256", seconds=f"{seconds:g}") from error
         if error.how == worker.UNSTARTED:
             raise fault("GH1258", reason=error.reason) from error
         raise fault("GH1257", how=error.reason) from error

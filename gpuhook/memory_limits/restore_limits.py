@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory limits of a container that the driver holds no more: how a repair puts them back.
+"""Memory limits of a container that the driver lost: a repair restores them.
 
-A driver that was loaded anew knows none of them, and whoever is root may have cleared one.
+A driver that was loaded again has none of them, and root may have cleared one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Lost:
-    """What the driver holds no more (`plan`), and what it never took (`untaken`).
+    """The limits that the driver lost (`plan`), and those that it refused before (`untaken`).
 
-    `notes` say why something could not be looked at.
+    `notes` are reasons why some could not be read.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Lost:
         self.notes: list[str] = []
 
     def try_again(self, target: Target, report: Report, *, is_dry: bool) -> None:
-        """Try what the driver did not take at the time, and tell in the report what is done.
+        """Try the refused limits again, and add the result to the report.
 
-        A refusal is told too, and is no fault: it is as it was.
+        Another refusal is a note and not a fault: nothing changed.
         """
         if not self.untaken.operations:
             return
@@ -45,12 +45,14 @@ class Lost:
                 self.untaken.execute(target.held)
             report.steps += self.untaken.describe()
         except GpuhookError as error:
-            report.notes.append(f"{error.message} ({error.code}): the driver holds no limit, still")
+            report.notes.append(
+                f"{error.message} ({error.code}): the driver still enforces no limit"
+            )
 
 
 @contextmanager
 def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[Lost]:
-    """Give what the driver has lost of a container's limits, while the driver is open for it.
+    """Yield the lost limits of a container, while the driver is open for them.
 
     `library` finds NVML; it is not called for a container without limits. `guarantee` is the
     setting limits.guarantee.
@@ -76,8 +78,8 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
 
 
 def _note(found: Lost, target: Target, error: GpuhookError | OSError) -> None:
-    """Note why it could not be looked at, unless that is what the ledger knows already."""
+    """Record why they could not be read, unless the ledger has the same reason."""
     message = error.message if isinstance(error, GpuhookError) else str(error)
     records = limit_records.records_of(target.entry).values()
     if not all(message in record.trouble for record in records if record.is_limited):
-        found.notes.append(f"its memory limits were not looked at: {message}")
+        found.notes.append(f"its memory limits were not checked: {message}")

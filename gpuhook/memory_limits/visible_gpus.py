@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs of the node that a running container can use, and which of them somebody names."""
+"""The GPUs of the node that a running container can use, and the selection of some by name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
-_BEGINNING = len("GPU-12345678")  # so much of a UUID `gpuhook ps` shows
+_BEGINNING = len("GPU-12345678")  # the part of a UUID that `gpuhook ps` shows
 
 
 def visible_gpus(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:
     """Return the GPUs of a container, as the NVML at `library` describes them.
 
-    They are those that it was granted, those whose nodes it has and may open, whoever gave them,
-    and those whose UUIDs are `noted`. Raises GH1202 to GH1206, GH1256, GH1257.
+    They are those of its grant, those whose nodes it has and may open, whichever tool injected
+    them, and those whose UUIDs are `noted`. Raises GH1202 to GH1206, GH1256, GH1257.
     """
     known = nvml_worker.answered(lambda: _of_node(library))
     granted = {node["path"] for node in target.granted.get("deviceNodes") or ()}
@@ -47,8 +47,8 @@ def _of_node(library: str) -> tuple[Gpu, ...]:
 def chosen(container: str, gpus: Sequence[Gpu], names: Sequence[str]) -> list[Gpu]:
     """Return those of a container's GPUs that `names` mean, all of them without a name.
 
-    A name is a UUID or the beginning of one, an index, or the id of a replica. Raises GH1780 where
-    there are none, GH1781 for a name of none of them, GH1783 for MIG: the driver limits whole GPUs.
+    A name is a UUID or the beginning of one, an index, or the id of a replica. Raises GH1780
+    without GPUs, GH1781 for an unknown name, GH1783 for MIG: the driver limits whole GPUs.
     """
     if not gpus:
         raise fault("GH1780", container=container)
@@ -84,7 +84,7 @@ def _is_held(target: Target, gpu: Gpu, granted: set[str]) -> bool:
     path = f"/dev/nvidia{gpu.minor}"
     if path in granted:
         return True
-    found = target.held.root.found(path, follow=False)
+    found = target.held.root.status(path, follow=False)
     if found is None or not stat.S_ISCHR(found.st_mode):
         return False
     rules = target.held.rules

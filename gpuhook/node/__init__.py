@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is looked at of a node: its files, and what only a running node can tell."""
+"""What commands read of a node: its files, and the answers of a running node."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines and daemons that a node has to do with GPUs: their units, and their processes."""
+"""The engines and daemons of a node that affect GPUs: their units and processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
-SYSTEMD = "/run/systemd/system"  # sd_booted(3): it is there where systemd runs
+SYSTEMD = "/run/systemd/system"  # it exists if systemd runs: sd_booted(3)
 UNITS = (
     "containerd.service",
     "cri-docker.service",
@@ -51,14 +51,14 @@ PROGRAMS = frozenset((
     "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex",
     "nvidia-persistenced", "podman", "rke2",
 ))  # fmt: skip
-# Those that a container has by itself: a driver's, or a plugin's, which are also run in one. What
-# is said of any other is believed of the node's own processes alone: a container calls its
-# processes as it likes, and their arguments and programs would be read and run here as root.
+# Programs of a driver or a plugin that also run in containers. All others must be processes of the
+# node itself: a container can give its processes any name, and their arguments and programs would
+# be read and run here as root.
 _IN_CONTAINERS = frozenset((
     "gpuhook", "nv-fabricmanager", "nv-hostengine", "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server", "nvidia-device-plugin", "nvidia-imex", "nvidia-persistenced",
 ))  # fmt: skip
-# A service of the node's systemd, also as a container's own cgroup namespace shows it.
+# A service of the node's systemd, also as a cgroup namespace shows it.
 _SERVICE = re.compile(r"(?:/\.\.)*/[^/]+\.slice/[^/]+\.service")
 _INIT_MOUNTS = "/proc/1/ns/mnt"
 _KEYS = {
@@ -71,10 +71,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def units(root: str = "/") -> dict[str, dict[str, str]]:
-    """Return what systemd says of each unit: its load and active state, result, enablement.
+    """Return systemd's report on each unit: its load and active state, result, enablement.
 
-    One that is not there has the load state "not-found". Raises OSError where systemd cannot be
-    asked.
+    A missing unit has the load state "not-found". Raises OSError if systemctl fails.
     """
     words = ["systemctl", "show", "--no-pager", f"--property=Id,{','.join(_KEYS)}", *UNITS]
     return parsed(node_programs.answer(words, root))
@@ -104,7 +103,7 @@ def processes(tree: Tree) -> list[dict[str, Any]]:
 
 
 def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
-    """Return one of ours to look at, None for others, and for one that has ended meanwhile."""
+    """Return an engine or a daemon, None for other processes, and for one that has ended."""
     try:
         raw = tree.read(f"/proc/{pid}/cmdline", 65536) or b""
         comm = (tree.read(f"/proc/{pid}/comm", 64) or b"").decode("utf-8", "replace").strip()
@@ -131,10 +130,10 @@ def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
 
 
 def _is_nodes_own(tree: Tree, pid: int) -> bool:
-    """Return whether a process is root's, or ours, and of no container.
+    """Return whether a process belongs to root or this user, and to no container.
 
-    It sees the mounts of the first process, or is of a service: a snap's has mounts of its own, and
-    not everybody may look at those of others.
+    It sees the mounts of the first process, or is part of a service: a snap's has its own mounts,
+    and the mounts of other users' processes may be hidden.
     """
     if _owner(tree, pid) not in (0, os.geteuid()):
         return False
@@ -145,7 +144,7 @@ def _is_nodes_own(tree: Tree, pid: int) -> bool:
 
 
 def _owner(tree: Tree, pid: int) -> int:
-    """Return the effective user of a process, -1 where it has ended: proc_pid_status(5), Uid."""
+    """Return the effective user of a process, -1 if it has ended: proc_pid_status(5), Uid."""
     for line in _lines(tree, f"/proc/{pid}/status"):
         words = line.split()
         if words[:1] == ["Uid:"] and words[2:3]:
@@ -154,7 +153,7 @@ def _owner(tree: Tree, pid: int) -> int:
 
 
 def _cgroup(tree: Tree, pid: int) -> str:
-    """Return the cgroup of a process as systemd knows it, "" if it has none: cgroups(7)."""
+    """Return the cgroup of a process in systemd's hierarchy, "" without one: cgroups(7)."""
     for line in _lines(tree, f"/proc/{pid}/cgroup"):
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers in ("", "name=systemd") and path:
@@ -186,7 +185,7 @@ def _started(tree: Tree, pid: int) -> int | None:
 
 
 def _booted(tree: Tree) -> float:
-    """Return when the node was booted, in seconds of the epoch: proc_stat(5), btime."""
+    """Return the boot time of the node, in seconds of the epoch: proc_stat(5), btime."""
     for line in (tree.read("/proc/stat") or b"").splitlines():
         if line.startswith(b"btime "):
             return float(line.split()[1])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that has no description of its GPUs, or that is not this one.
+"""A node by its facts: for a node without a description of its GPUs, and for another node.
 
-The node's facts (asked now, or dumped elsewhere) are described as generate-cdi would, in memory;
-from there on every request is planned as on any node. Nothing is written.
+The node's facts (read now, or dumped elsewhere) are described as generate-cdi would, in memory;
+from there on, requests are planned as on any node. Nothing is written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs import hook_args
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-NAME = "what generate-cdi would write"  # stands where the path of a spec file stands
+NAME = "what generate-cdi would write"  # in place of the path of a spec file
 _WAY = "`gpuhook inventory` shows what the node has; other kinds of devices need a CDI spec there"
 
 
 class Heard(EngineLog):
-    """A log that keeps what is reported, and tells nobody."""
+    """A log that keeps reports and prints none."""
 
     def __init__(self) -> None:
         super().__init__("gpuhook")
@@ -46,13 +46,13 @@ class Heard(EngineLog):
 
 
 class DescribedNode(NvidiaNode):
-    """A node by its facts alone: none of this machine's specs apply."""
+    """A node by its facts alone: the specs of this machine do not apply."""
 
     def __init__(self, node: Node, settings: Settings, *, is_elsewhere: bool = False) -> None:
-        """Describe the node; raises what generate-cdi raises: GH1206 and others.
+        """Describe the node; raises as generate-cdi does: GH1206 and others.
 
-        With `is_elsewhere`, its device nodes have the numbers of its facts: it is not this machine,
-        whose nodes would be looked at.
+        With `is_elsewhere`, its device nodes have the numbers of its facts: the nodes of this
+        machine are not read.
         """
         super().__init__(settings, _no_compiler)
         vendor, _, device_class = self.kind.partition("/")
@@ -78,7 +78,7 @@ class DescribedNode(NvidiaNode):
         return self._has_driver
 
     def alias(self, name: str) -> str | None:
-        """Return what the description calls the GPU with another name, None if nobody knows."""
+        """Return the description's name of the GPU with another name, None if it is unknown."""
         return self._aliases.get(name.lower())
 
     def other_names(self) -> list[str]:
@@ -86,19 +86,19 @@ class DescribedNode(NvidiaNode):
         return list(self._aliases)
 
     def driver_facts(self) -> KnownGpu:
-        """Return what the facts say of the driver and the GPUs."""
+        """Return the facts of the driver and the GPUs."""
         return self._facts
 
     def nvml(self) -> str:
-        """Return the host path of the NVML library, on a node elsewhere that of its facts."""
+        """Return the host path of the NVML library, of another node as in its facts."""
         return super().nvml() if self._nvml is None else self._nvml
 
     def require_fresh(self, job: hook_args.Jobs) -> None:
-        """Do nothing: what was described just now is of now."""
+        """Do nothing: the description was made now."""
 
 
 def _number(spec: Spec, node: Node) -> None:
-    """Give the device nodes of a description the numbers that they have on the node."""
+    """Set the numbers of a description's device nodes to those of the node."""
     known = {one.path: one for one in node.device_nodes}
     parts = [spec.get("containerEdits") or {}, *(one["containerEdits"] for one in spec["devices"])]
     for part in parts:

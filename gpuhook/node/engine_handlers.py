@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime handlers that engines of Kubernetes have: the names that a RuntimeClass may give.
+"""The runtime handlers of a node's Kubernetes engines: the names that a RuntimeClass may have.
 
-Only the names of sections are looked for, in every file that the engine may read: whether a handler
-is registered well is for the checks of the engines to say.
+Only names of sections are searched, in every file that the engine may read; the checks of the
+engines find out whether a handler is registered correctly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GPU = re.compile(r"^(nvidia|gpuhook)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers by name, with where each is written, and the one that needs no name."""
+    """The handlers by name, with the file of each, and the default one."""
 
     written: dict[str, str]
     default: str = ""
@@ -43,17 +43,17 @@ class Handlers:
 
     @property
     def gpu(self) -> list[str]:
-        """The handlers that give GPUs, by their names."""
+        """The names of the handlers for GPUs."""
         return [name for name in self.written if is_for_gpus(name)]
 
 
 def is_for_gpus(name: str) -> bool:
-    """Return whether the name is one that runtimes for GPUs are registered under."""
+    """Return whether runtimes for GPUs are registered under this name."""
     return bool(_GPU.match(name))
 
 
 def engine_handlers(tree: Tree, dumped: str = "") -> Handlers:
-    """Return the handlers of the node's engines; `dumped` is what `containerd config dump` says."""
+    """Return the handlers of the node's engines; `dumped`: output of `containerd config dump`."""
     texts = [("containerd config dump", dumped)] if dumped else []
     for pattern in (*(() if dumped else CONTAINERD_FILES), *CRIO_FILES):
         paths = trees.matching(tree, pattern)

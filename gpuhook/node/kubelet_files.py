@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet keeps in files: sockets of device plugins, what is registered, plugins' pods.
+"""The kubelet's files: sockets of device plugins, registered devices, pods of plugins.
 
 Sources: kubernetes.io/docs/reference/node/kubelet-files, pkg/kubelet/cm/devicemanager/checkpoint.
-The checkpoint is a format of the kubelet's own: it is read as far as it is understood.
+The checkpoint is a private format of the kubelet: it is read as far as it is known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_PODS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the kubelet wrote of devices; `registered` has the healthy ones by resource.
+    """The kubelet's record of devices; `registered` has the healthy ones by resource.
 
     `trouble` is why it cannot be read, or "".
     """
@@ -56,10 +56,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class PluginPod:
-    """A pod with a device plugin for GPUs: where its configurations and its log are.
+    """A pod with a device plugin for GPUs: its configurations and its log.
 
     `configurations` are the files of its ConfigMaps by key; `chosen` is the key that NVIDIA's
-    config-manager has linked, "" where nobody did. `namespace` and `name` are "" without a log.
+    config-manager has linked, "" without a link. `namespace` and `name` are "" without a log.
     """
 
     uid: str
@@ -72,12 +72,12 @@ class PluginPod:
 
     @property
     def daemon_set(self) -> str:
-        """The name of the DaemonSet that made it: the pod's without its random end."""
+        """The name of the pod's DaemonSet: the pod's name without its random end."""
         return self.name.rpartition("-")[0]
 
 
 def directory(tree: Tree, arguments: Iterable[str] = ()) -> str:
-    """Return the kubelet's directory, "" if there is none; `arguments` are those of its process."""
+    """Return the kubelet's directory, "" without one; `arguments` are those of its process."""
     for found in _root_dirs(arguments):
         if _is_directory(tree, found):
             return found
@@ -94,7 +94,7 @@ def sockets(tree: Tree, directory: str) -> list[str]:
 
 
 def is_gpu_socket(name: str) -> bool:
-    """Return whether a device plugin for GPUs of NVIDIA names its socket like this."""
+    """Return whether NVIDIA's GPU device plugins use such a name for their socket."""
     name = name.lower()
     is_ours = "nvidia" in name or ("gpu" in name and not any(one in name for one in _OTHERS))
     return name.endswith(".sock") and is_ours
@@ -111,7 +111,7 @@ def has_dra_driver(tree: Tree, directory: str) -> bool:
 
 
 def checkpoint(tree: Tree, directory: str) -> Checkpoint | None:
-    """Return what the kubelet wrote of devices, None if it wrote nothing yet."""
+    """Return the kubelet's record of devices, None if it has not written one."""
     path = f"{directory}/device-plugins/{_CHECKPOINT}"
     content = tree.read(path, _MAX_CHECKPOINT)
     if content is None:
@@ -151,9 +151,9 @@ def plugin_pods(tree: Tree, directory: str) -> tuple[PluginPod, ...]:
 
 
 def last_lines(tree: Tree, directory: str, most: int) -> list[str]:
-    """Return the last lines of the newest log of a container, without the engine's own words.
+    """Return the last lines of the newest log of a container, without the engine's prefix.
 
-    Source: the format of CRI logs: time, stream, F or P, then what was written.
+    Source: the format of CRI logs: time, stream, F or P, then the output.
     """
     files = [name for name in tree.names(directory) if name.endswith(".log")]
     if not files:
@@ -186,7 +186,7 @@ def _configurations(tree: Tree, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _chosen(tree: Tree, place: str) -> str:
-    """Return what the link names that config-manager makes in an empty directory of the pod."""
+    """Return the target of the link that config-manager makes in an empty directory of the pod."""
     volumes = f"{place}/volumes/kubernetes.io~empty-dir"
     for volume in tree.names(volumes):
         found = tree.status(f"{volumes}/{volume}/config.yaml", follow=False)
@@ -223,7 +223,7 @@ def _is_socket(tree: Tree, path: str) -> bool:
 
 
 def manifests(tree: Tree) -> list[str]:
-    """Return the manifests that k3s and rke2 apply by themselves, on nodes with a server."""
+    """Return the manifests that k3s and rke2 apply automatically, on nodes with a server."""
     return [
         path
         for distribution in ("k3s", "rke2")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster knows of this node, asked of its API server: nothing is changed there.
+"""The cluster's data about this node, from its API server: nothing is changed there.
 
-A pod asks with its service account, and everybody else by kubectl, with the credentials that are
-theirs or, for root on a node, the kubelet's own. What one may not read is left out, and said.
+A pod uses its service account; other processes use kubectl, with the user's credentials or, for
+root on a node, the kubelet's. Parts without permission are left out and reported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Get = Callable[[str, str, str], dict[str, Any]]  # path of the API, resource, name
 
-TIMEOUT = 8  # seconds, for each question
+TIMEOUT = 8  # seconds, for each request
 _MAX_ANSWER = 32 << 20
-# What a node itself may have: kubeadm's and the clouds' kubelet, k3s, rke2, microk8s, k0s.
+# Credentials of nodes: kubeadm's and the clouds' kubelet, k3s, rke2, microk8s, k0s.
 KUBECONFIGS = (
     "/etc/kubernetes/kubelet.conf",
     "/var/lib/kubelet/kubeconfig",
@@ -42,24 +42,24 @@ _PROGRAMS = (
     ("/snap/bin/microk8s", "kubectl"),
     ("k0s", "kubectl"),
 )
-_FEATURE = "doctor's look at the cluster"
+_FEATURE = "doctor's check of the cluster"
 _NODES = "/api/v1/nodes"
 _CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
 
 
 def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[str, Any]:
-    """Return what the API server tells: the reading `kubernetes`.
+    """Return the answers of the API server: the reading `kubernetes`.
 
-    {"source": who was asked, "node": {"name", "labels", "capacity", "allocatable", "conditions":
+    {"source": the credentials, "node": {"name", "labels", "capacity", "allocatable", "conditions":
     [{"type", "status", "reason", "message"}], "unschedulable", "kubelet", "engine"},
-    "runtimeClasses": [{"name", "handler"}], "daemonSets": [{"namespace", "name", "wanted",
-    "ready", "images", "runtimeClass"}] those of device plugins, "refused": {what: why}}. A key is
-    left out where that was refused. Raises GH1905 where nobody can be asked.
+    "runtimeClasses": [{"name", "handler"}], "daemonSets": [{"namespace", "name", "wanted", "ready",
+    "images", "runtimeClass"}] those of device plugins, "refused": {part: reason}}. A refused key is
+    left out. Raises GH1905 without any answer.
     """
     environ = os.environ if environ is None else environ
     name = node or environ.get("NODE_NAME", "") or os.uname().nodename.lower()
-    get, source = _asked(environ)
+    get, source = _client(environ)
     found: dict[str, Any] = {"source": source}
     refused: dict[str, str] = {}
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (
@@ -70,7 +70,7 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
     end = time.monotonic() + TIMEOUT
     for part, ask in parts:
         if time.monotonic() > end:
-            refused[part] = "the API server took all the time that there was"
+            refused[part] = "the API server took too long"
             continue
         try:
             found[part] = ask()
@@ -81,7 +81,7 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
     return {**found, "refused": refused}
 
 
-def _asked(environ: Mapping[str, str]) -> tuple[Get, str]:
+def _client(environ: Mapping[str, str]) -> tuple[Get, str]:
     access = service_account.in_cluster(environ)
     if access is not None:
         from gpuhook.device_plugin.api_server.client import ApiServer, Purpose
@@ -97,7 +97,7 @@ def _asked(environ: Mapping[str, str]) -> tuple[Get, str]:
 
 
 def _kubectl(environ: Mapping[str, str]) -> list[str]:
-    """Return the kubectl of this node with its credentials; GH1905 where there is none."""
+    """Return the kubectl of this node with its credentials; GH1905 without one."""
     program = next((one for one in _PROGRAMS if shutil.which(one[0])), None)
     if program is None:
         raise fault("GH1905", reason="there is no kubectl here, and no service account")
@@ -125,8 +125,8 @@ def _by_kubectl(command: list[str], path: str) -> dict[str, Any]:
     except OSError as error:
         raise fault("GH1905", reason=f"{command[0]}: {error.strerror}") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise fault("GH1905", reason=said[-1] if said else f"{command[0]}: {done.returncode}")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise fault("GH1905", reason=lines[-1] if lines else f"{command[0]}: {done.returncode}")
     try:
         found = documents.parse_json(done.stdout[:_MAX_ANSWER])
     except ValueError as error:

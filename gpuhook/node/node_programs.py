@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
 
-# By program: the words that make it tell its version.
+# By program: the argument that prints its version.
 _WORDS = {
     "containerd": "--version",
     "crio": "--version",
@@ -40,30 +40,30 @@ _WORDS = {
 }
 _VERSION = re.compile(r"\bv?([0-9]+(?:\.[0-9]+)+(?:[-+~.][0-9A-Za-z.+~-]*[0-9A-Za-z])?)")
 _PROCESS = "containerd"
-_HEAD = 4096  # bytes of a script that say whose it is
+_HEAD = 4096  # bytes of a script that show whose it is
 
 
 def programs(tree: Tree) -> dict[str, dict[str, str]]:
-    """Return path and version of each program that is there.
+    """Return path and version of each installed program.
 
-    Where it does not tell its version, that is "" and `trouble` says why. Programs that another
-    user than root could have put there are not run. NVIDIA's names are left out where they are
-    fronts of gpuhook's: their versions say nothing of NVIDIA's toolkit.
+    Without a version, that is "" and `trouble` is the reason. Programs that another user than root
+    could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are left out: their
+    versions are not those of NVIDIA's toolkit.
     """
     found = {name: path for name in _WORDS if (path := where(tree, name))}
     found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
-    asked: dict[str, ProgramOutput | OSError] = {}
+    started: dict[str, ProgramOutput | OSError] = {}
     for name, path in found.items():
         try:
             _require_roots(tree, path)
-            asked[name] = ProgramOutput([path, _WORDS[name]], tree.root)
+            started[name] = ProgramOutput([path, _WORDS[name]], tree.root)
         except OSError as error:
-            asked[name] = error
-    return {name: _told(path, asked[name]) for name, path in found.items()}
+            started[name] = error
+    return {name: _version(path, started[name]) for name, path in found.items()}
 
 
 def _is_front(tree: Tree, name: str, path: str) -> bool:
-    """Return whether a program of NVIDIA's name is a script of gpuhook's (packaging/compat)."""
+    """Return whether a program with NVIDIA's name is a script of gpuhook's (packaging/compat)."""
     try:
         return name.startswith("nvidia-") and compat_programs.is_text_of_ours(
             tree.read(path, _HEAD) or b""
@@ -73,7 +73,7 @@ def _is_front(tree: Tree, name: str, path: str) -> bool:
 
 
 def where(tree: Tree, name: str) -> str:
-    """Return the path of a program of the node, "" where it has none."""
+    """Return the path of a program of the node, "" without one."""
     for directory in DIRECTORIES:
         path = f"{directory}/{name}"
         try:
@@ -86,9 +86,9 @@ def where(tree: Tree, name: str) -> str:
 
 
 def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Return {"config": what `containerd config dump` prints, "command": the command}.
+    """Return {"config": the output of `containerd config dump`, "command": the command}.
 
-    It is asked with the file that the containerd was started with which runs. Raises OSError.
+    It uses the file with which the running containerd was started. Raises OSError.
     """
     path, file = "", ""
     for process in processes or ():
@@ -103,28 +103,28 @@ def containerd(tree: Tree, processes: list[dict[str, Any]] | None) -> dict[str, 
     return {"config": answer(words, tree.root), "command": " ".join(words)}
 
 
-def _told(path: str, asked: ProgramOutput | OSError) -> dict[str, str]:
+def _version(path: str, started: ProgramOutput | OSError) -> dict[str, str]:
     try:
-        if isinstance(asked, OSError):
-            raise asked
-        text = asked.heard()
+        if isinstance(started, OSError):
+            raise started
+        text = started.output()
     except OSError as error:
         return {"path": path, "version": "", "trouble": error.strerror or str(error)}
     found = _VERSION.search(text)
     if found is None:
-        return {"path": path, "version": "", "trouble": "it says no version"}
+        return {"path": path, "version": "", "trouble": "it prints no version"}
     return {"path": path, "version": found[1], "trouble": ""}
 
 
 def _require_roots(tree: Tree, path: str) -> None:
-    """Raise OSError if somebody else than root, or ourselves, may change a program."""
+    """Raise OSError if another user than root, or this one, may change a program."""
     found = tree.status(path)
     if found is None or found.uid not in (0, os.geteuid()) or found.permissions & 0o002:
-        raise OSError(errno.EPERM, "it is not run: others than root may change it", path)
+        raise OSError(errno.EPERM, "it is not run: users other than root may change it", path)
 
 
-PATIENCE = 5.0  # seconds
-# Where programs are that no PATH of the system's names: snaps, k3s and rke2 bring their own.
+TIMEOUT = 5.0  # seconds
+# Directories of programs outside the system's PATH: snaps, k3s and rke2 have their own.
 _MORE = (
     "/snap/bin",
     "/var/lib/rancher/k3s/data/current/bin",
@@ -137,10 +137,14 @@ _ENDS_WITHIN = 1.0  # seconds
 
 
 class ProgramOutput:
-    """A program that was started, to be heard later: several run at the same time."""
+    """A program that is running, whose output is read later: several run at the same time.
+
+    Programs are run in the node's own files: if these are in another directory, as in a pod that
+    examines its node, that is the root of the program.
+    """
 
     def __init__(self, argv: Sequence[str], root: str = "/") -> None:
-        """Start `argv`, a whole path first, below `root`; raises OSError."""
+        """Start `argv`, an absolute path first, below `root`; raises OSError."""
         self._argv = argv
         command = list(argv) if root == "/" else ["chroot", root, *argv]
         environment = {"PATH": ":".join(DIRECTORIES), "LC_ALL": "C", "HOME": "/"}
@@ -154,13 +158,13 @@ class ProgramOutput:
             start_new_session=True,
         )
 
-    def heard(self, seconds: float = PATIENCE) -> str:
-        """Return what it has printed; raises OSError if it fails, or goes on for too long."""
+    def output(self, seconds: float = TIMEOUT) -> str:
+        """Return its output; raises OSError if it fails or takes too long."""
         try:
             out, _ = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             self._end()
-            late = f"it has not answered within {seconds:g} seconds"
+            late = f"it did not answer within {seconds:g} seconds"
             raise OSError(errno.ETIMEDOUT, late, self._argv[0]) from None
         if self._process.returncode != 0:
             status = self._process.returncode
@@ -168,7 +172,7 @@ class ProgramOutput:
         return out[:_MAX_OUTPUT].decode("utf-8", "replace")
 
     def _end(self) -> None:
-        """Kill it with what it has started; one that hangs in the kernel is not waited for."""
+        """Kill it with its children; one that hangs in the kernel is not waited for."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.stdout is not None:
@@ -177,6 +181,6 @@ class ProgramOutput:
             self._process.wait(_ENDS_WITHIN)
 
 
-def answer(argv: Sequence[str], root: str = "/", seconds: float = PATIENCE) -> str:
-    """Return what a program prints; raises OSError with its name."""
-    return ProgramOutput(argv, root).heard(seconds)
+def answer(argv: Sequence[str], root: str = "/", seconds: float = TIMEOUT) -> str:
+    """Return the output of a program; raises OSError with its name."""
+    return ProgramOutput(argv, root).output(seconds)

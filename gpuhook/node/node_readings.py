@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no file of a node tells: what NVML answers, who runs, what programs say of themselves.
+"""Readings of a running node that no file has: NVML, processes, outputs of programs.
 
-Each reading has a name and is a JSON document, taken at most once, so that a node's readings can
-be kept, sent to somebody, and looked at again. A node that is only a tree of files has none.
+Each reading has a name and is a JSON document, taken at most once, so that a node's readings can be
+kept, sent, and examined later. A node that is only a tree of files has none.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 
 # The dump of `gpuhook inventory -o json`.
 INVENTORY = "inventory"
-# {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}, as systemd words them:
-# LoadState, ActiveState, Result, UnitFileState. The load of one that is not there is "not-found".
+# {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}, values of systemd's
+# LoadState, ActiveState, Result, UnitFileState. The load of a missing unit is "not-found".
 UNITS = "units"
 # [{"pid", "name", "argv", "started", "exe"}] of engines and daemons (daemons.PROGRAMS), by pid;
 # `started` in seconds of the epoch.
 PROCESSES = "processes"
 # {"looked_at": number of running containers, "trouble": [{"where", "code", "message", "hint"}],
-#  "containers": those with GPUs, or that ask for some: [{"id", "engine", "runtime", "pod",
+#  "containers": those with GPUs, or that request some: [{"id", "engine", "runtime", "pod",
 #    "namespace", "container" (null where unknown), "nodes": paths of the driver's device
 #    nodes, "missing" and "findings": [{"code", "message", "hint"}],
 #    "injected_by": list of "gpuhook", "nvidia-legacy", "nvidia-cdi"; [] for unknown,
-#    "repairable": whether `gpuhook repair` brings back what is missing}]}
+#    "repairable": whether `gpuhook repair` restores what is missing}]}
 CONTAINERS = "containers"
-# {"runc": {"path", "version", "trouble"}}: low-level runtimes, engines, NVIDIA's tools, as far as
-# they are installed; `version` is "" where `trouble` says why it is not known.
+# {"runc": {"path", "version", "trouble"}}: installed low-level runtimes, engines, NVIDIA's tools;
+# `version` is "" if `trouble` is the reason why it is unknown.
 PROGRAMS = "programs"
 # {"config": the text of `containerd config dump`, "command": the command that printed it}
 CONTAINERD = "containerd"
-# What the API server tells, as far as it does: kubernetes_state.collect() has the shape.
+# Answers of the API server: kubernetes_state.collect() has the shape.
 API = "kubernetes"
 # [{"engine", "id", "name", "why", "program", "running"}]: containers that engines keep and that
-# need gpuhook; `program` is that of gpuhook's which they need, "" where no path is written.
+# need gpuhook; `program` is the one of gpuhook that they need, "" without a path.
 STORED = "stored"
-# {"version", "python", "executable", "package"} of the gpuhook that looks
+# {"version", "python", "executable", "package"} of this gpuhook
 SELF = "gpuhook"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read: a document, or None and why there is none.
+    """A document, or None and the reason why there is none.
 
-    `code` is that of the fault where one was met, "" where nothing could be asked.
+    `code` is that of the fault, "" if nothing could be asked.
     """
 
     document: Any = None
@@ -58,11 +58,11 @@ class Reading:
     hint: str = ""
 
 
-NOT_RUNNING = Reading(trouble="only the files of this node are here: nothing of it runs")
+NOT_RUNNING = Reading(trouble="only the files of this node are available: nothing of it runs")
 
 
 class Readings:
-    """The readings of a node, by name: each is taken when it is first asked for."""
+    """The readings of a node, by name: each is taken on first use."""
 
     def __init__(self, collectors: Mapping[str, Callable[[], Any]]) -> None:
         """Take the collectors: each returns a JSON document, or raises GpuhookError, OSError."""
@@ -70,13 +70,13 @@ class Readings:
         self.taken: dict[str, Reading] = {}
 
     def of(self, name: str) -> Reading:
-        """Return the reading of that name; one without a document where it cannot be had."""
+        """Return the reading of that name; one without a document if it fails."""
         if name not in self.taken:
             self.taken[name] = self._read(name)
         return self.taken[name]
 
     def document(self, name: str) -> Any:
-        """Return the document of a reading, None where it cannot be had."""
+        """Return the document of a reading, None if it fails."""
         return self.of(name).document
 
     def _read(self, name: str) -> Reading:

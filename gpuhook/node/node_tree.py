@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a node: of this machine, or of a tree that was taken from another one.
+"""The files of a node: of this machine, or of a tree that was copied from another one.
 
-Paths are the node's own and absolute. Links are resolved inside the tree, so that an absolute one
-of another node's leads to that node's file and to none of this machine's.
+Paths are the node's own and absolute. Links are resolved inside the tree, so that an absolute link
+of another node leads to that node's file and not to one of this machine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 MAX_FILE = 16 << 20  # bytes
 MOST_NAMES = 200_000  # in a directory
-_NULL = os.makedev(1, 3)  # what masks a file leads there: systemd.unit(5)
+_NULL = os.makedev(1, 3)  # the target of a masked file: systemd.unit(5)
 _WORDED = {
-    errno.EINVAL: "it is no regular file",
+    errno.EINVAL: "it is not a regular file",
     errno.E2BIG: f"it has more than {MOST_NAMES} names",
-    errno.EXDEV: "it is somebody else's, or leads out of where it has to stay",
+    errno.EXDEV: "it belongs to another user, or leads out of its root",
     errno.ETIMEDOUT: "it does not answer",
 }
 _MISSING = (FileNotFoundError, NotADirectoryError)
@@ -36,9 +36,9 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What lstat(2) says of a file: mode with its type, owner, numbers of a device, size, times.
+    """The result of lstat(2): mode with its type, owner, numbers of a device, size, times.
 
-    `target` is what a symbolic link says, "" of others.
+    `target` is that of a symbolic link, else "".
     """
 
     mode: int
@@ -72,7 +72,7 @@ class Status:
 
     @property
     def is_executable(self) -> bool:
-        """Whether it is a file that somebody may run."""
+        """Whether it is a file that a user may run."""
         return self.is_file and bool(self.mode & 0o111)
 
     @property
@@ -82,7 +82,7 @@ class Status:
 
 
 class Tree(Protocol):
-    """The files of a node. What is not there is None or empty; what may not be looked at raises.
+    """The files of a node. A missing file is None or empty; a file without permission raises.
 
     `root` is a directory of this machine in which the contents of these files can be opened: "/"
     for this machine itself. Every method raises OSError with the node's path.
@@ -93,27 +93,27 @@ class Tree(Protocol):
         """The directory."""
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
-        """Return the content of a file, cut after `limit` bytes; None if it is not there.
+        """Return the content of a file, cut after `limit` bytes; None if it does not exist.
 
-        Nothing but files is opened: a device may act on that. EINVAL is raised for the rest, and
-        EXDEV for a file that is not of the user `owner`, where one is given.
+        Only regular files are opened: a device may act on that. Raises EINVAL for others, and EXDEV
+        for a file that does not belong to the user `owner`, if that is not None.
         """
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] if it is not there."""
+        """Return the names in a directory, sorted; [] if it does not exist."""
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
-        """Return what stat(2), or lstat(2), says of a path; None if nothing is there."""
+        """Return the result of stat(2), or lstat(2); None if nothing exists."""
 
     def real(self, path: str) -> str | None:
         """Return the path with every link resolved, None if it leads nowhere."""
 
 
 class DirectoryTree:
-    """A Tree that lies in a directory: `root` is "/" for this machine."""
+    """A Tree in a directory: `root` is "/" for this machine."""
 
     def __init__(self, root: str = "/") -> None:
-        """Take the tree at `root`; GH1900 if that is no directory."""
+        """Open the tree at `root`; GH1900 if that is not a directory."""
         self.root = os.path.realpath(root)
         try:
             self._fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -121,11 +121,11 @@ class DirectoryTree:
             raise fault("GH1900", path=root, reason=error.strerror or error) from error
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         os.close(self._fd)
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
-        """Return the content of a file, cut after `limit` bytes; None if it is not there."""
+        """Return the content of a file, cut after `limit` bytes; None if it does not exist."""
         with self._opened(path, os.O_PATH) as fd:
             if fd is None:
                 return None
@@ -141,12 +141,12 @@ class DirectoryTree:
             return _read(f"/proc/self/fd/{fd}", limit)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] if it is not there."""
+        """Return the names in a directory, sorted; [] if it does not exist."""
         with self._opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
             return [] if fd is None else sorted(_names(fd, path))
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
-        """Return what stat(2), or lstat(2), says of a path; None if nothing is there."""
+        """Return the result of stat(2), or lstat(2); None if nothing exists."""
         flags = os.O_PATH if follow else os.O_PATH | os.O_NOFOLLOW
         with self._opened(path, flags) as fd:
             if fd is None:
@@ -185,18 +185,18 @@ class DirectoryTree:
 
 
 def text(tree: Tree, path: str, limit: int = MAX_FILE) -> str | None:
-    """Return the content of a file as text, None if it is not there; raises OSError."""
+    """Return the content of a file as text, None if it does not exist; raises OSError."""
     content = tree.read(path, limit)
     return None if content is None else content.decode("utf-8", "replace")
 
 
 def line(tree: Tree, path: str) -> str:
-    """Return the first line of a file without white space around it, "" if it is not there."""
+    """Return the first line of a file without white space around it, "" if it does not exist."""
     return (text(tree, path, 65536) or "").partition("\n")[0].strip()
 
 
 def matching(tree: Tree, pattern: str) -> list[str]:
-    """Return the paths that a pattern of the shell's means, sorted, such as /etc/cdi/*.yaml."""
+    """Return the paths that match a shell pattern, sorted, such as /etc/cdi/*.yaml."""
     found = [""]
     for part in pattern.strip("/").split("/"):
         if any(mark in part for mark in "*?["):
@@ -212,7 +212,7 @@ def matching(tree: Tree, pattern: str) -> list[str]:
 
 
 def trouble(code: int, path: str) -> OSError:
-    """Return the error of a path of the node's, in the words of this or of any other tree."""
+    """Return the error of a path of the node, with the text that every tree uses."""
     return OSError(code, _WORDED.get(code) or os.strerror(code), path)
 
 
@@ -227,7 +227,7 @@ def _names(fd: int, path: str) -> list[str]:
 
 
 def _read(place: str, limit: int) -> bytes:
-    """Return up to `limit` bytes: files of /proc and /sys do not know their length."""
+    """Return up to `limit` bytes: files of /proc and /sys do not have a length."""
     fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         return _content(fd, limit)
@@ -241,7 +241,7 @@ def _content(fd: int, limit: int) -> bytes:
     while left > 0:
         try:
             chunk = os.read(fd, min(left, 1 << 20))
-        except BlockingIOError:  # a file of /proc: nothing is there yet
+        except BlockingIOError:  # a file of /proc without data yet
             break
         if not chunk:
             break

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a settings file, in sentences with the line and the key.
+"""The errors of a settings file, in sentences with the line and the key.
 
-Cold: whoever starts a container reads what came of it, in the compiled form.
+Cold: the wrapper reads the result in the compiled form.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MAX_NAME = 80
 def of_node() -> settings.Settings:
     """Return the settings of this node; GH1530 and GH1533 if they are broken.
 
-    Where the wrapper's compiled form is of the file as it is now, the file has been checked.
+    If the wrapper's compiled form is up to date, the file has been checked.
     """
     return settings.overridden(settings.from_document(document_of_node()))
 
@@ -70,7 +70,7 @@ def document_of_node() -> dict[str, object]:
 def load(file: str) -> dict[str, object]:
     """Return the document of a settings file; raises yaml.YAMLError or OSError.
 
-    A section with nothing in it is there: whoever comments out its keys need not do more.
+    An empty section is valid: users may comment out all of its keys.
     """
     return _with_sections(_read(file)[0])
 
@@ -87,7 +87,7 @@ def _read(file: str) -> tuple[Any, yaml.Node | None]:
 def _with_sections(read: Any) -> dict[str, object]:
     document: Any = read or {}
     if not isinstance(document, dict):
-        return document  # type: ignore[no-any-return]  # problem() says that it is none
+        return document  # type: ignore[no-any-return]  # problem() reports it
     return {
         key: {} if value is None and key in SECTIONS else value for key, value in document.items()
     }
@@ -96,7 +96,7 @@ def _with_sections(read: Any) -> dict[str, object]:
 def problem(file: str) -> str:
     """Return what makes a settings file unusable, "" if nothing does.
 
-    Unknown keys do not: after a downgrade the node must go on (`unknown_keys` names them).
+    Unknown keys do not: after a downgrade the node must continue (`unknown_keys` names them).
     """
     try:
         value, root = _read(file)
@@ -111,7 +111,7 @@ def problem(file: str) -> str:
 
 
 def unknown_keys(file: str) -> str:
-    """Return which keys of a usable settings file nobody reads, "" if there are none."""
+    """Return the keys of a usable settings file that no release knows, "" without any."""
     value, root = _read(file)
     tree = _Tree(root)
     errors = (error for error in _errors(_with_sections(value)) if _is_unknown_key(error))
@@ -125,7 +125,7 @@ def lines(file: str) -> dict[tuple[str, str], int]:
 
 
 def shipped() -> str:
-    """Return the text of the settings file that ships: every key, none of them set."""
+    """Return the text of the settings file that ships: every key, commented out."""
     from importlib import resources
 
     return resources.files("gpuhook.schemas").joinpath("config.yaml").read_text("utf-8")
@@ -141,16 +141,16 @@ def schema() -> dict[str, Any]:
 
 
 def faults_of(document: object) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return place and sentence of all that is wrong with a document, unknown keys included."""
+    """Return place and sentence of all errors of a document, unknown keys included."""
     found = []
     for error in _errors(document):
-        said = "there is no such key" if _is_unknown_key(error) else _why(error)
-        found.append((tuple(error.absolute_path), said))
+        sentence = "there is no such key" if _is_unknown_key(error) else _why(error)
+        found.append((tuple(error.absolute_path), sentence))
     return found
 
 
 class _Tree:
-    """The lines of a file's keys and entries, and the keys that are there twice."""
+    """The lines of a file's keys and entries, and the keys that occur twice."""
 
     def __init__(self, root: yaml.Node | None) -> None:
         self.lines: dict[Path, int] = {}
@@ -171,17 +171,17 @@ class _Tree:
             if place in self.lines:
                 first = self.lines[place]
                 self.lines[place] = line
-                self.twice.append(f"{self.at(place)}: it is given twice, first in line {first}")
+                self.twice.append(f"{self.at(place)}: it occurs twice, first in line {first}")
             else:
                 self.lines[place] = line
                 self._take(child, place)
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
-    """Return key or index, line and node of what is in a node."""
+    """Return key or index, line and node of each child of a node."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            # What is merged may be overridden, so that it is there twice by design.
+            # Merged keys may be overridden, so they can occur twice by design.
             if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
                 yield key.value, key.start_mark.line + 1, value
     elif isinstance(node, yaml.SequenceNode):
@@ -190,7 +190,7 @@ def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
 
 
 def _errors(document: object) -> list[jsonschema.ValidationError]:
-    # Together a tenth of a second, and a file that was checked is not checked again.
+    # Together a tenth of a second; a checked file is not checked again.
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(schema())
@@ -202,7 +202,7 @@ def _is_unknown_key(error: jsonschema.ValidationError) -> bool:
 
 
 def _unknown(error: jsonschema.ValidationError, tree: _Tree) -> str:
-    """Return of each key that a section does not know which one was meant, or which it knows."""
+    """Return for each unknown key of a section the similar one, or the known ones."""
     schema: Any = error.schema
     found: Any = error.instance
     known = list(schema["properties"])
@@ -222,7 +222,7 @@ def _sentence(error: jsonschema.ValidationError, tree: _Tree) -> str:
 
 
 def _why(error: jsonschema.ValidationError) -> str:
-    """Return what a value has to be and is not."""
+    """Return what a value must be and what it is."""
     wanted: Any = error.validator_value
     found: Any = error.instance
     kind = error.validator

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This node by its CDI specs, for a program that only reads: nothing is kept or compiled.
+"""This node by its CDI specs, for a program that only reads: nothing is written or compiled.
 
-What gpuhook-runtime does about a stale spec is reported here, and not done.
+gpuhook-runtime's refresh of a stale spec is reported here, and not done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SpecNode(NvidiaNode):
-    """This node by the specs as they are now, read once."""
+    """This node by its current specs, read once."""
 
     def __init__(self, chosen: Settings) -> None:
         super().__init__(chosen, _no_compiler)
@@ -39,10 +39,10 @@ class SpecNode(NvidiaNode):
         return self._registry
 
     def await_refresh(self) -> dict[str, str]:
-        """Take stale specs that a create has written anew first for as good as fresh ones.
+        """Treat stale specs that a create would write again as fresh.
 
-        Returns path -> what has changed on this host since. There is none where such containers
-        are refused: by cdi.onStale, for a user who may not write specs, and without a GPU.
+        Returns path -> what has changed on this host since. {} if such containers are refused: by
+        cdi.onStale, for a user who may not write specs, and without a GPU.
         """
         if not self._is_refreshing or state.is_rootless():
             return {}
@@ -56,13 +56,13 @@ class SpecNode(NvidiaNode):
         return found
 
     def require_fresh(self, job: Jobs) -> None:
-        """Raise GH1120 if the job's spec is stale, and nobody writes it anew before a start."""
+        """Raise GH1120 if the job's spec is stale and no create would write it again."""
         if job.fingerprint not in self._awaited:
             super().require_fresh(job)
 
 
 def context_of_node() -> PlanContext:
-    """Return what this node plans by, with its own settings; GH1530 if they are broken."""
+    """Return the context of plans on this node, with its settings; GH1530 if these are broken."""
     chosen = settings_file.of_node()
     return PlanContext(chosen, SpecNode(chosen), Heard())
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a node, looked at with patience: one that does not answer keeps nobody waiting.
+"""The files of a node, read in a child process: a file that never answers blocks no command.
 
-A file system of a dead server, or of somebody's own making (FUSE), answers when it likes, and
-nothing but SIGKILL ends the wait of who asks. So a process of its own asks.
+A file system of a dead server, or of a user's own program (FUSE), may never answer, and only
+SIGKILL ends the wait of the process that reads it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from gpuhook.host.worker import LATE, NoAnswerError, Worker
 from gpuhook.node.node_tree import MAX_FILE, DirectoryTree, Status, trouble
 
-PATIENCE = 5.0  # seconds for one question
-_LATER = 1.0  # seconds, when some have been waited for in vain
+SECONDS = 5.0  # for one call
+_LATER = 1.0  # seconds, after some calls without an answer
 _SOME = 2
 
 
 class PatientTree:
-    """The Tree of a directory. What does not answer is ETIMEDOUT, with all that is beside it."""
+    """The Tree of a directory. ETIMEDOUT for a file without an answer, and for its directory."""
 
-    def __init__(self, root: str = "/", patience: float = PATIENCE) -> None:
-        """Take the tree at `root`; GH1900 if that is no directory."""
+    def __init__(self, root: str = "/", patience: float = SECONDS) -> None:
+        """Take the tree at `root`; GH1900 if that is not a directory."""
         tree = DirectoryTree(root)
         self.root = tree.root
         tree.close()
@@ -32,47 +32,47 @@ class PatientTree:
         self._silent: set[str] = set()  # directories
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
-        """Return the content of a file, cut after `limit` bytes; None if it is not there."""
-        found: bytes | None = self._asked("read", path, limit, owner)
+        """Return the content of a file, cut after `limit` bytes; None if it does not exist."""
+        found: bytes | None = self._call("read", path, limit=limit, owner=owner)
         return found
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] if it is not there."""
-        found: list[str] = self._asked("names", path)
+        """Return the names in a directory, sorted; [] if it does not exist."""
+        found: list[str] = self._call("names", path)
         return found
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
-        """Return what stat(2), or lstat(2), says of a path; None if nothing is there."""
-        found: Status | None = self._asked("status", path, follow)
+        """Return the result of stat(2), or lstat(2); None if nothing exists."""
+        found: Status | None = self._call("status", path, follow=follow)
         return found
 
     def real(self, path: str) -> str | None:
         """Return the path with every link resolved, None if it leads nowhere."""
-        found: str | None = self._asked("real", path)
+        found: str | None = self._call("real", path)
         return found
 
     def close(self) -> None:
-        """Let go of the process."""
+        """End the child process."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
-    def _asked(self, question: str, path: str, *more: object) -> Any:
+    def _call(self, method: str, path: str, **options: object) -> Any:
         place = os.path.dirname(path)
         if place in self._silent:
             raise trouble(errno.ETIMEDOUT, path)
         try:
             if self._worker is None:
                 self._worker = Worker(lambda: _Answering(self.root), self._patience)
-            code, told = self._worker.call(question, path, *more)
+            code, result = self._worker.call("call", method, path, options)
         except NoAnswerError as error:
-            raise self._given_up(path, place, error) from None
+            raise self._lost_answer(path, place, error) from None
         if code:
-            raise OSError(code, told, path)
-        return told
+            raise OSError(code, result, path)
+        return result
 
-    def _given_up(self, path: str, place: str, error: NoAnswerError) -> OSError:
-        """Let go of the process, the next question starts another one."""
+    def _lost_answer(self, path: str, place: str, error: NoAnswerError) -> OSError:
+        """End the child process; the next call starts another one."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -85,26 +85,14 @@ class PatientTree:
 
 
 class _Answering:
-    """A tree that answers (0, what was found), or (errno, the words of the error)."""
+    """A tree whose calls return (0, result), or (errno, text of the error)."""
 
     def __init__(self, root: str) -> None:
-        self._tree = DirectoryTree(root)  # descriptors of the parent are not this process's
+        self._tree = DirectoryTree(root)  # the child has no descriptors of its parent
 
-    def read(self, path: str, limit: int, owner: int | None) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.read(path, limit, owner=owner))
-
-    def names(self, path: str) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.names(path))
-
-    def status(self, path: str, follow: bool) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.status(path, follow=follow))
-
-    def real(self, path: str) -> tuple[int, Any]:
-        return self._answer(lambda: self._tree.real(path))
-
-    @staticmethod
-    def _answer(ask: Any) -> tuple[int, Any]:
+    def call(self, method: str, path: str, options: dict[str, Any]) -> tuple[int, Any]:
+        """Return the result of a method of the tree."""
         try:
-            return 0, ask()
+            return 0, getattr(self._tree, method)(path, **options)
         except OSError as error:
             return error.errno or errno.EIO, error.strerror or str(error)

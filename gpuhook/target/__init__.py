@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running container, held while a command changes it, and the report of the change."""
+"""A running container, open while a command changes it, and the report of the change."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running container, held, with what it was granted.
+"""A running container, open, with its grant, and the report of a change.
 
-What `attach`, `detach`, `repair` and `inspect` begin with. It looks into the container's file
-systems, which may never answer: container_worker.py gives it to work with a deadline.
+`attach`, `detach`, `repair` and `inspect` start with it. It reads the container's file systems,
+which may never answer: container_worker.py gives this work a deadline.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-# Of a container that ends before it is looked at: who looks at all of them goes on.
+# Faults of a container that ends before it is read: a command for all containers continues.
 GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
 
 
 class Target:
-    """A container: what its runtime says, its config.json, its ledger entry, and itself, held.
+    """A container: its runtime's state, its config.json, its ledger entry, and the open container.
 
-    `by_config` is what config.json gives it, `given` what it was given while it lived, `made`
-    what was newly made for that, `withdrawn` the nodes that were taken away of the former,
-    `denied` those that may be denied without showing it. `cgroup` is the name of its cgroup that
-    counts, as Found has it. `recorded` is the ledger entry of a container that was assigned nothing
-    too, which has warnings alone.
+    `by_config` are the edits of config.json, `given` those of a later attach, `made` the items that
+    were created for these, `withdrawn` the nodes that were removed from the former, `denied` those
+    that may be denied without a visible rule. `cgroup` is the name of its cgroup, as Found has it.
+    `recorded` is also the ledger entry of a container that was assigned nothing and has only
+    warnings.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class Target:
                 interrupted_attach.made_by_attach(held, self.given, self.made, record.coming)
             )
         self.withdrawn = [str(path) for path in self.entry.get("withdrawn") or ()]
-        # Somebody was killed who was to allow them again.
+        # An attach was killed that was to allow them again.
         begun = self.entry.get("nodes") or () if record.coming is not None else ()
         self.denied = [*self.withdrawn, *begun]
 
     def record(
         self, edits: ContainerEdits, todo: Sequence[Jobs] = (), coming: InjectedItems | None = None
     ) -> dict[str, Any]:
-        """Return what the ledger keeps when the container is given `edits` and `todo` as well.
+        """Return the ledger's record after the container gets `edits` and `todo` as well.
 
-        What config.json gives is not among it. `coming` is for before it is done, so that who is
-        killed meanwhile leaves a trace.
+        Edits of config.json are not included. `coming` is for the record before the change, so that
+        a process that is killed meanwhile leaves a trace.
         """
         later = spec_devices.with_numbers(spec_devices.besides(edits, self.by_config))
         arguments = [job.arguments() for job in [*self.jobs, *todo]]
@@ -93,7 +93,7 @@ class Target:
 
     @property
     def granted(self) -> ContainerEdits:
-        """Return all that the container is to have now."""
+        """Return all edits that the container is to have now."""
         whole = spec_devices.without(merged([self.by_config, self.given]), self.withdrawn)
         nodes = {node["path"]: node for node in whole.get("deviceNodes") or ()}
         if nodes:
@@ -102,13 +102,13 @@ class Target:
 
     @property
     def all_jobs(self) -> list[Jobs]:
-        """Return the jobs of the hook that an engine brought, and of what was given later."""
+        """Return the jobs of the hook that an engine added, and of later attaches."""
         return [hook_args.of_hook(hook) for hook in hook_args.hooks_in(self.spec)] + self.jobs
 
     def capabilities(self, context: PlanContext) -> frozenset[str]:
-        """Return the driver capabilities that the container asks for, of those it may have.
+        """Return the driver capabilities that the container requests, of those it may have.
 
-        The default for those that ask for what is unknown, or not allowed.
+        The default for unknown or forbidden capabilities.
         """
         try:
             return plan.capabilities(self.spec, context.settings, context.node)
@@ -126,6 +126,7 @@ class Target:
                     self.found.bundle,
                     "attach",
                     nodes=[node["path"] for node in nodes],
+                    replicas=(),
                     runtime=self.found.runtime,
                 )
             change(entry)
@@ -138,7 +139,7 @@ class Target:
 
 
 class ContainerNote:
-    """An operation of a plan: the ledger knows what is done, or it is not done."""
+    """An operation of a plan that changes the ledger's entry; without it, the plan fails."""
 
     def __init__(self, target: Target, change: Callable[[dict[str, Any]], None]) -> None:
         self._target = target
@@ -146,7 +147,7 @@ class ContainerNote:
         self._before = target.recorded
 
     def describe(self) -> list[str]:
-        """Return nothing: it is not the container that changes."""
+        """Return nothing: the container does not change."""
         return []
 
     def execute(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
@@ -154,7 +155,7 @@ class ContainerNote:
         self._target.note(self._change)
 
     def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
-        """Put the entry back as it was."""
+        """Restore the entry."""
 
         def restored(entry: dict[str, Any]) -> None:
             entry.clear()
@@ -171,7 +172,7 @@ def require_ours(found: Found) -> None:
 
 @contextmanager
 def hold(found: Found, *, to_change: bool = False) -> Iterator[Target]:
-    """Give the running container `found`; GH1738 if it is stopped.
+    """Yield the running container `found`; GH1738 if it is stopped.
 
     With `to_change`, the caller has the container's lock (ledger_changes.Changing), and has called
     require_ours().
@@ -193,9 +194,9 @@ def hold(found: Found, *, to_change: bool = False) -> Iterator[Target]:
 
 
 def _require_users_of_config(process: Process, spec: dict[str, Any]) -> None:
-    """Raise GH1748 for a process that has made a user namespace which config.json does not have.
+    """Raise GH1748 for a process in a user namespace that config.json does not have.
 
-    With it the process may have made a mount namespace too, whose root is then of its choice.
+    In its own user namespace, the process can make a mount namespace with a root of its choice.
     """
     if not spec or oci_spec.user_namespace(spec) or process.in_initial_user_namespace():
         return
@@ -213,9 +214,10 @@ def _config(found: Found) -> dict[str, Any]:
 
 
 class Report:
-    """`steps` are what was done, or would be where it `is_dry`; `skipped` what cannot be had.
+    """What attach, detach or repair did to a container, or would do.
 
-    `left` is what a container held on to of what was to be taken away.
+    `steps` are the changes, `skipped` those that are not possible, `left` the items to remove that
+    the container kept. With `is_dry` nothing was changed.
     """
 
     def __init__(self, target: Target, plan: HotplugPlan, *, is_dry: bool) -> None:

@@ -18,7 +18,6 @@ from gpuhook.host.worker import LATE, UNSTARTED, NoAnswerError, Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
@@ -104,12 +103,7 @@ class DriverReading:
     def __enter__(self) -> DriverReading:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

@@ -99,7 +99,7 @@ def _answer(expression: str, names: dict[str, Any]) -> Any:
 def _answers(pid: int, expressions: Sequence[str]) -> str:
     cgroup_file = Path(f"/proc/{pid}/cgroup").read_bytes()
     names = {
-        "rules": DeviceRules.of(cgroup_file),
+        "rules": DeviceRules.parse(cgroup_file),
         "allow": allow,
         "deny": deny,
         "beside": beside,

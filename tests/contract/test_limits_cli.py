@@ -158,7 +158,7 @@ def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_pat
             assert of_gpu(live, 2)["used"] == 3 * GIB
             (note,) = changed(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
             assert "it uses 3Gi now, more than 2Gi" in note
-            assert "hold more than that already" in refused(live, "GH1251", "set", "--limit", "2Gi")
+            assert "already use more than that" in refused(live, "GH1251", "set", "--limit", "2Gi")
             assert held(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]
@@ -259,7 +259,7 @@ def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
 def impatient(live: Live, place: Path) -> Live:
     """Return the container with a command line that waits a second for a driver, not twenty."""
     text = (live.installation.bindir / "gpuhook").read_text(encoding="utf-8")
-    sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.PATIENCE = 1.0; "
+    sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.SECONDS = 1.0; "
     starts = "from gpuhook.cli import main"
     assert starts in text
     launcher = place / "impatient/gpuhook"

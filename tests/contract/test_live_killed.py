@@ -162,7 +162,7 @@ def test_a_large_text(node8: Installation, tmp_path: Path) -> None:
         assert written.endswith(b"\n" + b"# own\n" * 20_000)
         away = live.detach("2")
         assert own.read_bytes() == written
-        assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: stays")]
+        assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: is left")]
 
 
 def test_a_large_file(node8: Installation, tmp_path: Path) -> None:

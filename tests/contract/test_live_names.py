@@ -38,9 +38,9 @@ def test_one_of_two_replicas(node8: Installation, tmp_path: Path) -> None:
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         live.attach(f"{uuid}::1")
-        assert f"noted as held: {uuid}::2" in live.attach(f"{uuid}::2")["notes"]
+        assert f"recorded in the ledger: {uuid}::2" in live.attach(f"{uuid}::2")["notes"]
         done = live.detach(f"{uuid}::1")
-        assert (done["steps"], done["notes"]) == ([], [f"no longer noted as held: {uuid}::1"])
+        assert (done["steps"], done["notes"]) == ([], [f"removed from the ledger: {uuid}::1"])
         (one,) = held(live)
         assert one["replicas"] == [f"{uuid}::2"]
         assert node8.device(2) in live.view().gpus()
@@ -60,7 +60,7 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_p
             shutil.rmtree(mine.state / "containers")  # only config.json records it
         live.attach(f"{uuid}::1")
         done = live.detach(f"{uuid}::1")
-        assert (done["steps"], done["notes"]) == ([], [f"no longer noted as held: {uuid}::1"])
+        assert (done["steps"], done["notes"]) == ([], [f"removed from the ledger: {uuid}::1"])
         assert held(live)[0]["replicas"] == []
         assert mine.device(2) in live.view().gpus()
         assert live.detach("2")["steps"] != []
@@ -83,7 +83,7 @@ def test_a_replica_that_was_never_held(node8: Installation, tmp_path: Path) -> N
         os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(195, mine.gpu(2).minor or 0))
         done = live.detach(f"{uuid}::1")
         assert done["steps"]
-        assert not any("no longer noted" in note for note in done["notes"])
+        assert not any("removed from the ledger" in note for note in done["notes"])
         assert not node.exists()
 
 
@@ -92,7 +92,7 @@ def test_a_replica_by_another_name(node8: Installation, tmp_path: Path) -> None:
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         live.attach(f"{uuid}::1")
-        assert "no longer noted as held: " + f"{uuid}::1" in live.detach("2::1")["notes"]
+        assert "removed from the ledger: " + f"{uuid}::1" in live.detach("2::1")["notes"]
         assert held(live) == []
 
 
@@ -145,7 +145,7 @@ def test_what_no_spec_describes(node8: Installation, tmp_path: Path) -> None:
     mine = node8.apart(tmp_path / "node")
     with started(sleeping(tmp_path), mine) as live:
         said = live.refused("GH1759", "detach", "--device", "/dev/null")
-        assert "/dev/null is no device node of the driver; the container has no node of" in said
+        assert "/dev/null is not a device node of the driver; the container has no node of" in said
         live.attach("2")
         mine.spec.unlink()
         said = live.refused("GH1771", "detach", "--device", "2")

@@ -235,7 +235,7 @@ def test_no_cgroup_of_its_own(node8: Installation, tmp_path: Path) -> None:
         live.attach("2")
         done = live.gpuhook("detach", "--device", "2")
         assert done.rc == 1
-        assert "left over: device rules: the container has no cgroup of its own" in done.stderr
+        assert "left over: device rules: the container does not have its own cgroup" in done.stderr
         assert as_host(live, opening) == before
     as_host(live, f"for try in $(seq 50); do rmdir {place} && exit; sleep 0.1; done 2>&-; exit 1")
 

@@ -173,7 +173,7 @@ def test_in_hooks_d(
     assert_found(view.runs[0], str(node8.node.node.driver.version))
     head, *planned = log.read_text(encoding="utf-8").splitlines()
     assert (planned == []) == by_cdi
-    told = "nothing to do: its engine gave it its GPUs by CDI" if by_cdi else "would do"
+    told = "nothing to do: its engine injected its GPUs by CDI" if by_cdi else "would do"
     assert head.endswith(f": {told}")
 
 

@@ -95,7 +95,7 @@ def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
     [
         (" \n", "it is empty"),
         ("{", "line 1 column 2 (char 1)"),
-        ("[]", "it is no JSON object"),
+        ("[]", "it is not a JSON object"),
         ('{"id": "x", "pid": 5}', "it names no bundle"),
         ('{"id": "x", "pid": 5, "bundle": 7}', "it names no bundle"),
         ('{"id": "x", "pid": 5, "bundle": "/\\u0000"}', "it names no bundle"),
@@ -140,7 +140,7 @@ def test_no_option(word: str, node8: Installation) -> None:
         (None, "it names no id"),
         (5, "it names no id"),
         ("", "it names no id"),
-        ("../x", "its id is '../x', which no runtime takes"),
+        ("../x", "its id is '../x', which no runtime accepts"),
     ],
 )
 def test_no_id(identity: object, reason: str, node8: Installation, waiting: Bundle) -> None:
@@ -157,14 +157,14 @@ def test_no_id(identity: object, reason: str, node8: Installation, waiting: Bund
 @pytest.mark.parametrize(
     ("pid", "code", "reason"),
     [
-        (0, "GH1643", "pid is 0 and does not tell the container's process"),
-        (1, "GH1643", "pid is 1 and does not tell the container's process"),
+        (0, "GH1643", "pid is 0, which is not the container's process on the host"),
+        (1, "GH1643", "pid is 1, which is not the container's process on the host"),
         (None, "GH1642", "it names no pid"),
-        (-5, "GH1642", "its pid is -5, which is no process's number"),
-        (True, "GH1642", "its pid is true, which is no process's number"),
-        (46.5, "GH1642", "its pid is 46.5, which is no process's number"),
-        ("9679", "GH1642", 'its pid is "9679", which is no process\'s number'),
-        ([], "GH1642", "its pid is [], which is no process's number"),
+        (-5, "GH1642", "its pid -5 is not a process number"),
+        (True, "GH1642", "its pid true is not a process number"),
+        (46.5, "GH1642", "its pid 46.5 is not a process number"),
+        ("9679", "GH1642", 'its pid "9679" is not a process number'),
+        ([], "GH1642", "its pid [] is not a process number"),
         (4194305, "GH1730", "4194305"),
         (10**30, "GH1730", f"{10**30}"),
         ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
@@ -216,13 +216,13 @@ def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> N
     state = {"pid": "none", "bundle": str(made.path), "status": status}
     assert told(node8, state) == Result(0, "", "")
     done = told(node8, {**state, "id": "x"}, "--dry-run")
-    assert done == Result(0, "x: nothing to do: it asks for no GPU\n", "")
+    assert done == Result(0, "x: nothing to do: it requests no GPU\n", "")
 
 
 def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
     """A dry run says who gave the GPUs, also where the process is gone."""
     with started(waiting, apart, "runc", "host", apart.runtime) as live:
-        said = f"{live.id}: nothing to do: gpuhook-runtime gave it its GPUs\n"
+        said = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):
             state = {"id": live.id, "pid": pid, "bundle": str(waiting.path)}
             assert told(apart, state, "--dry-run") == Result(0, said, "")
@@ -369,7 +369,7 @@ def test_after_it_was_done(node8: Installation, waiting: Bundle) -> None:
         assert told(node8, state).rc == 0
         before = live.seen()
         assert told(node8, {**state, "status": "running"}).rc == 0
-        said = f"{live.id}: nothing to do: the prestart hook gave it its GPUs\n"
+        said = f"{live.id}: nothing to do: the prestart hook injected its GPUs\n"
         assert told(node8, state, "--dry-run") == Result(0, said, "")
         after = live.seen()
         assert (after.files, after.nodes, after.mounts) == (

@@ -17,7 +17,7 @@ ALWAYS += ["c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm"]
 
 def daemon_reload(pid: int) -> None:
     """Set the device rules of a process's cgroup again: v1's rules, or a program beside v2's."""
-    rules = DeviceRules.of(Path(f"/proc/{pid}/cgroup").read_bytes())
+    rules = DeviceRules.parse(Path(f"/proc/{pid}/cgroup").read_bytes())
     if rules.version == "v2":
         beside(rules.path, allow(*ALWAYS))
         return

@@ -147,7 +147,7 @@ class BindMounts:
             bind, tree, target = steps[number]
             mounts.attach(tree, target, bind.attributes, bind.target, ".")
 
-        self._made(live, step)
+        self._mount_all(live, step)
 
     def _bind(self, live: Live) -> None:
         """Bind by path, the target's name in its directory: no process is in the container yet."""
@@ -159,9 +159,9 @@ class BindMounts:
             bind, path = self.binds[number], self._taken[number]
             mounts.bind(bind.source, path, bind.attributes)
 
-        self._made(live, step)
+        self._mount_all(live, step)
 
-    def _made(self, live: Live, step: Callable[[int], None]) -> None:
+    def _mount_all(self, live: Live, step: Callable[[int], None]) -> None:
         """Do the step for each mount in the container's namespace, for all of them or for none."""
 
         def work() -> None:

@@ -68,10 +68,12 @@ class HotplugPlan:
     def execute(self, live: Live) -> None:
         """Do all or nothing: completed operations are undone if one fails."""
         done: list[Operation] = []
-        live.signals.hold()
+        if live.signals is not None:
+            live.signals.hold()
         try:
             for operation in self.operations:
-                live.signals.check()
+                if live.signals is not None:
+                    live.signals.check()
                 live.process.require_alive()
                 operation.execute(live)
                 done.append(operation)
@@ -98,7 +100,7 @@ def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | Non
     `cgroup` is the one that its runtime recorded, None while the runtime is creating the container.
     """
     fallback = oci_spec.device_rules(spec) if spec else None
-    rules = DeviceRules.of(process.read("cgroup"), fallback, cgroup)
+    rules = DeviceRules.parse(process.read("cgroup"), fallback, cgroup)
     return Live(process, place, rules, InjectedItems())
 
 
@@ -151,7 +153,7 @@ def _plan_nodes(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
 
 
 def _is_there(live: Live, device: dict[str, Any]) -> bool:
-    found = live.root.found(device["path"])
+    found = live.root.status(device["path"])
     return (
         found is not None
         and stat.S_IFMT(found.st_mode) == (stat.S_IFCHR if device["type"] == "c" else stat.S_IFBLK)
@@ -181,7 +183,7 @@ def _bind(live: Live, mount: Mount, made: HotplugPlan, *, is_mounted: bool) -> B
             made.skipped.append(f"{target}: the host has no {source}")
             return None
         raise fault("GH1752", path=source, reason=error.strerror) from error
-    found = live.root.found(target)
+    found = live.root.status(target)
     if found is not None and (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
         return None
     if found is None:

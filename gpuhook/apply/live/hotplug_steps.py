@@ -53,16 +53,6 @@ if TYPE_CHECKING:
             ...
 
 
-class Uninterrupted:
-    """Signals with their usual effect: none is held back."""
-
-    def hold(self) -> None:
-        """Hold back nothing."""
-
-    def check(self) -> None:
-        """Raise nothing."""
-
-
 class Live:
     """A container that exists: its init, its root file system, its device rules.
 
@@ -86,7 +76,7 @@ class Live:
         self.left: list[str] = []
         self._cleanups: list[Callable[[], None]] = []
         self._identity: tuple[int, int] | None = None
-        self.signals: Signals = Uninterrupted()
+        self.signals: Signals | None = None
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None
@@ -164,7 +154,7 @@ class NodeStep:
         live.made.directories += self._directories
 
     def _make(self, live: Live, parent: int, name: str) -> None:
-        self._before = live.root.found(self.path, follow=False)
+        self._before = live.root.status(self.path, follow=False)
         if self._before is not None:
             if stat.S_IFMT(self._before.st_mode) not in (stat.S_IFCHR, stat.S_IFBLK):
                 raise fault("GH1750", path=self.path, what="something other than a device")

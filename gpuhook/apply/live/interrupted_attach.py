@@ -33,7 +33,7 @@ def intended(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedIte
             promised.changes += operation.promised(held)
         elif isinstance(operation, BindMounts):
             targets = [bind.target for bind in operation.binds]
-            promised.files += [held.root.real(t) for t in targets if held.root.found(t) is None]
+            promised.files += [held.root.real(t) for t in targets if held.root.status(t) is None]
     return promised
 
 
@@ -76,7 +76,7 @@ def _nodes(held: Live, given: ContainerEdits, found: InjectedItems) -> None:
 
 
 def _mount(held: Live, source: str, target: str, found: InjectedItems) -> None:
-    there = held.root.found(target)
+    there = held.root.status(target)
     try:
         host = os.stat(source)
     except OSError:

@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 
+from gpuhook.apply.live.container_view import open_root
 from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import CrossingError, mount_id
@@ -19,7 +20,7 @@ from gpuhook.containers.warm import process_handle as processes
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo, mounts
-from gpuhook.kernel.namespaces import mount_namespace_view, opened_in_mount_namespace
+from gpuhook.kernel.namespaces import opened_in_mount_namespace
 from gpuhook.kernel.openat2 import openat2
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ class LiveRoot(Root):
     def __init__(self, process: Process, place: str = "/") -> None:
         with _Host():
             # Kept open: undo needs them also after the process has ended.
-            self.namespace, self._mountinfo, root = _opened(process, place)
+            self.namespace, self._mountinfo, root = open_root(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)
                 self._mounts |= processes.own_mounts(self.mounts())
@@ -95,7 +96,7 @@ class LiveRoot(Root):
         finally:
             os.close(fd)
 
-    def found(self, path: str, *, follow: bool = True) -> os.stat_result | None:
+    def status(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return what `path` leads to, None if that is nothing."""
         fd = self.lookup(path, follow=follow)
         if fd is None:
@@ -124,7 +125,7 @@ class LiveRoot(Root):
         """
         parts = self.real(path.rpartition("/")[0] or "/").split("/")[1:]
         whole = ["/" + "/".join(parts[:n]) for n in range(1, len(parts) + 1)]
-        return [directory for directory in whole if directory != "/" and not self.found(directory)]
+        return [directory for directory in whole if directory != "/" and not self.status(directory)]
 
     def writer(self, path: str) -> Root:
         """Return where a file at `path` can be made: here, or a writable clone of the root.
@@ -225,7 +226,7 @@ class LiveRoot(Root):
 
         It could not be restored. A container that is being created gets the link all the same.
         """
-        found = self.found(path, follow=False) if self.is_entered else None
+        found = self.status(path, follow=False) if self.is_entered else None
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > MOST_UNDER_LINK:
             raise OSError(errno.EEXIST, "the image has its own file there", path)
 
@@ -294,66 +295,3 @@ class _Named:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = self._path, None
-
-
-def _opened(process: Process, place: str) -> tuple[int, int, int]:
-    """Return descriptors of the mount namespace, of its mountinfo and of the container's root."""
-    opened = [process.open("ns/mnt", os.O_RDONLY)]
-    try:
-        if place == "/":
-            return opened[0], *_view(process, opened[0])
-        opened.append(process.open("mountinfo", os.O_RDONLY))
-        root = _below(process.open("root", os.O_PATH | os.O_DIRECTORY), place)
-        return opened[0], opened[1], root
-    except BaseException:
-        for fd in opened:
-            os.close(fd)
-        raise
-
-
-def _view(process: Process, namespace: int) -> tuple[int, int]:
-    """Return descriptors of the mountinfo and of the root directory of a mount namespace.
-
-    Raises GH1747 if `process`, which is in it, has another root directory: the container chooses
-    that one, such as a volume of the host that it may only read.
-    """
-    user = process.open("ns/user", os.O_RDONLY)
-    try:
-        table, root = mount_namespace_view(namespace, user)
-    except PermissionError as error:
-        path, reason = f"/proc/{process.pid}/ns/mnt", error.strerror
-        raise fault("GH1733", path=path, reason=reason) from error
-    finally:
-        os.close(user)
-    try:
-        _require_root_of(process, root)
-    except BaseException:
-        os.close(table)
-        os.close(root)
-        raise
-    return table, root
-
-
-def _require_root_of(process: Process, root: int) -> None:
-    own = process.open("root", os.O_PATH | os.O_DIRECTORY)
-    try:
-        is_same = _identity(own) == _identity(root)
-    finally:
-        os.close(own)
-    if not is_same:
-        raise fault("GH1747", pid=process.pid)
-
-
-def _identity(fd: int) -> tuple[int, int, int]:
-    found = os.fstat(fd)
-    return mount_id(fd), found.st_dev, found.st_ino
-
-
-def _below(fd: int, place: str) -> int:
-    """Return a descriptor of the directory `place` in the tree behind `fd`, which is closed."""
-    # Links are resolved here: an absolute one below `fd` would lead into our own tree.
-    path = os.path.realpath(place).lstrip("/") or "."
-    try:
-        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-    finally:
-        os.close(fd)

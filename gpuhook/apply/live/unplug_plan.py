@@ -37,7 +37,7 @@ def nodes(
     plan = HotplugPlan()
     mounted = {path: (device, inode) for path, device, inode in made.mounts}
     for path, number in taken:
-        found = live.root.found(path, follow=False)
+        found = live.root.status(path, follow=False)
         if found is None:
             continue
         if path in mounted:
@@ -112,7 +112,7 @@ def _place(live: Live, target: str, what: tuple[int, int]) -> str | None:
 
 
 def _shows(live: Live, path: str, what: tuple[int, int]) -> bool:
-    found = live.root.found(path)
+    found = live.root.status(path)
     return found is not None and (found.st_dev, found.st_ino) == what
 
 
@@ -150,7 +150,7 @@ def _entries_of_links(made: InjectedItems) -> list[tuple[bytes, bytes]]:
 
 
 def _without(ours: list[tuple[bytes, bytes]], data: bytes, *, was_there: bool) -> list[FileChange]:
-    """Return the loader's cache without the entries `ours`; nothing if no other entries are left."""
+    """Return the loader's cache without the entries `ours`; nothing if no others are left."""
     try:
         held = [(entry.soname, entry.path) for entry in ld_cache_entries.parse(data)]
         # Where an image merges /lib with /usr/lib, its ldconfig may name the one for the other.

@@ -95,7 +95,7 @@ class Unmount:
                 os.close(fd)
 
     def _ours(self, live: Live, bind: Bind) -> int:
-        """Return a descriptor of a mount of gpuhook's; ESTALE if its target shows something else."""
+        """Return a descriptor of gpuhook's mount; ESTALE if its target shows another file."""
         fd = live.root.lookup(bind.target)
         if fd is not None:
             found = os.fstat(fd)

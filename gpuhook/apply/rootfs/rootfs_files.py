@@ -31,16 +31,6 @@ class Provision:
     libraries, if its cache is not used.
     """
 
-    __slots__ = (
-        "entries_now",
-        "files",
-        "index",
-        "libraries",
-        "links",
-        "preferred",
-        "together",
-    )
-
     def __init__(
         self,
         libraries: list[tuple[str, str]],

@@ -28,9 +28,9 @@ _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 _BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
-# The parts of a config.json that are read and written: the kind of value of each key. _OBJECT is one
-# whose keys are the user's own, _ANY is not checked. A list has objects with these keys; the
-# runtime checks items that are not objects, and numbers in place of strings.
+# The kind of value of each key of a config.json that is read or written. _OBJECT is an object with
+# keys of the user, _ANY is not checked. A list has objects with these keys; the runtime checks
+# items that are not objects, and numbers in place of strings.
 _ANY, _OBJECT, _ARRAY, _STRING = "anything", "an object", "an array", "a string or a number"
 _WANTED: dict[type, str] = {dict: _OBJECT, list: _ARRAY}
 _MAPPINGS = {"uidMappings": _ARRAY, "gidMappings": _ARRAY}
@@ -176,7 +176,7 @@ def apply(spec: dict[str, Any], edits: ContainerEdits) -> None:
 
 
 def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the object `key` of `parent`, made if it is absent or null; GH1303 for another value."""
+    """Return the object `key` of `parent`, made if absent or null; GH1303 for another value."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = {}
@@ -186,7 +186,7 @@ def section(parent: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def items(parent: dict[str, Any], key: str) -> list[Any]:
-    """Return the array `key` of `parent`, made if it is absent or null; GH1303 for another value."""
+    """Return the array `key` of `parent`, made if absent or null; GH1303 for another value."""
     value = parent.get(key)
     if value is None:
         value = parent[key] = []

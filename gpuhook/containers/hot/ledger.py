@@ -109,7 +109,7 @@ def new_entry(
     *,
     devices: Sequence[str] = (),
     nodes: Sequence[str] = (),
-    replicas: Sequence[str] = (),
+    replicas: Sequence[str] | None = None,
     requested: Sequence[str] = (),
     source: str = "",
     runtime: str = "",
@@ -117,14 +117,15 @@ def new_entry(
     """Return an entry without its process: of a container that got GPUs by `route`.
 
     `annotations` are those of its config.json, `devices` qualified CDI names, `nodes` paths in the
-    container, `requested` the names of the request, and `source` where the request was found.
+    container, `replicas` replica ids (None: not known yet), `requested` the names of the request,
+    and `source` the place of the request.
     """
     return {
         **pod_of(annotations),
         "bundle": bundle,
         "devices": devices,
         "nodes": nodes,
-        "replicas": replicas,
+        **({} if replicas is None else {"replicas": replicas}),
         "requested": requested,
         "source": source,
         "route": route,

@@ -73,7 +73,7 @@ class Process:
         try:
             return os.open(name, flags | os.O_CLOEXEC, dir_fd=self.fd)
         except OSError as error:
-            raise self._worded(error, name) from error
+            raise self._fault(error, name) from error
 
     def read(self, name: str, limit: int = mountinfo.MAX_BYTES) -> bytes:
         """Return the content of /proc/PID/`name`; raises OSError, or GH1310 past `limit`."""
@@ -81,7 +81,7 @@ class Process:
         try:
             return files.read_descriptor(fd, f"/proc/{self.pid}/{name}", limit)
         except OSError as error:
-            raise self._worded(error, name) from error
+            raise self._fault(error, name) from error
         finally:
             os.close(fd)
 
@@ -91,7 +91,7 @@ class Process:
         try:
             found = os.stat(name, dir_fd=self.fd)
         except OSError as error:
-            raise self._worded(error, name) from error
+            raise self._fault(error, name) from error
         return found.st_dev, found.st_ino
 
     def in_initial_user_namespace(self) -> bool:
@@ -137,7 +137,7 @@ class Process:
         except OSError as error:
             if error.errno in _GONE:
                 return None
-            raise self._worded(error, "stat") from error
+            raise self._fault(error, "stat") from error
         try:
             return procfs.start_ticks(os.read(fd, 65536))
         except ProcessLookupError:
@@ -145,7 +145,7 @@ class Process:
         finally:
             os.close(fd)
 
-    def _worded(self, error: OSError, name: str) -> Exception:
+    def _fault(self, error: OSError, name: str) -> Exception:
         """Return the meaning of a failed lookup: GH1732, GH1733, or the error with its file."""
         # A process that is ending has left its namespaces before it is a zombie.
         has_left = error.errno in _LEFT and name.startswith(_ALWAYS_THERE)

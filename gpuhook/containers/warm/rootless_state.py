@@ -149,7 +149,7 @@ def _opened(pattern: str, found: Containers) -> list[tuple[str, int]]:
     for part in pattern.split("/")[1:]:
         entered = []
         for path, fd in places:
-            for name in _begun(fd, part[:-1]) if part.endswith("*") else [part]:
+            for name in _names(fd, part[:-1]) if part.endswith("*") else [part]:
                 try:
                     entered.append((f"{path}/{name}", os.open(name, _DIRECTORY, dir_fd=fd)))
                 except FileNotFoundError:
@@ -161,7 +161,7 @@ def _opened(pattern: str, found: Containers) -> list[tuple[str, int]]:
     return places
 
 
-def _begun(fd: int, start: str) -> list[str]:
+def _names(fd: int, start: str) -> list[str]:
     return [name for name in sorted(os.listdir(fd)) if name.startswith(start)]
 
 

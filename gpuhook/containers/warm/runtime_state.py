@@ -68,20 +68,6 @@ class Found:
     the state has none, None without a runtime's state.
     """
 
-    __slots__ = (
-        "bundle",
-        "cgroup",
-        "engine",
-        "id",
-        "owner",
-        "pid",
-        "root_path",
-        "runtime",
-        "started",
-        "state_root",
-        "status",
-    )
-
     def __init__(self, identity: str, pid: int = 0, started: int | None = None) -> None:
         self.id = identity
         self.owner = os.geteuid()

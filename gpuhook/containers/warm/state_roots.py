@@ -84,18 +84,18 @@ def present() -> Iterator[str]:
 
 
 def _expanded(pattern: str) -> list[str]:
-    """Return the directories that `pattern` matches; one that cannot be listed is returned itself."""
+    """Return the directories that `pattern` matches; one that cannot be listed as itself."""
     found = [""]
     for part in pattern.split("/")[1:]:
         if part.endswith("*"):
-            found = [path for directory in found for path in _begun(directory, part[:-1])]
+            found = [path for directory in found for path in _names(directory, part[:-1])]
         else:
             found = [f"{directory}/{part}" for directory in found]
         found = [path for path in found if not is_of_another(path)]
     return [path for path in found if os.path.lexists(path)]
 
 
-def _begun(directory: str, start: str) -> list[str]:
+def _names(directory: str, start: str) -> list[str]:
     try:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook-hook apply`: the one createContainer hook of our CDI specs.
+"""`gpuhook-hook apply`: the one createContainer hook of gpuhook's CDI specs.
 
 It runs in the container's mount namespace before the runtime pivots into the root file system. In
-one process it refuses a stale spec and a driver that the image rules out, makes the links, merges
+one process it refuses a stale spec and a driver that the image excludes, makes the links, merges
 the loader cache, chooses the CUDA compatibility libraries, masks the driver's parameters and enters
 the container in the ledger.
 """
@@ -42,7 +42,7 @@ _TOLERATED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EXDEV, errno.EISDIR,
 
 
 def run(arguments: list[str], log: EngineLog) -> None:
-    """Do the jobs that `arguments` name for the container whose state is on standard input."""
+    """Do the jobs of `arguments` for the container whose state is on standard input."""
     began = time.monotonic()
     job = hook_args.parse(arguments)
     state = oci_state.read()
@@ -61,9 +61,9 @@ def run(arguments: list[str], log: EngineLog) -> None:
 
 
 def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
-    """Refuse a container that requires what it does not get; the first of its hooks judges.
+    """Refuse a container whose requirements are not met; the first of its hooks checks them.
 
-    Raises the faults of check_requirements(). If the wrapper ran, it has judged already.
+    Raises the faults of check_requirements(). If the wrapper ran before, it has checked them.
     """
     environment = parse.environment(spec)
     if not vocabulary.requires(environment) or change_record.KEY in spec:
@@ -79,7 +79,7 @@ def _require(job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
             environment, todo, rootfs_jobs.nodes(spec), requirement_check.noted_facts
         )
     except GpuhookError:
-        # Asked only now: a container that has what it requires does not wait for the settings.
+        # Only now: a container whose requirements are met does not wait for the settings.
         if _is_waived():
             return
         raise
@@ -98,7 +98,7 @@ def _is_waived() -> bool:
 
 
 def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any]]:
-    """Limit the container's memory of its GPUs, if no hook of the wrapper has done so.
+    """Limit the container's memory of its GPUs, unless a hook of the wrapper has done so.
 
     Returns the ledger's records, [] for a container without a limit.
     """
@@ -113,7 +113,7 @@ def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any
 
 
 def _is_limited(spec: dict[str, Any]) -> bool:
-    """Return whether the wrapper's hook has limited the container: no tenant can add hooks."""
+    """Return whether the wrapper's hook limits the container: no tenant can add hooks."""
     hooks = spec.get("hooks")
     stage = hooks.get("createRuntime") if isinstance(hooks, dict) else None
     return isinstance(stage, list) and any(
@@ -122,7 +122,7 @@ def _is_limited(spec: dict[str, Any]) -> bool:
 
 
 def _all_jobs(spec: dict[str, Any], job: hook_args.Jobs) -> list[hook_args.Jobs]:
-    """Return the jobs of all our hooks of the container, in the order in which they run."""
+    """Return the jobs of all gpuhook hooks of the container, in the order in which they run."""
     others = [hook_args.of_hook(hook) for hook in hook_args.hooks_in(spec)]
     is_there = any(other.arguments() == job.arguments() for other in others)
     return others if is_there else [job, *others]
@@ -131,8 +131,8 @@ def _all_jobs(spec: dict[str, Any], job: hook_args.Jobs) -> list[hook_args.Jobs]
 def file_system(root: HookRoot, job: hook_args.Jobs, spec: dict[str, Any], log: EngineLog) -> None:
     """Make links, loader files and the application profile.
 
-    What cannot be written, or lies behind a mount of somebody else's files, does not stop the
-    container: most of the driver works without.
+    A file that cannot be written, or is behind a foreign mount, does not stop the container: most
+    of the driver works without it.
     """
     others = _all_jobs(spec, job)
     if hook_args.is_beside_toolkit(spec):
@@ -147,7 +147,7 @@ def file_system(root: HookRoot, job: hook_args.Jobs, spec: dict[str, Any], log: 
 
 
 def provided(root: Root, whole: Provision, left_out: list[str], log: EngineLog) -> None:
-    """Make a provision's links and files; warns of `left_out` and of what cannot be made."""
+    """Make a provision's links and files; warns of `left_out` and of failures."""
     for failure in provide(root, whole):
         if failure.errno not in _TOLERATED:
             raise failure
@@ -158,7 +158,7 @@ def provided(root: Root, whole: Provision, left_out: list[str], log: EngineLog) 
 
 def _indexed(root: Root, ldconfig: str, first: list[bytes], last: list[bytes]) -> bytes:
     """Return the loader cache that the host's ldconfig makes of the root file system."""
-    from gpuhook.apply.live.ldconfig import cache_of  # few specs ask for it
+    from gpuhook.apply.live.ldconfig import cache_of  # few specs use it
 
     namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -168,7 +168,7 @@ def _indexed(root: Root, ldconfig: str, first: list[bytes], last: list[bytes]) -
 
 
 def chmod(root: HookRoot, mode: int, path: str, log: EngineLog) -> None:
-    """Set the permission bits of a directory that the runtime has made; others have set theirs."""
+    """Set the permission bits of a directory that the runtime has made, and of no other."""
     root.admit("/dev", hook_root.TMPFS)
     try:
         os.chmod(f"/proc/self/fd/{root.directory(path)}", mode)
@@ -179,7 +179,7 @@ def chmod(root: HookRoot, mode: int, path: str, log: EngineLog) -> None:
 
 
 def mask_params(root: HookRoot, job: hook_args.Jobs, log: EngineLog) -> None:
-    """Hide that the driver's parameters let everybody make its device nodes, if they do."""
+    """Hide that the driver's parameters let any user make its device nodes, if they do."""
     from gpuhook.kernel import mounts
 
     content = driver_params.masked(job.host_root)
@@ -191,16 +191,16 @@ def mask_params(root: HookRoot, job: hook_args.Jobs, log: EngineLog) -> None:
         target = f"/proc/self/fd/{root.directory(directory)}/{name}"
         mounts.bind_read_only(driver_params.masked_file(content), target)
     except OSError as error:
-        # Best effort, as in a user namespace: the device cgroup still holds.
+        # Best effort, as in a user namespace: the device cgroup still applies.
         reason = error.strerror or str(error)
         log.warning(fault("GH1641", what=f"the mask over {driver_params.PATH}: {reason}"))
 
 
 def _init_pid() -> int:
-    """Return the pid of the container's init, our parent, as the host numbers it.
+    """Return the pid of the container's init, our parent, in the host's pid namespace.
 
-    The state says 1: the hook runs in the container's pid namespace already, while /proc is the
-    host's still, and os.getppid() does not know better than the state.
+    The state has 1: the hook already runs in the container's pid namespace, while /proc is still
+    the host's; os.getppid() returns the same as the state.
     """
     for line in files.read("/proc/self/status", 65536).split(b"\n"):
         if line.startswith(b"PPid:"):
@@ -224,7 +224,7 @@ def _enter_in_ledger(
         if (known["id"], known.get("bundle")) == (state.id, state.bundle):
             if memory:
                 _note(known["root"], state.id, pid, memory, log)
-            return  # the wrapper was there before
+            return  # the wrapper has made the entry
     nodes = oci_spec.device_paths(state.spec)
     entry = ledger.new_entry(
         state.spec.get("annotations"),
@@ -245,9 +245,9 @@ def _enter_in_ledger(
 
 
 def _known_devices(nodes: list[str]) -> Collection[str]:
-    """Return the UUIDs of what the container has, as far as this node's inventory tells.
+    """Return the UUIDs of the container's devices, as far as this node's inventory has them.
 
-    Where nobody has made one, on a node whose specs are all a device plugin's, those specs tell.
+    Without an inventory, on a node whose specs are all a device plugin's, these specs are used.
     """
     known = node_json.uuids()
     if known:
@@ -258,4 +258,4 @@ def _known_devices(nodes: list[str]) -> Collection[str]:
 
 
 def _pass_over(_path: str) -> None:
-    """Do without a YAML spec that nobody has compiled yet: no interpreter is started for a note."""
+    """Skip a YAML spec that is not compiled yet: no interpreter is started for a ledger entry."""

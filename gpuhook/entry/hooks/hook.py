@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-hook: what container runtimes call while they make a container.
+"""gpuhook-hook: the program that container runtimes call while they create a container.
 
-`apply` is the createContainer hook of our CDI specs; `prestart` gives a container that is made
-already its GPUs, for engines that offer hooks and nothing else. Each verb is a module of its own.
-The OCI state comes on standard input.
+`apply` is the createContainer hook of gpuhook's CDI specs; `prestart` injects GPUs into a container
+that already exists, for engines that only support hooks. Each verb is a module. The OCI state comes
+on standard input.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` 
 
   --library PATH=SONAME   a mounted library of the loader: its link and its cache entry
   --link TARGET::PATH     a symbolic link to make
-  --ldconfig PATH         have this program of the host make the loader's cache
-  --chmod MODE:PATH       the permission bits of a directory that the runtime makes
+  --ldconfig PATH         make the loader's cache with this program of the host
+  --chmod MODE:PATH       set the permission bits of a directory that the runtime makes
   --skip JOB              leave out links, loader-cache or profile; repeatable
-  --cuda-compat DIR       where the image may have CUDA forward compatibility libraries
+  --cuda-compat DIR       the image's directory of CUDA forward compatibility libraries
   --driver-version V      the version of the host's driver
   --cuda-version V        the highest CUDA version of the host's driver
   --driver-params         hide ModifyDeviceFiles: 1 of the driver's parameters
-  --whole                 all of this belongs together, whatever a container asks for
-  --fingerprint F         the host that the spec describes; another one is refused
+  --whole                 apply all of this, whatever a container requests
+  --fingerprint F         the host that the spec describes; any other host is refused
   --libcuda PATH          the host's libcuda, part of the fingerprint
-  --host-root DIR         where the host's proc and sys are (default /)
+  --host-root DIR         the directory with the host's proc and sys (default /)
 
 prestart: the OCI hook of the stages prestart and createRuntime. Gives the container the GPUs that
-its config.json asks for, unless gpuhook-runtime or a CDI engine has done so.
+its config.json requests, unless gpuhook-runtime or a CDI engine has done so.
 
-  --dry-run               print what would be done, and do nothing; also for a container that
-                          runs: runc state ID | gpuhook-hook prestart --dry-run
+  --dry-run               print the changes, and make none; also for a running container:
+                          runc state ID | gpuhook-hook prestart --dry-run
 
 limit: the createRuntime hook that gpuhook-runtime adds to a container whose memory is limited.
 
   --gpu UUID=HARD,SOFT[,asked]
-                          bytes of this GPU, asked for by the container itself
+                          bytes of this GPU; asked: the container itself requests them
   --grant UUID=HARD,SOFT[,asked]
-                          what was granted of it, and is set if the driver refuses less
-  --guarantee WHEN        auto (default), always or never: whether the driver is told SOFT
-  --nvml PATH             the driver's libnvidia-ml.so.1 (default: looked for)
-  --root DIR              the runtime's state root, by which the ledger knows the container
-  --required              a limit that does not hold stops the container
+                          the granted bytes, which are set if the driver refuses less
+  --guarantee WHEN        auto (default), always or never: when the driver gets SOFT
+  --nvml PATH             the driver's libnvidia-ml.so.1 (default: search for it)
+  --root DIR              the runtime's state root, which identifies the ledger's entry
+  --required              stop the container if a limit cannot be enforced
 
 toolkit: a hook of NVIDIA's container toolkit by its name and with its options, for CDI specs that
 the toolkit wrote: create-symlinks, update-ldcache, enable-cuda-compat, chmod,
-disable-device-node-modification, update-application-profile. Others are passed over.
+disable-device-node-modification, update-application-profile. Others are ignored.
 """
-# NVIDIA's hook program has these verbs too; Docker calls it by its name.
+# NVIDIA's hook program has these verbs, too; Docker calls it by its name.
 _NOTHING_TO_DO = ("poststart", "poststop")
-_FLAGS = ("config", "debug")  # of NVIDIA's: a settings file of its, and more words
+_FLAGS = ("config", "debug")  # of NVIDIA's hook: its settings file, and verbose output
 
 
 def main() -> None:
-    """Run one hook; exit status 1, and one line that says why, stops the container."""
+    """Run one hook; exit status 1, and one line with the reason, stops the container."""
     os.umask(0o022)
     words = _without_flags(sys.argv[1:])
     if not words or words[0] == "help" or words[-1] in ("-h", "--help"):
@@ -76,7 +76,7 @@ def main() -> None:
     if words[0] in ("--version", "-version"):
         os.write(1, f"{PROGRAM} {__version__}\n".encode())
         os._exit(0)
-    # A dry run is a command that a person calls; what a runtime calls has no terminal.
+    # A dry run is a command of a user; a hook that a runtime calls has no terminal.
     log = EngineLog(PROGRAM, _log())
     if "--dry-run" in words:
         from gpuhook.host.warm.terminal_log import TerminalLog
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _without_flags(words: list[str]) -> list[str]:
-    """Return the arguments from the verb on, without the flags that NVIDIA's hook has before it."""
+    """Return the arguments from the verb on, without NVIDIA's flags before it."""
     while words:
         name, equals, _ = words[0].partition("=")
         flag = name.lstrip("-") if name.startswith("-") else ""
@@ -99,7 +99,7 @@ def _without_flags(words: list[str]) -> list[str]:
 def _log() -> str:
     """Return the file of the hooks' errors and warnings: runtimes pass them no --log.
 
-    A full file makes room for a new one.
+    A full file is renamed, and a new one started.
     """
     path = os.path.join(state.directory(), "hook.log")
     try:
@@ -107,7 +107,7 @@ def _log() -> str:
         if os.stat(path).st_size > _MAX_LOG:
             os.rename(path, path + ".1")
     except OSError:
-        return path  # not there yet; or /run cannot be written, which EngineLog finds too
+        return path  # it does not exist yet, or /run cannot be written, as EngineLog will find
     return path
 
 

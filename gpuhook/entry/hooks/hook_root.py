@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root file system of a container whose mounts are made, as createContainer hooks see it.
+"""The root file system of a container with its mounts, as createContainer hooks see it.
 
-config.json says what is mounted where, and a later mount may be over an earlier one: what the hook
-writes into is decided by what is mounted now.
+config.json lists the mounts, and a later mount may be over an earlier one: the current mounts
+determine the file that the hook writes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import stat
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.containers.warm.process_handle import Process
     from gpuhook.entry.hooks.oci_state import HookState
 
 PROC, TMPFS = "proc", "tmpfs"
 
 
 class HookRoot(Root):
-    """The root of the container that a hook is called for; its own tmpfs mounts are part of it."""
+    """The root of the container of a hook; its own tmpfs mounts are part of it."""
 
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
@@ -39,9 +40,9 @@ class HookRoot(Root):
         return self
 
     def admit(self, path: str, fstype: str) -> None:
-        """Let walks go into the container's own file system of this type at the directory `path`.
+        """Let walks enter the container's own file system of this type at the directory `path`.
 
-        Into nothing else that is mounted there, and not into a tmpfs of the host.
+        They enter no other mount there, and no tmpfs of the host.
         """
         try:
             fd = Walk(self._fd, None, create=False).to(path)
@@ -57,7 +58,7 @@ class HookRoot(Root):
     def mounted(self, path: str) -> int | None:
         """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
 
-        Mounts are gone into, whosever they are: it is for looking at what the container was given.
+        It enters foreign mounts, too: it is for reading what was mounted into the container.
         """
         try:
             return Walk(self._fd, None, create=False).to(path, last_is_file=True)
@@ -67,7 +68,7 @@ class HookRoot(Root):
             raise
 
     def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path` as `names` does; mounts as `mounted`."""
+        """Return the names in the directory `path`, also in foreign mounts, as mounted() does."""
         fd = self.mounted(path)
         if fd is None:
             return []
@@ -86,11 +87,11 @@ class HookRoot(Root):
         mount = mountinfo.find(self._mounts_of("self"), number)
         if mount is None or mount.fstype != fstype or mount.root != "/":
             return False
-        # What the host's first process sees too is not the container's own.
+        # A mount that the host's first process sees, too, is not the container's own.
         return fstype != TMPFS or b" %s " % mount.device.encode() not in self._mounts_of("1")
 
     def _mounts_of(self, process: str) -> bytes:
-        """Return the mountinfo of a process, empty where it cannot be read; it is read once."""
+        """Return the mountinfo of a process, empty if it cannot be read; it is read once."""
         if process not in self._mountinfo:
             try:
                 path = f"/proc/{process}/mountinfo"
@@ -98,3 +99,46 @@ class HookRoot(Root):
             except (OSError, GpuhookError):
                 self._mountinfo[process] = b""
         return self._mountinfo[process]
+
+
+def require_container(process: Process, state: HookState) -> None:
+    """Raise GH1642 if a process does not belong to the container of a state."""
+    ours = os.stat("/proc/self/ns/mnt")
+    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
+        reason = "it has the host's mount namespace"
+    elif _has_entered(process) and _has_another_root(process, state):
+        reason = f"its root is not that of {state.bundle}"
+    else:
+        return
+    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
+
+
+def _root_of(process: Process) -> tuple[int, int]:
+    found = os.stat("root/", dir_fd=process.fd)
+    return found.st_dev, found.st_ino
+
+
+def _has_entered(process: Process) -> bool:
+    """Return whether the process has the container's root: until then it has the host's."""
+    host = os.stat("/")
+    return _root_of(process) != (host.st_dev, host.st_ino)
+
+
+def _has_another_root(process: Process, state: HookState) -> bool:
+    """Return whether the root that a process has entered is certainly not this bundle's.
+
+    It is not certain if the runtime mounts something over the root, or if the root is gone.
+    """
+    mounts = state.spec.get("mounts") or ()
+    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+        return False
+    try:
+        expected = os.stat(root_path(state.bundle, state.spec))
+    except OSError:
+        return False
+    return _root_of(process) != (expected.st_dev, expected.st_ino)
+
+
+def place_of_root(process: Process, state: HookState) -> str:
+    """Return the path of the container's root in its init's view."""
+    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook-hook limit`: the driver limits a container's memory, from before its program starts.
+"""`gpuhook-hook limit`: the driver limits a container's memory before its program starts.
 
-A createRuntime hook that the wrapper adds: the container's cgroup is there, and it runs on the
-host's side, as the host's root. `apply` and `prestart` do the same where no wrapper was.
+A createRuntime hook that the wrapper adds: the container's cgroup exists, and the hook runs on the
+host's side as the host's root. `apply` and `prestart` do the same without a wrapper.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_DIGITS = 20
 
 
 class _Call:
-    """What the arguments say."""
+    """The parsed arguments."""
 
     __slots__ = ("grants", "guarantee", "library", "limits", "required", "root")
 
@@ -50,26 +50,26 @@ class _Call:
 
 
 def run(words: list[str], log: EngineLog) -> None:
-    """Limit the container whose state is on standard input as `words` say.
+    """Limit the container whose state is on standard input, as `words` say.
 
-    Raises GH1645 for other words, and, where the limit is required, why it does not hold.
+    Raises GH1645 for other words, and, if the limit is required, the reason why it is not enforced.
     """
     call = _parsed(words)
     state = oci_state.read()
     state.require_id()
     log.container = state.id
-    told: list[GpuhookError] = []
+    faults: list[GpuhookError] = []
     with Process(state.init_pid()) as process:
         records = cgroup_limits.set_or_report(
             call.limits,
             lambda: call.library or nvml_library.find("/"),
             lambda: _directories(process),
-            told,
+            faults,
             call.guarantee,
             grants=call.grants,
         )
         note(call.root, state.id, process, records, log)
-    cgroup_limits.judge(records, told, log, required=call.required)
+    cgroup_limits.judge(records, faults, log, required=call.required)
     oci_state.keep_warnings(state, log)
 
 
@@ -82,14 +82,14 @@ def in_container(
     *,
     is_inside: bool,
 ) -> list[dict[str, Any]]:
-    """Limit a container that has the device nodes `nodes`, as its config.json says.
+    """Limit a container that has the device nodes `nodes`, by its config.json.
 
-    For the other hooks: `names` are those of its devices, `is_inside` says that this hook is in
-    the container's cgroup itself. Returns the ledger's records, [] for a container without a
-    limit. Raises what keeps a container with such a limit from starting.
+    For the other hooks: `names` are those of its devices, `is_inside` means that this hook itself
+    is in the container's cgroup. Returns the ledger's records, [] for a container without a limit.
+    Raises the reason why a container with such a limit cannot start.
     """
     compiler = cold_command.Compiler(sys.argv[0])
-    # The state of the host's root cannot be believed where root is nobody.
+    # The state of the host's root cannot be trusted if a user namespace does not map root.
     is_root = is_hosts_root()
     chosen = settings.load(compiler.compile_settings) if is_root else settings.Settings()
     context = context_of(chosen, log, compiler.compile_spec)
@@ -100,17 +100,17 @@ def in_container(
         log.warning(doubt)
     is_asked = any(limit.is_asked for limit in limits)
     required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
-    told: list[GpuhookError] = []
+    faults: list[GpuhookError] = []
     find: Callable[[Process], list[str]] = _directories_inside if is_inside else _directories
     records = cgroup_limits.set_or_report(
         limits,
         lambda: context.node.nvml() or nvml_library.find("/"),
         lambda: find(process),
-        told,
+        faults,
         chosen.limits_guarantee,
         grants=() if required else container_limits.wider(spec, limits),
     )
-    cgroup_limits.judge(records, told, log, required=required)
+    cgroup_limits.judge(records, faults, log, required=required)
     return records
 
 
@@ -145,11 +145,11 @@ def _directories_inside(process: Process) -> list[str]:
 def note(
     root: str, identity: str, process: Process, records: list[dict[str, Any]], log: EngineLog
 ) -> None:
-    """Write down what came of it, in the entry that the wrapper has made."""
+    """Record the result in the entry that the wrapper has made."""
 
     def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
         if "route" not in entry:
-            return None  # nobody has made one: there is nothing to add to
+            return None  # the container has no entry
         return {**entry, "memory": records}
 
     try:

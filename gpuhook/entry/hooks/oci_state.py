@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OCI state that a runtime hands to its hooks on standard input, in all its dialects.
+"""The OCI state that a runtime passes to its hooks on standard input, in all its dialects.
 
-Source: OCI runtime-spec runtime.md, "State"; older runtimes say bundlePath, and the oldest root,
-where newer ones say bundle.
+Source: OCI runtime-spec runtime.md, "State"; older runtimes have bundlePath in place of bundle, and
+the oldest have root.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BEGUN = ("running", "paused")  # crun says so in poststart; runc says "created"
 class HookState:
     """A container's id and status, its bundle and that bundle's config.json, its init's pid.
 
-    `id` and `status` are empty where the state has none. `pid` is what the state has, of any kind:
-    who needs the process asks `init_pid`.
+    `id` and `status` are empty if the state has none. `pid` is the state's value, of any type: use
+    `init_pid` for the process.
     """
 
     __slots__ = ("_spec", "bundle", "id", "pid", "status")
@@ -47,49 +47,51 @@ class HookState:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return the bundle's config.json; GH1642 if it has none, GH1301 if that is bad.
+        """Return the bundle's config.json; GH1642 without one, GH1301 for a bad one.
 
-        It is read when it is asked for: to createRuntime hooks, crun 1.8 may say that the bundle of
-        a container with a user namespace is "/".
+        It is read on first use: for createRuntime hooks of a container with a user namespace, crun
+        1.8 may report the bundle "/".
         """
         if self._spec is None:
             self._spec = _config(self.bundle)
         return self._spec
 
     def require_id(self) -> None:
-        """Raise GH1642 without an id under which the ledger can keep what the container has."""
+        """Raise GH1642 without an id that the ledger can use."""
         if not self.id:
             raise fault("GH1642", reason="it names no id")
         if not ledger.is_id(self.id):
-            raise fault("GH1642", reason=f"its id is {self.id!r}, which no runtime takes")
+            raise fault("GH1642", reason=f"its id is {self.id!r}, which no runtime accepts")
 
     def init_pid(self) -> int:
-        """Return the pid of the container's init as the host numbers it.
+        """Return the pid of the container's init in the host's pid namespace.
 
-        GH1643 where the stage is one that does not tell it: in createContainer and startContainer
-        the pid is of the container's own pid namespace, or 0; in poststop it is gone. GH1642 for
-        what is no pid.
+        GH1643 in a stage without that pid: in createContainer and startContainer it is of the
+        container's own pid namespace, or 0; in poststop the process is gone. GH1642 for another
+        value.
         """
         if self.status == "stopped":
             raise fault("GH1643", reason="the state says that the container is stopped")
         if self.pid is None:
             raise fault("GH1642", reason="it names no pid")
         if isinstance(self.pid, bool) or not isinstance(self.pid, int) or self.pid < 0:
-            said = fastjson.dumps(self.pid).decode("utf-8", "replace")
-            raise fault("GH1642", reason=f"its pid is {said}, which is no process's number")
+            pid = fastjson.dumps(self.pid).decode("utf-8", "replace")
+            raise fault("GH1642", reason=f"its pid {pid} is not a process number")
         if self.pid <= 1:
-            reason = f"the state's pid is {self.pid} and does not tell the container's process"
+            reason = (
+                f"the state's pid is {self.pid}, which is not the container's process on the host"
+            )
             raise fault("GH1643", reason=reason)
         return self.pid
 
     def require_not_begun(self) -> None:
-        """Raise GH1643 if the container's program runs already."""
+        """Raise GH1643 if the container's program already runs."""
         if self.status in _BEGUN:
             raise fault("GH1643", reason=f"the state says that the container is {self.status}")
 
 
 def read() -> HookState:
-    """Return the state on standard input; GH1642 if it is none."""
+    """Return the state on standard input; GH1642 for other content."""
     raw = _input()
     if not raw.strip():
         raise fault("GH1642", reason="it is empty")
@@ -98,12 +100,12 @@ def read() -> HookState:
     except ValueError as error:
         raise fault("GH1642", reason=error) from error
     if not isinstance(document, dict):
-        raise fault("GH1642", reason="it is no JSON object")
+        raise fault("GH1642", reason="it is not a JSON object")
     return HookState(document)
 
 
 def keep_warnings(state: HookState, log: EngineLog, made: dict[str, Any] | None = None) -> None:
-    """Add what a hook has reported to the ledger's entry; one without an entry gets `made`."""
+    """Add a hook's warnings to the ledger's entry; a container without an entry gets `made`."""
     if not log.warnings or not ledger.is_id(state.id):
         return
     from gpuhook.containers.warm import ledger_changes  # few containers have a warning

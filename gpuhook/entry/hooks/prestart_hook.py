@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook-hook prestart`: a container that exists already gets the GPUs it asks for.
+"""`gpuhook-hook prestart`: injects the requested GPUs into a container that already exists.
 
-For engines that offer hooks and nothing else, in the stages prestart and createRuntime: the runtime
-has made the container's namespaces, mounts and cgroup, and has not yet entered its root file
-system. The request is judged and resolved as in the wrapper; then the plan is made, and carried out
-in the container.
+For engines that only support hooks, in the stages prestart and createRuntime: the runtime has made
+the container's namespaces, mounts and cgroup, and has not yet entered its root file system. The
+request is checked and resolved as in the wrapper; then the plan is made and executed in the
+container.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -20,14 +19,13 @@ from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.entry import cold_command, plan_context, replica_env
-from gpuhook.entry.hooks import oci_state
+from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 from gpuhook.vendors.nvidia.warm import spec_devices
 
@@ -46,18 +44,18 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _DRY_RUN = "--dry-run"
-_MAX_LINE = 9000  # as long as two paths can be
+_MAX_LINE = 9000  # the length of two paths
 # By the route of an entry in the ledger.
 _GIVEN_BY = {
-    "prestart": "the prestart hook gave it its GPUs",
-    "attach": "`gpuhook attach` gave it GPUs",
+    "prestart": "the prestart hook injected its GPUs",
+    "attach": "`gpuhook attach` attached its GPUs",
 }
 
 
 def run(arguments: list[str], log: EngineLog) -> None:
     """Give the container whose state is on standard input its GPUs, or raise why not.
 
-    With --dry-run, print what would be done, or why nothing would be.
+    With --dry-run, print the changes, or why there are none.
     """
     began = time.monotonic()
     for word in arguments:
@@ -66,54 +64,54 @@ def run(arguments: list[str], log: EngineLog) -> None:
     state = oci_state.read()
     log.container = state.id
     served = _served(state.spec)
-    told = (
+    lines = (
         [f"nothing to do: {served}"] if served else _give(state, log, began, is_dry=bool(arguments))
     )
     if arguments:
-        _print(state, told)
+        _print(state, lines)
     else:
         _keep_warnings(state, log)
 
 
 def _served(spec: dict[str, Any]) -> str:
-    """Return who gave the container its GPUs before it was made, empty for nobody."""
+    """Return what has already injected the container's GPUs, "" for nothing."""
     if change_record.KEY in spec:
-        return "gpuhook-runtime gave it its GPUs"
-    return "its engine gave it its GPUs by CDI" if hook_args.hooks_in(spec) else ""
+        return "gpuhook-runtime injected its GPUs"
+    return "its engine injected its GPUs by CDI" if hook_args.hooks_in(spec) else ""
 
 
 def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
-    """Do what is to be done, but in a dry run; return what that is, a line for each step."""
+    """Do the work, unless it is a dry run; return a line for each step of a dry run."""
     spec = state.spec
     context, trouble = _context(log, is_dry=is_dry)
     source = plan_context.source_logged(spec, context)
     if source is None:
         if not is_dry and _has_limited_gpus(spec):
             _bound(state, log, began)
-        return ["nothing to do: it asks for no GPU"]
+        return ["nothing to do: it requests no GPU"]
     if trouble is not None:
         raise trouble
-    # Only now: a container that asks for nothing starts, whatever its state looks like.
+    # Only now: a container that requests nothing starts, whatever its state is.
     state.require_id()
     injection = plan_context.plan_logged(spec, source, context)
     if not injection.is_given:
-        return ["nothing to do: only its image asks for a GPU, and the node has no driver"]
+        return ["nothing to do: only its image requests a GPU, and the node has no driver"]
     grant, todo = injection.grant, injection.hook_jobs
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
     plan_context.enforce_requirements(injection.requirements, todo, nodes, context)
     with _process(state) as process:
-        known = _known(state, process)
+        known = _existing_entry(state, process)
         if known is not None:
             route = str(known.get("route"))
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
         if not is_dry:
             state.require_not_begun()
-        with hotplug_plan.opened(process, _place(process, state), spec) as held:
+        with hotplug_plan.opened(process, hook_root.place_of_root(process, state), spec) as held:
             wanted, plan = _planned(held, spec, grant, todo)
             for what in plan.skipped:
                 log.warning(fault("GH1641", what=what))
             if is_dry:
-                return _told(plan)
+                return _lines(plan)
             plan.execute(held)
             entry = _entry(state, process, source, grant)
             names = [*grant.devices, *grant.in_full(source.names)]
@@ -130,20 +128,20 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
 
 
 def _has_limited_gpus(spec: dict[str, Any]) -> bool:
-    """Return whether an engine has given GPUs whose memory is limited, by their nodes alone."""
+    """Return whether an engine has injected GPUs with limited memory, by their nodes alone."""
     has_gpus = any(vocabulary.is_gpu_node(path) for path in oci_spec.device_paths(spec))
     return has_gpus and parse.limits_memory(spec, vocabulary.VOCABULARY)
 
 
 def _bound(state: HookState, log: EngineLog, began: float) -> None:
-    """Limit the memory of a container that asks for no GPU, and was given some all the same.
+    """Limit the memory of a container that requests no GPU but has some.
 
-    A device plugin may hand out nodes, and a pod say that it asks for none.
+    A device plugin may provide the nodes of a pod that requests none.
     """
     state.require_id()
     nodes = oci_spec.device_paths(state.spec)
     with _process(state) as process:
-        if _known(state, process) is not None:
+        if _existing_entry(state, process) is not None:
             return
         state.require_not_begun()
         memory = _limit(state.spec, nodes, [], process, log)
@@ -170,7 +168,7 @@ def _limit(
 def _planned(
     held: Live, spec: dict[str, Any], grant: Grant, todo: list[Jobs]
 ) -> tuple[hotplug_plan.DesiredState, hotplug_plan.HotplugPlan]:
-    """Return what the container is to have, and how it gets that."""
+    """Return the desired state of the container, and the plan to reach it."""
     wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=False)
     nvidia_live.add_profile(wanted, held.root, todo)
     wanted.owner = oci_spec.owner(spec)
@@ -180,7 +178,7 @@ def _planned(
 
 
 def _context(log: EngineLog, *, is_dry: bool) -> tuple[PlanContext, GpuhookError | None]:
-    """Return what this node plans by, and what is wrong with its settings."""
+    """Return the context of a plan on this node, and the error of its settings."""
     compiler = cold_command.Compiler(sys.argv[0])
     trouble = None
     try:
@@ -192,75 +190,33 @@ def _context(log: EngineLog, *, is_dry: bool) -> tuple[PlanContext, GpuhookError
 
 
 def _process(state: HookState) -> Process:
-    """Return the container's init; GH1642 for a process that is none of this container."""
+    """Return the container's init; GH1642 for a process of another container."""
     process = Process(state.init_pid())
     try:
-        _require_of_container(process, state)
+        hook_root.require_container(process, state)
     except BaseException:
         process.close()
         raise
     return process
 
 
-def _require_of_container(process: Process, state: HookState) -> None:
-    ours = os.stat("/proc/self/ns/mnt")
-    if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
-        reason = "it has the host's mount namespace"
-    elif _has_entered(process) and _has_another_root(process, state):
-        reason = f"its root is not that of {state.bundle}"
-    else:
-        return
-    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
-
-
-def _known(state: HookState, process: Process) -> dict[str, Any] | None:
+def _existing_entry(state: HookState, process: Process) -> dict[str, Any] | None:
     """Return the ledger's entry of this life of the container: --gpus and hooks.d may both name us.
 
-    What the first one made is in the ledger; a second entry would say that nothing was.
+    The first hook's entry has the created items; a second entry would have none.
     """
     known = ledger_changes.find_entry("", state.id)
     return known if known and known.get("init") == [process.pid, process.started] else None
 
 
-def _root_of(process: Process) -> tuple[int, int]:
-    found = os.stat("root/", dir_fd=process.fd)
-    return found.st_dev, found.st_ino
-
-
-def _has_entered(process: Process) -> bool:
-    """Return whether the process has the container's root: until then it has the host's."""
-    host = os.stat("/")
-    return _root_of(process) != (host.st_dev, host.st_ino)
-
-
-def _has_another_root(process: Process, state: HookState) -> bool:
-    """Return whether the root that a process has entered is surely not this bundle's.
-
-    It is not sure where the runtime mounts something over the root, or where that is gone.
-    """
-    mounts = state.spec.get("mounts") or ()
-    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
-        return False
-    try:
-        expected = os.stat(root_path(state.bundle, state.spec))
-    except OSError:
-        return False
-    return _root_of(process) != (expected.st_dev, expected.st_ino)
-
-
-def _place(process: Process, state: HookState) -> str:
-    """Return where the container's root is in what its init calls /."""
-    return "/" if _has_entered(process) else root_path(state.bundle, state.spec)
-
-
-def _told(plan: hotplug_plan.HotplugPlan) -> list[str]:
+def _lines(plan: hotplug_plan.HotplugPlan) -> list[str]:
     steps = [f"  {step}" for step in plan.describe()]
     return ["would do", *steps] if steps else ["nothing to do: it has all of it"]
 
 
-def _print(state: HookState, told: list[str]) -> None:
+def _print(state: HookState, steps: list[str]) -> None:
     """Print as `gpuhook attach --dry-run` does."""
-    lines = [f"{state.id or state.bundle}: {told[0]}", *told[1:]]
+    lines = [f"{state.id or state.bundle}: {steps[0]}", *steps[1:]]
     text = "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
     try:
         files.write_whole(1, text.encode("utf-8", "replace"))
@@ -303,13 +259,13 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
 
 
 def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
-    told = ledger.enter("", state.id, entry)
-    if told is not None:
-        log.warning(told)
+    warning = ledger.enter("", state.id, entry)
+    if warning is not None:
+        log.warning(warning)
 
 
 def _live_record(edits: ContainerEdits, todo: list[Jobs], made: InjectedItems) -> dict[str, Any]:
-    """Return what the ledger keeps of what a container was given while it lived."""
+    """Return the ledger's record of this injection."""
     record = LiveRecord()
     record.edits = spec_devices.with_numbers(edits)
     record.jobs = [job.arguments() for job in todo]

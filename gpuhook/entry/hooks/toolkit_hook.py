@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuhook-hook toolkit`: the createContainer hooks that NVIDIA's CDI specs name.
 
-A spec that NVIDIA's toolkit wrote has a hook for each thing to do, and each is a process. Here they
-do what our own hook does: the loader's cache is merged, not made anew by an ldconfig; a second
-start changes nothing; a root file system that is read-only does not stop the container.
+A spec of NVIDIA's toolkit has a hook for each task, and each is a process. Here they work as
+gpuhook's own hook does: the loader's cache is merged, not made by an ldconfig; a second start
+changes nothing; a read-only root file system does not stop the container.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MAX_LIBRARIES = 4096
 
 
 def run(words: list[str], log: EngineLog) -> None:
-    """Do what one of NVIDIA's hooks does for the container whose state is on standard input.
+    """Do the work of one of NVIDIA's hooks for the container whose state is on standard input.
 
-    A hook that nobody here knows is passed over with a warning, as NVIDIA's program does: it is of
-    a newer toolkit, and most of a driver works without. Raises GH2140 and what `apply` raises.
+    An unknown hook is ignored with a warning, as NVIDIA's program does: it belongs to a newer
+    toolkit, and most of a driver works without it. Raises GH2140 and as `apply` does.
     """
     call = toolkit_hooks.call(words)
     if not call.is_known:
@@ -49,7 +49,7 @@ def run(words: list[str], log: EngineLog) -> None:
 
 
 def _take_state(call: Call) -> None:
-    """Have the state on standard input, if it was named as a file."""
+    """Put the state on standard input, if an option names its file."""
     path = call.last(toolkit_hooks.STATE_FILE)
     if path and path != "-":
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,11 +74,11 @@ def _do(call: Call, root: HookRoot, spec: dict[str, Any], log: EngineLog) -> Non
 
 
 def loader(root: HookRoot, spec: dict[str, Any], folders: Sequence[str] = ()) -> Jobs:
-    """Return the job of the loader's cache: the libraries mounted into directories.
+    """Return the job of the loader's cache: the libraries that are mounted into directories.
 
-    These are `folders` and those of all such hooks of the container: whichever is done first, the
-    cache ends up the same. Which libraries of the image come before them is what another hook
-    says. That one has nothing to do by itself: it is the cache that the loader reads.
+    These are `folders` and those of all such hooks of the container: in any order of the hooks, the
+    cache is the same. Another hook names the libraries of the image that come before them; it has
+    no other effect than on the cache.
     """
     made = Jobs("")
     every = list(folders)
@@ -92,7 +92,7 @@ def loader(root: HookRoot, spec: dict[str, Any], folders: Sequence[str] = ()) ->
             every += call.all("--folder")
     made.links = links  # libcuda.so has an entry as well
     made.libraries = _mounted(root, spec, every)
-    made.skipped = [hook_args.PROFILE]  # is a hook of its own
+    made.skipped = [hook_args.PROFILE]  # it has its own hook
     return made
 
 

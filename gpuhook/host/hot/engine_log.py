@@ -109,6 +109,14 @@ def _is_among(error: GpuhookError, known: list[GpuhookError]) -> bool:
     return any((one.code, one.message) == (error.code, error.message) for one in known)
 
 
+def line_of(error: BaseException) -> str:
+    """Return `file:line` of the statement that raised an exception."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+
+
 def print_error(text: str) -> None:
     """Print on standard error, if that is open."""
     try:

@@ -70,13 +70,13 @@ class _Noting(_Plain):
     """Reads as `base`, and records a key that an object has twice."""
 
     def __init__(self, base: type[_Plain], repeated: list[str]) -> None:
-        def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             found = dict(pairs)
             if len(found) != len(pairs):
                 repeated.append(_repeated(pairs))
             return found
 
-        self.object_pairs_hook = made
+        self.object_pairs_hook = to_object
         self.parse_float, self.parse_int = base.parse_float, base.parse_int
 
 

@@ -60,7 +60,7 @@ def require_file(mode: int, path: str) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EEXIST, "it is no regular file, and is not replaced", path)
+        raise OSError(errno.EEXIST, "it is not a regular file and is not replaced", path)
 
 
 def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = False) -> None:
@@ -84,7 +84,7 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
     directory, name = os.path.split(path)
     temporary = os.path.join(directory or ".", temporary_name(name))
     remove_stale(directory or ".")
-    fd = _made(temporary)
+    fd = _create(temporary)
     try:
         try:
             write_whole(fd, data)
@@ -104,7 +104,7 @@ def replace(path: str, data: bytes, *, mode: int | None = None, durable: bool = 
         raise
 
 
-def _made(temporary: str) -> int:
+def _create(temporary: str) -> int:
     """Return a descriptor of the new file `temporary`, which only its owner can open."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

@@ -33,31 +33,6 @@ _VARIABLES = tuple(f"GPUHOOK_{name}_" for name in ("CDI", "DRIVER", "LIMITS", "R
 class Settings:
     """The settings that the hot path needs; the defaults are those of a node without a file."""
 
-    __slots__ = (
-        "accept_annotations",
-        "accept_env_when_unprivileged",
-        "accept_volume_mounts",
-        "annotation_prefixes",
-        "default_driver_capabilities",
-        "default_kind",
-        "dev_root",
-        "disable_requirements",
-        "driver_capabilities",
-        "driver_root",
-        "ignore_imex_channels",
-        "legacy_images",
-        "limits_guarantee",
-        "limits_hints",
-        "limits_on_failure",
-        "low_level_runtimes",
-        "on_missing_driver",
-        "on_refusal",
-        "on_stale",
-        "on_unknown_capability",
-        "spec_dirs",
-        "swarm_resources",
-    )
-
     def __init__(self) -> None:
         self.accept_annotations = AUTO  # by the creator: request/annotation_origin.py
         self.accept_env_when_unprivileged = True

@@ -23,6 +23,20 @@ def directory() -> str:
     return os.path.join(_user_run(), "gpuhook") if is_rootless() else DIRECTORY
 
 
+def program_dirs(launcher: str) -> tuple[str, ...]:
+    """Return the directories of gpuhook's programs: that of the `launcher` first."""
+    return (os.path.dirname(os.path.realpath(launcher)), *PROGRAM_DIRS)
+
+
+def find_program(launcher: str, name: str) -> str:
+    """Return the path of the first program `name` in program_dirs(), "" without one."""
+    for directory in program_dirs(launcher):
+        path = os.path.join(directory, name)
+        if os.access(path, os.X_OK):
+            return path
+    return ""
+
+
 def is_rootless() -> bool:
     """Return whether this user is not the host's root, also if a user namespace maps it to root.
 

@@ -145,28 +145,21 @@ def _arithmetic(one: Instruction, registers: list[int]) -> int:
     wide = one.code & 7 == ALU64
     bits = 64 if wide else 32
     left, right = _operands(one, registers, wide=wide)
-    operation = one.code >> 4
-    if operation == 0:
-        value = left + right
-    elif operation == 1:
-        value = left - right
-    elif operation == 2:
-        value = left * right
-    elif operation == 4:
-        value = left | right
-    elif operation == 5:
-        value = left & right
-    elif operation == 6:
-        value = left << (right % bits)
-    elif operation == 7:
-        value = left >> (right % bits)
-    elif operation == 10:
-        value = left ^ right
-    elif operation == 11 and one.off == 0:
-        value = right
-    else:
+    results = {
+        0: left + right,
+        1: left - right,
+        2: left * right,
+        4: left | right,
+        5: left & right,
+        6: left << (right % bits),
+        7: left >> (right % bits),
+        10: left ^ right,
+    }
+    if one.off == 0:
+        results[11] = right
+    if one.code >> 4 not in results:
         raise UnknownCodeError(f"arithmetic {one.code:#04x} is not one of a device program")
-    return value & ((1 << bits) - 1)
+    return results[one.code >> 4] & ((1 << bits) - 1)
 
 
 def _jumps(one: Instruction, registers: list[int]) -> bool:

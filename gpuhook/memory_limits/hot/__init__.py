@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits at a container's creation: what is granted, and which environment follows."""
+"""Memory limits at a container's creation: the grant, and the variables that follow from it."""

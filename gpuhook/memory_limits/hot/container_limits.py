@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of a container's GPUs have a memory limit: what it was granted, for the GPUs that it has.
+"""The memory limits of a container: its grant, for the GPUs that it has.
 
 Imported only for a container with a limit.
 """
 
 from __future__ import annotations
 
-from gpuhook.errors import fault
+import os
+
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings
 from gpuhook.request import memory_request, replicas
 from gpuhook.request.memory_request import amount
@@ -17,18 +19,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from gpuhook.errors import GpuhookError
     from gpuhook.request.memory_request import MemoryLimit
 
+FIRST_BRANCH = 615  # the driver branch of CUDA 13.4, the first with memory limits
 _CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
 
 
 def container_limits(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
-    """Return the limits of a container that has `devices`; [] for one without. Raises GH1022, 1023.
+    """Return the limits of a container that has `devices`; [] without any. Raises GH1022, 1023.
 
-    Whatever its variables say: a container without a GPU is none of ours.
+    A container without a GPU has no limits, whatever its variables say.
     """
     return memory_request.limits(spec, devices, vocabulary.VOCABULARY) if devices else []
+
+
+def new_record(limit: MemoryLimit, trouble: GpuhookError | str | None) -> dict[str, Any]:
+    """Return the ledger's record of a limit: with `trouble`, the driver does not enforce it."""
+    if isinstance(trouble, GpuhookError):
+        trouble = f"{trouble.code}: {trouble.message}"
+    return {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "" if trouble else "driver",
+        "trouble": trouble or "",
+    }
 
 
 def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
@@ -43,7 +59,7 @@ def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLim
 
 
 def doubts(limits: Iterable[MemoryLimit]) -> list[GpuhookError]:
-    """Return a warning for each limit with which no program can use the GPU."""
+    """Return a warning for each limit that is too small for any program."""
     return [
         fault("GH1025", limit=amount(limit.hard), device=limit.device, least=amount(_CONTEXT))
         for limit in limits
@@ -52,7 +68,7 @@ def doubts(limits: Iterable[MemoryLimit]) -> list[GpuhookError]:
 
 
 def is_asked(spec: dict[str, Any]) -> bool:
-    """Return whether the pod itself asks, as far as that shows while its GPUs are not known."""
+    """Return whether the pod itself requests a limit, as far as that is known without its GPUs."""
     grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
     return not grants or any(limit.is_asked for limit in grants.values())
 
@@ -68,11 +84,11 @@ def devices(
     names: Iterable[str],
     covered: Callable[[], Collection[str]],
 ) -> list[str]:
-    """Return the UUIDs of the GPUs and instances of a container that has the device nodes `nodes`.
+    """Return the UUIDs of the GPUs and instances of a container with the device nodes `nodes`.
 
-    `names` are those of its devices, qualified or as they were asked for. Where this node has no
-    inventory, its grants in `spec` name some, and `covered` returns the names of the devices whose
-    nodes are among `nodes`. Raises GH1024 where a GPU cannot be told.
+    `names` are those of its devices, qualified or as requested. Without an inventory of this node,
+    its grants in `spec` name some, and `covered` returns the names of the devices whose nodes are
+    among `nodes`. Raises GH1024 if a GPU cannot be identified.
     """
     known = node_json.uuids()
     nodes = list(dict.fromkeys(nodes))
@@ -81,7 +97,7 @@ def devices(
     uuids = [name for name in dict.fromkeys(found) if vocabulary.is_uuid(name)]
     unknown = [path for path in nodes if vocabulary.is_whole_gpu(path) and path not in known]
     if known and uuids:
-        return uuids  # the node of a GPU with instances says nothing: those were found
+        return uuids  # the node of a GPU with instances has no UUID: these were found
     if len(unknown) > len(uuids):
         grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
         uuids = list(dict.fromkeys([*uuids, *filter(vocabulary.is_uuid, grants)]))
@@ -92,10 +108,21 @@ def devices(
     raise fault("GH1024", nodes=", ".join(unknown))
 
 
+def driver_branch(library: str) -> int | None:
+    """Return the driver's branch by its library's name, None for another name.
+
+    >>> driver_branch("/usr/lib/libnvidia-ml.so.580.65.06")
+    580
+    """
+    first = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
+    # libnvidia-ml.so.1 alone, without its target, has no branch
+    return int(first) if first.isdecimal() and int(first) > 1 else None
+
+
 def _plain(name: str) -> str:
     """Return the device of a name: without a kind, without a replica's number.
 
-    A UUID is returned as NVML and grants write it: a request may have it in any case.
+    A UUID is returned in NVML's spelling: a request may have it in any case.
     """
     plain = name.rpartition("=")[2]
     plain = replicas.device_of(plain) or plain

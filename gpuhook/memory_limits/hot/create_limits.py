@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a create does for a container whose memory of a GPU is limited.
+"""The part of a create for a container whose GPU memory is limited.
 
-Imported only for such a container. The wrapper cannot set the limit itself, as the cgroup is not
-there yet: a createRuntime hook does, which the runtime runs on the host's side. What the container
-reads in its variables becomes what holds.
+Imported only for such a container. The wrapper cannot set the limit itself, as the cgroup does not
+exist yet: a createRuntime hook does, which the runtime runs on the host's side. The container's
+variables get the values that apply.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _PENDING = "the hook that sets it has not run"
 _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
-_TELLING = 615  # the driver's branch of CUDA 13.4
 
 
 class Has:
@@ -55,12 +54,12 @@ def add(
     *,
     hook: str = "",
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Let the limits of the container hold from its start on, or raise why they cannot.
+    """Add the hook that sets the container's limits, and their variables; or raise why not.
 
-    `has` is what it has of devices, `launcher` is the path of our own that the engine has called,
-    `root` the runtime's state root; `hook` is the path of gpuhook-hook where that is known to
-    work, as on another node. Returns the ledger's records, and the variables that were
-    set in `spec`. Raises GH1022 to GH1024, and, where limits.onFailure says so, GH1312 and GH1646.
+    `has` are the container's devices, `launcher` is the path of the program that the engine has
+    called, `root` the runtime's state root; `hook` is the path of gpuhook-hook if it is known, as
+    on another node. Returns the ledger's records, and the variables that were set in `spec`. Raises
+    GH1022 to GH1024, and, if limits.onFailure requires the limit, GH1312 and GH1646.
     """
     policy = context.settings.limits_on_failure
     try:
@@ -94,12 +93,12 @@ def add(
         trouble = error
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
-    is_told = trouble is None and _is_told_by_driver(found, library)
+    is_total = trouble is None and _is_total(found, library)
     entries = _shares(held, found, is_whole=len(found) == len(devices))
-    entries += _hints(held, found, context.settings.limits_hints, is_told=is_told)
+    entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
-    return [_record(limit, trouble) for limit in found], entries
+    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
 
 
 def _hook(
@@ -112,7 +111,7 @@ def _hook(
     wider: list[MemoryLimit],
     required: bool,
 ) -> Hook:
-    """Return the hook that sets the limits, or what was granted where that is `wider`."""
+    """Return the hook that sets the limits, with the grant of a container that narrowed it."""
     args = [HOOK_NAME, LIMIT]
     for limit in found:
         asked = ",asked" if limit.is_asked else ""
@@ -140,63 +139,51 @@ def _hook(
 
 
 def _program(launcher: str) -> str:
-    """Return the path of gpuhook-hook: that of this installation first; GH1646 for none."""
+    """Return the path of gpuhook-hook, first that of this installation; GH1646 without one."""
     if not os.path.exists(_V2):
-        raise fault("GH1312")  # it would find no cgroup, and is not started for that
-    directories = (os.path.dirname(os.path.realpath(launcher)), *state.PROGRAM_DIRS)
-    for directory in directories:
-        path = os.path.join(directory, HOOK_NAME)
-        if os.access(path, os.X_OK):
-            return path
-    raise fault("GH1646", dirs=":".join(directories))
-
-
-def _record(limit: MemoryLimit, trouble: GpuhookError | None) -> dict[str, Any]:
-    return {
-        "device": limit.device,
-        "hard": limit.hard,
-        "soft": limit.soft,
-        "asked": limit.is_asked,
-        "by": "",
-        "trouble": _PENDING if trouble is None else f"{trouble.code}: {trouble.message}",
-    }
+        raise fault("GH1312")  # the hook would find no cgroup
+    path = state.find_program(launcher, HOOK_NAME)
+    if not path:
+        raise fault("GH1646", dirs=":".join(state.program_dirs(launcher)))
+    return path
 
 
 def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -> list[str]:
-    """Return the variables that say what holds; `is_whole` says that all devices are limited.
+    """Return the variables with the limits that apply; `is_whole`: all devices are limited.
 
-    One variable stands for all of them: where they differ, only one that is there is mended.
+    One variable applies to all devices: if they differ, only an existing variable is corrected.
     """
-    told = {
+    limits = {
         VOCABULARY.memory_limit_env: {limit.hard for limit in found},
         VOCABULARY.memory_request_env: {limit.soft for limit in found},
     }
     entries = []
-    for name, values in told.items():
+    for name, values in limits.items():
         value = min(values)
         text = "" if value in (0, NO_LIMIT) else str(value // MIB)
-        is_told = held.get(name) or (is_whole and len(values) == 1)
-        if is_told and text != held.get(name, ""):
+        is_needed = held.get(name) or (is_whole and len(values) == 1)
+        if is_needed and text != held.get(name, ""):
             entries.append(f"{name}={text}")
     return entries
 
 
-def _is_told_by_driver(found: list[MemoryLimit], library: str) -> bool:
-    """Return whether the driver holds the limits and tells them: each as its card's total.
+def _is_total(found: list[MemoryLimit], library: str) -> bool:
+    """Return whether the driver enforces the limits and reports each as its card's total.
 
-    It does so from _TELLING on, by the version in the library's name, and not for MIG instances.
+    It does so from FIRST_BRANCH on, by the version in the library's name, and not for MIG
+    instances.
     """
-    branch = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
-    is_new = branch.isdecimal() and int(branch) >= _TELLING
+    is_new = (container_limits.driver_branch(library) or 0) >= container_limits.FIRST_BRANCH
     return is_new and not any(limit.device.startswith("MIG-") for limit in found)
 
 
 def _hints(
-    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], *, is_told: bool
+    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], *, is_total: bool
 ) -> list[str]:
-    """Return the variables by which frameworks learn of their share.
+    """Return the variables by which frameworks learn their share.
 
-    Where it `is_told` as the total already, a fraction of the card would be one of the share.
+    If the driver reports the share as the total (`is_total`), a fraction of the card would be a
+    fraction of the share.
     """
     named = held.get(VOCABULARY.hints_env, "").split(",")
     names = dict.fromkeys([*(name.strip() for name in named), *more])
@@ -204,9 +191,9 @@ def _hints(
     hard = min(limit.hard for limit in found)
     if not names or hard == NO_LIMIT:
         return []
-    known = {} if is_told else node_json.memory()
+    known = {} if is_total else node_json.memory()
     totals = [known.get(limit.device) for limit in found]
     # The largest card: of it, the share is the smallest fraction.
     total = None if None in totals else max(one for one in totals if one is not None)
-    told = framework_hints.missing(names, hard, total, held)
-    return [f"{name}={value}" for name, value in told.items()]
+    hints = framework_hints.missing(names, hard, total, held)
+    return [f"{name}={value}" for name, value in hints.items()]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables that tell CUDA frameworks how much of a GPU's memory is theirs.
+"""The variables that give CUDA frameworks their share of a GPU's memory.
 
-A hint bounds nothing: each framework reads its own variable, for the pool of each of its processes.
-It is there so that a framework fills its share and not the card.
+A hint enforces nothing: each framework reads its own variable, for the pool of each of its
+processes. With it, a framework fills its share and not the card.
 
-A driver that holds the limit tells CUDA programs the limit as the card's total. There a fraction of
-the real card would shrink the share twice, so callers do not name the card then; and what a
-framework takes by itself, as JAX 75 % of the total, is of the share without any hint.
+A driver that enforces the limit reports the limit as the card's total to CUDA programs. Then a
+fraction of the real card would shrink the share twice, so callers do not name the card; and a
+framework's default, such as JAX's 75 % of the total, is of the share without any hint.
 
-What each variable does, and why it is this one:
+The effect of each variable, and why it is this one:
 
 - TensorFlow has no variable for a limit; TF_FORCE_GPU_ALLOW_GROWTH keeps it from taking all free
   memory at its start.
@@ -16,7 +16,7 @@ What each variable does, and why it is this one:
   caching allocator may have. Under PYTORCH_CUDA_ALLOC_CONF an older PyTorch ends with "Unrecognized
   CachingAllocator option"; PYTORCH_ALLOC_CONF it does not read (to 2.8) or reads for known options
   only (2.9, seen in libc10.so of 2.9.1), so the hint does no harm there. A program's own
-  PYTORCH_CUDA_ALLOC_CONF stays whole: with it there is no hint.
+  PYTORCH_CUDA_ALLOC_CONF is kept: with it there is no hint.
 - JAX: the fraction that XLA's allocator takes at once. XLA_CLIENT_MEM_FRACTION is newer, but no
   JAX starts with both, and programs set the older XLA_PYTHON_CLIENT_MEM_FRACTION themselves.
 - CuPy: CUPY_GPU_MEMORY_LIMIT, bytes of each device's pool.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TENSORFLOW, PYTORCH, JAX, CUPY, PADDLE = "tensorflow", "pytorch", "jax", "cupy", "paddle"
-# What a process has of a GPU beside the pool of its framework: CUDA's context, code, workspaces.
+# What a process uses in addition to its framework's pool: CUDA's context, code, workspaces.
 CONTEXT = 256 << 20  # bytes
 _SCALE = 10000  # four digits of a fraction
-# Variables that stand for the same in a framework: with one of them, a hint says nothing.
+# Other names of a framework's variable: if one of them is set, there is no hint.
 _SAME = {
     "PYTORCH_ALLOC_CONF": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
     "XLA_PYTHON_CLIENT_MEM_FRACTION": ("XLA_CLIENT_MEM_FRACTION",),
@@ -46,9 +46,8 @@ _SAME = {
 def variables(names: Iterable[str], hard: int, total: int | None) -> dict[str, str]:
     """Return the variables for `names`, of configuration.HINTS, on a card of `total` bytes.
 
-    The framework's pool gets `hard` bytes, less a CUDA context, or half of it where that is all.
-    Nothing is told where it would be wrong: of a fraction when `total` is not known or not above
-    `hard`, and of a framework that nobody knows.
+    The framework's pool gets `hard` bytes less a CUDA context, or half of it if that is all. There
+    is no fraction if `total` is unknown or not above `hard`, and no hint for an unknown framework.
 
     >>> variables(("cupy", "jax"), 4 << 30, 16 << 30)
     {'CUPY_GPU_MEMORY_LIMIT': '4026531840', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.2343'}
@@ -77,7 +76,7 @@ def missing(
 ) -> dict[str, str]:
     """Return variables() without those that `environment` has, by that name or another.
 
-    A value is left whole, an empty one too: somebody set it.
+    An existing value is kept, also an empty one: it was set on purpose.
     """
     return {
         name: value
@@ -87,6 +86,6 @@ def missing(
 
 
 def _fraction(pool: int, total: int) -> str | None:
-    """Return pool / total, rounded down; None for what would be nothing at all."""
+    """Return pool / total, rounded down; None for 0."""
     part = pool * _SCALE // total
     return f"{part // _SCALE}.{part % _SCALE:04d}" if part else None

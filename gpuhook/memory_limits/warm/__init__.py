@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits set in the driver for a container's cgroup."""
+"""Memory limits in the driver, for a container's cgroup."""

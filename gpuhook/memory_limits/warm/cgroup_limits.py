@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits handed to the driver for a container's cgroups, and what comes of it.
+"""Memory limits of a container's cgroups: set in the driver, with the ledger's records.
 
-The hooks go this one way. The driver is talked to in a process of its own: a driver that hangs, and
-a library that crashes, cost a container its limit and hold up nobody.
+All hooks use this module. A child process calls the driver: if the driver hangs or its library
+crashes, the container loses its limit, and the hook goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
+from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import is_limited
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 _SIGKILL = 9
 _REFUSED = "GH1251"
-PATIENCE = 20.0  # seconds that the driver has for all limits of a container
+SECONDS = 20.0  # for all limits of a container
 
 
 def apply(
     limits: list[MemoryLimit],
     library: str,
     directories: list[str],
-    told: list[GpuhookError] | None = None,
-    patience: float = PATIENCE,
+    reported: list[GpuhookError] | None = None,
+    seconds: float = SECONDS,
     *,
     guarantee: str = settings.AUTO,
     grants: Iterable[MemoryLimit] = (),
@@ -45,21 +46,21 @@ def apply(
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
     `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
-    limit above what a GPU has becomes that. Of `grants`, which a container has narrowed to its
-    limits, one is set in place of a limit that the driver refuses. What fails for a device is the
-    `trouble` of its record, and is added to `told`; nothing is raised. GH1256 is a driver that does
-    not answer within `patience` seconds, GH1257 a library that crashes, GH1258 a host without
-    processes left.
+    limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
+    limits, one is set in place of a limit that the driver refuses. A device's error is the
+    `trouble` of its record and is added to `faults`; nothing is raised. GH1256 is a driver without
+    an answer in `seconds`, GH1257 a library that crashes, GH1258 a host that cannot start a
+    process.
     """
     try:
         wider = {grant.device: grant for grant in grants}
         work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
-        answers = _answers(work, patience)
+        answers = _answers(work, seconds)
     except GpuhookError as error:
         answers = [_failure(error)] * len(limits)
     faults = [_fault_of(answer) for answer in answers]
-    if told is not None:
-        told += [error for error in faults if error is not None]
+    if reported is not None:
+        reported += [error for error in faults if error is not None]
     return [_record(limit, error, answer) for limit, error, answer in zip(limits, faults, answers)]
 
 
@@ -67,20 +68,20 @@ def set_or_report(
     limits: list[MemoryLimit],
     library: Callable[[], str],
     directories: Callable[[], list[str]],
-    told: list[GpuhookError],
+    reported: list[GpuhookError],
     guarantee: str = settings.AUTO,
     *,
     grants: Iterable[MemoryLimit] = (),
 ) -> list[dict[str, Any]]:
-    """Return what apply() returns; `library` and `directories` may raise, which is told as well."""
+    """Return what apply() returns; also reports what `library` and `directories` raise."""
     try:
         own = directories()
         path = library()
     except (GpuhookError, OSError) as error:
         known = error if isinstance(error, GpuhookError) else _of_system(error)
-        told.append(known)
+        reported.append(known)
         return [record(limit, known) for limit in limits]
-    return apply(limits, path, own, told, guarantee=guarantee, grants=grants)
+    return apply(limits, path, own, reported, guarantee=guarantee, grants=grants)
 
 
 def _of_system(error: OSError) -> GpuhookError:
@@ -91,18 +92,11 @@ def _of_system(error: OSError) -> GpuhookError:
 def record(
     limit: MemoryLimit, trouble: GpuhookError | None, directories: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the ledger's record of a limit that the driver holds, or why it does not."""
-    told: dict[str, Any] = {
-        "device": limit.device,
-        "hard": limit.hard,
-        "soft": limit.soft,
-        "asked": limit.is_asked,
-        "by": "driver" if trouble is None else "",
-        "trouble": "" if trouble is None else f"{trouble.code}: {trouble.message}",
-    }
+    """Return the ledger's record of a limit that the driver enforces, or why it does not."""
+    document = container_limits.new_record(limit, trouble)
     if trouble is None:
-        told["cgroups"] = list(directories)
-    return told
+        document["cgroups"] = list(directories)
+    return document
 
 
 def _record(
@@ -110,7 +104,7 @@ def _record(
 ) -> dict[str, Any]:
     """Return the ledger's record of a limit as it was set, which may be without its guarantee.
 
-    Where it is the grant that was set, the record is that, and says why.
+    If the grant was set instead, the record is that one, with the reason.
     """
     if trouble is not None and "hard" in answer:
         grant = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
@@ -121,20 +115,20 @@ def _record(
         return record(limit, trouble, answer.get("cgroups", ()))
     without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
     granted = {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
-    told = record(without, None, answer["cgroups"])
-    return {**told, "granted": granted, "guarantee": answer["guarantee"]}
+    document = record(without, None, answer["cgroups"])
+    return {**document, "granted": granted, "guarantee": answer["guarantee"]}
 
 
 def judge(
     records: Iterable[dict[str, Any]],
-    told: list[GpuhookError],
+    faults: list[GpuhookError],
     log: EngineLog,
     *,
     required: bool,
 ) -> None:
-    """Raise the first of the faults `told` where limits are required; else warn: GH1647, GH1648."""
-    if told and required:
-        raise told[0]
+    """Raise the first of `faults` if limits are required; else warn: GH1647, GH1648."""
+    if faults and required:
+        raise faults[0]
     for one in records:
         if one["trouble"] and one["by"]:
             log.warning(fault("GH1648", device=one["device"], trouble=one["trouble"]))
@@ -149,7 +143,7 @@ def _set_all(
     guarantee: str,
     wider: dict[str, MemoryLimit],
 ) -> Answer:
-    """Return for each limit what was set, or the code, message and hint of what fails, or both."""
+    """Return for each limit the values that were set, or the words of a fault, or both."""
     answers = []
     with NvmlDriver(library) as driver:
         for limit in limits:
@@ -177,7 +171,7 @@ def _set(
 
 
 def with_hard(limit: MemoryLimit, hard: int) -> MemoryLimit:
-    """Return `limit` with this hard limit; as it is where more is guaranteed: that is refused."""
+    """Return `limit` with this hard limit; unchanged if more is guaranteed: that is refused."""
     if limit.soft > hard:
         return limit
     return MemoryLimit(limit.device, hard, limit.soft, is_asked=limit.is_asked)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `memory` records of a ledger entry, read and written: what each GPU's memory is limited to.
+"""The `memory` records of a ledger entry, read and written, and the limits that a driver has.
 
 The ledger's docstring has their form. A record without `granted` is the grant itself.
 """
 
 from __future__ import annotations
 
+from gpuhook.errors import GpuhookError
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 
 TYPE_CHECKING = False
@@ -16,11 +17,11 @@ DRIVER = "driver"
 
 
 class LimitRecord:
-    """What the ledger has on a container's memory of one device.
+    """The ledger's record of a container's memory of one device.
 
-    `limit` is what holds since it was made or changed, `granted` what it was given when it was
-    made, None for nothing. `by` is DRIVER or "", `trouble` why it is "". `guarantee` is why the
-    soft limit of the grant was left out, "" where it was not.
+    `limit` is the current limit, `granted` that of the container's creation, None for none. `by` is
+    DRIVER or "", `trouble` why it is "". `guarantee` is why the soft limit of the grant was left
+    out, "" if it was not.
     """
 
     __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")
@@ -37,12 +38,17 @@ class LimitRecord:
 
     @property
     def is_limited(self) -> bool:
-        """Return whether there is a limit: not where a grant was lifted."""
+        """Return whether there is a limit: not after a grant was lifted."""
         return is_limited(self.limit)
+
+    def fail(self, error: Exception | str, cgroups: list[str]) -> None:
+        """Record that the driver may not enforce the limit for `cgroups`, because of `error`."""
+        code = f"{error.code}: " if isinstance(error, GpuhookError) else ""
+        self.by, self.trouble, self.cgroups = "", f"{code}{error}", cgroups
 
     def document(self) -> dict[str, Any]:
         """Return it as the ledger has it."""
-        told = {
+        document = {
             "device": self.limit.device,
             **_values(self.limit),
             "by": self.by,
@@ -50,10 +56,10 @@ class LimitRecord:
             "cgroups": self.cgroups,
         }
         if self.granted != self.limit:
-            told["granted"] = None if self.granted is None else _values(self.granted)
+            document["granted"] = None if self.granted is None else _values(self.granted)
         if self.guarantee:
-            told["guarantee"] = self.guarantee
-        return told
+            document["guarantee"] = self.guarantee
+        return document
 
 
 def is_limited(limit: MemoryLimit | None) -> bool:
@@ -62,14 +68,14 @@ def is_limited(limit: MemoryLimit | None) -> bool:
 
 
 def records_of(entry: dict[str, Any]) -> dict[str, LimitRecord]:
-    """Return the records of an entry by device; what is none is passed over."""
-    told = entry.get("memory")
-    found = map(_record, told if isinstance(told, list) else ())
+    """Return the records of an entry by device; values of another form are skipped."""
+    listed = entry.get("memory")
+    found = map(_record, listed if isinstance(listed, list) else ())
     return {record.limit.device: record for record in found if record is not None}
 
 
 def enter(entry: dict[str, Any], records: dict[str, LimitRecord | None]) -> None:
-    """Put records into an entry by device, None for a device that has none any more."""
+    """Put records into an entry by device; None removes a device's record."""
     changed: dict[str, LimitRecord | None] = {**records_of(entry), **records}
     entry["memory"] = [record.document() for record in changed.values() if record is not None]
     if not entry["memory"]:
@@ -80,39 +86,39 @@ def _values(limit: MemoryLimit) -> dict[str, Any]:
     return {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
 
 
-def _record(told: object) -> LimitRecord | None:
-    device = told.get("device") if isinstance(told, dict) else None
-    limit = _limit(device, told) if isinstance(device, str) else None
-    if limit is None or not isinstance(told, dict):
+def _record(document: object) -> LimitRecord | None:
+    device = document.get("device") if isinstance(document, dict) else None
+    limit = _limit(device, document) if isinstance(device, str) else None
+    if limit is None or not isinstance(document, dict):
         return None
-    granted = _limit(limit.device, told["granted"]) if "granted" in told else limit
+    granted = _limit(limit.device, document["granted"]) if "granted" in document else limit
     record = LimitRecord(limit, granted)
-    record.by = str(told.get("by") or "")
-    record.trouble = str(told.get("trouble") or "")
-    record.guarantee = str(told.get("guarantee") or "")
-    cgroups = told.get("cgroups")
+    record.by = str(document.get("by") or "")
+    record.trouble = str(document.get("trouble") or "")
+    record.guarantee = str(document.get("guarantee") or "")
+    cgroups = document.get("cgroups")
     record.cgroups = [str(path) for path in cgroups] if isinstance(cgroups, list) else []
     return record
 
 
-def _limit(device: str, told: object) -> MemoryLimit | None:
-    hard = told.get("hard") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(hard, int):
+def _limit(device: str, document: object) -> MemoryLimit | None:
+    hard = document.get("hard") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(hard, int):
         return None
-    soft = told.get("soft")
-    is_asked = told.get("asked") is True
+    soft = document.get("soft")
+    is_asked = document.get("asked") is True
     return MemoryLimit(device, hard, soft if isinstance(soft, int) else 0, is_asked=is_asked)
 
 
-# A driver may round to its pages; nothing that a person asked for is so small.
+# A driver may round to its pages; no requested limit is so small.
 _ROUNDING = 2 << 20
 
 
 class DriverLimit:
-    """What the driver holds a cgroup to on one GPU, in bytes, and what it uses now.
+    """A cgroup's limit in the driver on one GPU, in bytes, and its current memory.
 
-    `hard` is NO_LIMIT and `soft` is 0 where nothing is limited. `total` is what the GPU has, None
-    where that is not known: a driver may say that instead of NO_LIMIT.
+    `hard` is NO_LIMIT and `soft` is 0 without a limit. `total` is the GPU's memory, None if it is
+    unknown: a driver may report that in place of NO_LIMIT.
     """
 
     __slots__ = ("hard", "soft", "total", "used")
@@ -129,7 +135,7 @@ class DriverLimit:
         return not self._has_all or self.soft > 0
 
     def holds(self, hard: int, soft: int) -> bool:
-        """Return whether these are the limits that were set, as a driver rounds them."""
+        """Return whether these are the limits that were set, up to a driver's rounding."""
         is_held = _is_about(self.hard, hard) or (hard == NO_LIMIT and self._has_all)
         return is_held and _is_about(self.soft, soft)
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the driver's two ways holds the memory limits of a cgroup: the kernel's, or its own.
+"""The driver's two ways to enforce memory limits of a cgroup, and whether guarantees are set.
 
 The driver chooses when it is loaded. DMEM is the kernel's controller (Linux 6.14): limits nest, and
-what a cgroup is guaranteed is reserved in all cgroups above it, where it stays when that cgroup is
-removed. MISC is the driver's own account: of the cgroups above a process only the nearest with a
-limit counts. Sources: the kernel's admin-guide/cgroup-v2.rst; "MPS v3 Memory Partitioning" of
+a cgroup's guarantee is reserved in all cgroups above it, where it remains when that cgroup is
+removed. MISC is the driver's own account: of the cgroups above a process, only the nearest with a
+limit applies. Sources: the kernel's admin-guide/cgroup-v2.rst; "MPS v3 Memory Partitioning" of
 NVIDIA's documentation; src/nvidia/src/kernel/mem_mgr/memacct.c of NVIDIA's open kernel modules.
+
+Hard limits that add up to no more than the card give each container its share without a guarantee.
+So `limits.guarantee: auto` leaves guarantees out on DMEM.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ _PASSED_ON = "cgroup.subtree_control"
 _OURS = "nvidia/"
 NO_CONTROLLER = (
     (
-        "the kernel's controller dmem, which holds limits on this node, is not enabled for it: "
+        "the kernel's controller dmem, which enforces limits on this node, is not enabled for it: "
         "dmem is missing in cgroup.subtree_control of {above}"
     ),
     (
         "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
-        "downwards; or let the driver count by itself: options nvidia "
-        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver anew"
+        "downwards; or use the driver's own account: options nvidia "
+        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver again"
     ),
 )
 
@@ -37,8 +40,8 @@ NO_CONTROLLER = (
 def backend_of(cgroup: str) -> str:
     """Return the backend for the cgroup with this directory: DMEM or MISC.
 
-    The driver's regions tell it, once a GPU is in use. Where they cannot be seen, as in a cgroup
-    namespace, a kernel with the controller counts as DMEM: what is left out there does no harm.
+    The driver's regions show it once a GPU is in use. If they are not visible, as in a cgroup
+    namespace, a kernel with the controller is DMEM: leaving a guarantee out does no harm.
     """
     top = _top(cgroup)
     regions = _text(os.path.join(top, _REGIONS))
@@ -49,23 +52,23 @@ def backend_of(cgroup: str) -> str:
 
 
 def to_limit(backend: str, own: list[str]) -> list[str]:
-    """Return those of a container's cgroups `own`, upwards, that a limit is to be set for.
+    """Return those of a container's cgroups `own`, upwards, for which a limit is set.
 
-    On MISC it is the highest alone: with limits of their own, those below would have so much each.
-    On DMEM it is each: a process reads the limit of its very own cgroup.
+    On MISC only the highest: with their own limits, each of those below would have that much. On
+    DMEM all of them: a process reads the limit of its innermost cgroup.
     """
     return own[-1:] if backend == MISC else own
 
 
 def lacks_controller(cgroup: str) -> bool:
-    """Return whether limits are DMEM's here, and its controller is not enabled for the cgroup."""
+    """Return whether the backend is DMEM, and its controller is not enabled for the cgroup."""
     return backend_of(cgroup) == DMEM and not _has_files(cgroup)
 
 
 def is_not_passed_on(top: str) -> bool:
-    """Return whether limits are DMEM's, and no cgroup below the topmost, `top`, has its files.
+    """Return whether the backend is DMEM, and no cgroup below the topmost, `top`, has its files.
 
-    False where another cgroup is seen as the topmost, as in a container: that does not tell.
+    False if another cgroup is visible as the topmost, as in a container: then it is unknown.
     """
     regions = _text(os.path.join(top, _REGIONS))
     passed_on = _text(os.path.join(top, _PASSED_ON))
@@ -79,7 +82,7 @@ def _has_files(cgroup: str) -> bool:
 
 
 def _top(cgroup: str) -> str:
-    """Return the directory of the highest cgroup above that can be seen from here."""
+    """Return the directory of the highest visible cgroup above."""
     while True:
         above = os.path.dirname(cgroup)
         if above == cgroup or not os.path.exists(os.path.join(above, _CONTROLLERS)):
@@ -96,16 +99,16 @@ def _text(path: str) -> str | None:
 
 
 ON_DMEM = (
-    "the kernel's controller dmem holds limits here, and would keep it in the cgroups above after "
-    "the container's end (limits.guarantee: auto)"
+    "the kernel's controller dmem enforces limits here, and would keep it in the cgroups above "
+    "after the container's end (limits.guarantee: auto)"
 )
 NEVER = "limits.guarantee: never"
 
 
 def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
-    """Return the limit that is set, and why its guarantee is left out, "" where it is not.
+    """Return the limit that is set, and why its guarantee is left out, "" if it is not.
 
-    `policy` is the setting limits.guarantee, `backend` one of memory_backend's.
+    `policy` is the setting limits.guarantee, `backend` is DMEM or MISC.
     """
     if not limit.soft or policy == settings.ALWAYS:
         return limit, ""

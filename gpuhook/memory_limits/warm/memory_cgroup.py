@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cgroups by which a driver limits a container's memory of a device: v2's, its very own.
+"""The cgroups to which a driver's limits of a container apply: those of v2 that are its own.
 
-Names of cgroups are those of its runtime's cgroup namespace, whichever one a container has.
-Sources: cgroups(7), cgroup_namespaces(7).
+Names of cgroups are those of its runtime's cgroup namespace, whatever the container's is. Sources:
+cgroups(7), cgroup_namespaces(7).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SHOWN = 5  # pids in a message
 def directories(process: Process, recorded: str | None) -> list[str]:
     """Return the directories of the container's own cgroups, from the process's upwards.
 
-    `recorded` is the name that the container's runtime wrote down, "" for none, None while the
-    runtime is at work, as for kernel.cgroup.DeviceCgroup.of. Raises GH1312 where the node's
-    cgroups are v1, GH1313 where the container has none of its own, and OSError.
+    `recorded` is the name that the container's runtime recorded, "" for none, None while the
+    runtime is creating the container, as for kernel.cgroup.DeviceCgroup.parse. Raises GH1312 if the
+    node's cgroups are v1, GH1313 if the container does not have its own, and OSError.
     """
     if cgroup.hierarchy() == "v1":
         raise fault("GH1312")
-    found = cgroup.DeviceCgroup.of(process.read("cgroup"), recorded)
+    found = cgroup.DeviceCgroup.parse(process.read("cgroup"), recorded)
     if found is None or found.version != "v2":
         raise fault("GH1313", reason=_why_none(process))
     return found.own
@@ -40,8 +40,8 @@ def directories(process: Process, recorded: str | None) -> list[str]:
 def entered(process: Process) -> list[str]:
     """Return what directories() returns, to a process that is in the container's cgroup itself.
 
-    This process goes over to the runtime's cgroup namespace: in another one cgroups have other
-    names. Raises GH1315 where it may not, as in a user namespace, besides.
+    This process enters the runtime's cgroup namespace: in another one, cgroups have other names.
+    Also raises GH1315 if that is not permitted, as in a user namespace.
     """
     require_hosts_root()
     _leave_namespace(process)
@@ -50,10 +50,10 @@ def entered(process: Process) -> list[str]:
 
 
 def require_alone(own: list[str], process: Process) -> None:
-    """Raise GH1314 if others are in the cgroups `own` than `process` and those that it started.
+    """Raise GH1314 if processes other than `process` and its children are in the cgroups `own`.
 
-    For a container that is being made; later its processes are anybody's children. In a pid
-    namespace of the container's own, where /proc is the host's still, whoever is seen is of it.
+    For a container that is being created; later its processes have other parents. In the
+    container's own pid namespace, with the host's /proc, every visible process belongs to it.
     """
     is_within = _is_in_own_pid_namespace()
     for path in own:
@@ -83,7 +83,7 @@ def require_hosts_root() -> None:
 def _leave_namespace(process: Process) -> None:
     """Enter the cgroup namespace of the container's runtime, if this process is in another one.
 
-    The runtime is what has started `process` and waits for its hooks.
+    The runtime is the parent of `process`, and waits for its hooks.
     """
     ours = os.stat(_NAMESPACE.format("self"))
     for pid in procfs.parents(process.pid):
@@ -104,7 +104,7 @@ def _leave_namespace(process: Process) -> None:
 
 
 def _is_in_own_pid_namespace() -> bool:
-    """Return whether our pids are others than those of the /proc that is mounted."""
+    """Return whether our pids differ from those of the mounted /proc."""
     for line in files.read("/proc/self/status", 65536).split(b"\n"):
         if line.startswith(b"NSpid:"):
             return len(line.split()) > 2
@@ -116,5 +116,5 @@ def _why_none(process: Process) -> str:
         return "no cgroups are mounted at /sys/fs/cgroup"
     name = cgroup.name_of(process.read("cgroup"))
     if name is None or ".." in name.split("/"):
-        return "its cgroup cannot be seen from here"
-    return f"it is in {name}, as others are"
+        return "its cgroup is not visible here"
+    return f"it shares {name} with other processes"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's own memory limits: what a cgroup's processes may have of a GPU, through NVML.
+"""The driver's memory limits of a cgroup's processes on a GPU, through NVML.
 
 ctypes alone, on a library that the caller names; a process keeps it loaded. Needs CUDA 13.4's
-driver, cgroup v2 and the host's root. A limit ends with its cgroup; memory_backend.py says what of
-it does not. Source: nvml.h, nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
+driver, cgroup v2 and the host's root. A limit ends with its cgroup; see memory_backend.py for the
+exception. Source: nvml.h, nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gpuhook.vendors.nvidia.warm import nvml_constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any
 
 SET = "nvmlDeviceSetMemoryLimits_v1"
@@ -62,21 +61,16 @@ class NvmlDriver:
     def __enter__(self) -> NvmlDriver:  # noqa: PYI034 # Self needs a newer Python
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Shut the library down; limits that were set stay."""
+        """Shut the library down; limits that were set remain."""
         self._handles.clear()
         self._library.nvmlShutdown()
 
     def backend(self, uuid: str, cgroup: str) -> str:
-        """Return which way the driver has for the cgroup, memory_backend.DMEM or MISC.
+        """Return the driver's way for the cgroup, memory_backend.DMEM or MISC.
 
         The GPU is attached for it, which registers its memory. Raises GH1253, GH1255.
         """
@@ -84,11 +78,11 @@ class NvmlDriver:
         return memory_backend.backend_of(cgroup)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
-        """Limit the processes of `cgroup` and below on the GPU, and return what is read back.
+        """Limit the processes of `cgroup` and below on the GPU; return what is read back.
 
         `cgroup` is the full path of its directory, `hard` and `soft` are bytes. Raises GH1251 (the
-        driver refuses, and why), GH1252 (it reads back other values), GH1253 (a MIG device),
-        GH1254 (it cannot be read back), GH1255 (no such GPU, or a lost one), GH1250.
+        driver refuses, and why), GH1252 (it reads back other values), GH1253 (a MIG device), GH1254
+        (it cannot be read back), GH1255 (no such GPU, or a lost one), GH1250.
         """
         code, _said = self._call(SET, uuid, cgroup, _SETTING, soft, hard)
         if code:
@@ -100,7 +94,7 @@ class NvmlDriver:
                 raise self._refusal(_NOT_FOUND, uuid, cgroup, reading=False)
             held = DriverLimit(NO_LIMIT, 0, 0)
         if not held.holds(hard, soft):
-            if held.used > hard:  # the kernel takes no limit below what is used, and says nothing
+            if held.used > hard:  # the kernel silently ignores a limit below the current use
                 raise self._refusal(_IN_USE, uuid, cgroup, reading=False)
             raise fault(
                 "GH1252",
@@ -112,26 +106,26 @@ class NvmlDriver:
         return held
 
     def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
-        """Return the limits of `cgroup` on the GPU, None where the driver knows none or it is gone.
+        """Return the limits of `cgroup` on the GPU, None if the driver does not know it.
 
-        A driver with an account of its own says of such a cgroup that it does not support it. There
-        the limits of a cgroup are those of the nearest above that has some. Raises GH1253, GH1254,
+        A driver with its own account answers for such a cgroup that it does not support it, and for
+        others with the limits of the nearest cgroup above that has some. Raises GH1253, GH1254,
         GH1255, GH1250.
         """
-        code, said = self._call(GET, uuid, cgroup, _GETTING, 0, 0, 0)
+        code, data = self._call(GET, uuid, cgroup, _GETTING, 0, 0, 0)
         if code == _NOT_FOUND or (code == _INVALID_ARGUMENT and not os.path.isdir(cgroup)):
             return None
         if code == _NOT_SUPPORTED and not self._is_divided(uuid):
             return None
         if code:
             raise self._refusal(code, uuid, cgroup, reading=True)
-        _path, soft, hard, used = _GETTING.unpack(said)
+        _path, soft, hard, used = _GETTING.unpack(data)
         return DriverLimit(hard, soft, used, None if hard == NO_LIMIT else self._total(uuid))
 
     def clear(self, uuid: str, cgroup: str) -> None:
-        """Take the limits of `cgroup` on the GPU away; those of a cgroup that is gone are gone.
+        """Remove the limits of `cgroup` on the GPU; a cgroup that is gone has none.
 
-        Raises what set() raises.
+        Raises as set() does.
         """
         try:
             self.set(uuid, cgroup, NO_LIMIT, 0)
@@ -140,9 +134,9 @@ class NvmlDriver:
                 raise
 
     def within(self, uuid: str, hard: int) -> int:
-        """Return `hard`, but no more than the GPU has where the driver tells that, in bytes.
+        """Return `hard`, but no more than the GPU's memory if the driver reports it, in bytes.
 
-        A limit above that limits nothing, and drivers refuse it: who asks for the same on every
+        A larger limit limits nothing, and drivers refuse it: a user who requests the same on every
         node may meet a small card. Raises GH1255.
         """
         if hard == NO_LIMIT or uuid.startswith("MIG-"):
@@ -150,7 +144,7 @@ class NvmlDriver:
         return min(hard, self._total(uuid) or hard)
 
     def _total(self, uuid: str) -> int | None:
-        """Return what the GPU has, in bytes, None where the driver does not tell."""
+        """Return the GPU's memory, in bytes, None if the driver does not report it."""
         memory = ctypes.create_string_buffer(_MEMORY.size)
         if self._library.nvmlDeviceGetMemoryInfo(self._handle(uuid), memory):
             return None
@@ -159,7 +153,7 @@ class NvmlDriver:
     def _call(
         self, name: str, uuid: str, cgroup: str, layout: Struct, *numbers: int
     ) -> tuple[int, bytes]:
-        """Return the nvmlReturn_t of the call, and the structure as the call leaves it."""
+        """Return the nvmlReturn_t of the call, and the structure after the call."""
         handle = self._handle(uuid)
         path = ctypes.create_string_buffer(os.fsencode(cgroup))
         limits = ctypes.create_string_buffer(layout.pack(ctypes.addressof(path), *numbers))
@@ -181,7 +175,7 @@ class NvmlDriver:
         if code in (_NOT_FOUND, _INVALID_ARGUMENT):
             reason = "the driver has no GPU of this UUID"
         else:
-            reason = nvml_constants.LOSSES.get(code) or self._said(code)
+            reason = nvml_constants.LOSSES.get(code) or self._error_text(code)
         return fault("GH1255", uuid=uuid, reason=reason)
 
     def _refusal(self, code: int, uuid: str, cgroup: str, *, reading: bool) -> GpuhookError:
@@ -191,20 +185,20 @@ class NvmlDriver:
             return self._missing(code, uuid)
         if code == _NOT_SUPPORTED and self._is_divided(uuid):
             return fault("GH1253", uuid=uuid)
-        reason, remedy = nvml_refusal.words(code, cgroup) or (self._said(code), "")
+        reason, remedy = nvml_refusal.words(code, cgroup) or (self._error_text(code), "")
         remedy = remedy or nvml_refusal.OTHERWISE
         facts = {"uuid": uuid, "cgroup": cgroup, "reason": reason, "remedy": remedy}
         return fault("GH1254", **facts) if reading else fault("GH1251", **facts)
 
     def _is_divided(self, uuid: str) -> bool:
-        """Return whether the GPU is in MIG mode; one that has no such mode is not."""
+        """Return whether the GPU is in MIG mode; a GPU without that mode is not."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
         handle = self._handle(uuid)
         asked = (ctypes.byref(current), ctypes.byref(pending))
         return not self._library.nvmlDeviceGetMigMode(handle, *asked) and current.value == 1
 
     def _uses_more(self, uuid: str, cgroup: str, hard: int) -> bool:
-        """Return whether the driver has counted more for the cgroup than it is to have."""
+        """Return whether the cgroup already uses more than `hard`."""
         try:
             held = self.get(uuid, cgroup)
         except GpuhookError:
@@ -221,14 +215,14 @@ class NvmlDriver:
             library = os.path.realpath(self._path).partition(".so.")[2]
             raise fault("GH1203", path=self._path, library=library, module=_module_version())
         if code in (_DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND):
-            raise fault("GH1204", path=self._path, reason=self._said(code))
+            raise fault("GH1204", path=self._path, reason=self._error_text(code))
         if code == _NO_PERMISSION:
             raise fault("GH1205", path=self._path)
         if code:
-            raise fault("GH1206", path=self._path, reason=self._said(code))
+            raise fault("GH1206", path=self._path, reason=self._error_text(code))
 
-    def _said(self, code: int) -> str:
-        """Return NVML's own words for an error."""
+    def _error_text(self, code: int) -> str:
+        """Return NVML's own text for an error."""
         words = self._library.nvmlErrorString
         words.restype = ctypes.c_char_p
         text = words(code)

@@ -154,7 +154,7 @@ def test_hooks() -> None:
 
 @pytest.mark.parametrize("said", [{}, {"env": []}])
 def test_a_hook_on_the_hosts_side_never_has_the_images_variables(said: dict[str, Any]) -> None:
-    """Without variables of its own runc gives it the image's; other stages stay as they are."""
+    """Without its own variables, runc gives it the image's; other stages are unchanged."""
     hook = {"path": "/h", **said}
     assert applied({}, hooks=[{"hookName": "createContainer", **hook}])["hooks"] == {
         "createContainer": [{"path": "/h", "env": HOOK_ENV}]

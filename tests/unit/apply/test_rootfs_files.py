@@ -93,7 +93,7 @@ def test_no_loader_files_at_all(place: Path) -> None:
 
 
 def test_musl(place: Path) -> None:
-    """A root of musl alone gets its path file, and no cache that nobody reads."""
+    """A root with musl alone gets its path file, and no cache."""
     (place / "lib/ld-musl-x86_64.so.1").write_text("")
     assert provided(place) == []
     lines = (place / "etc/ld-musl-x86_64.path").read_text().splitlines()
@@ -122,14 +122,14 @@ def test_many_musl_loaders(place: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"corrupt", b"glibc-ld.so.cache1.1" + b"\xff" * 40])
 def test_a_corrupt_cache(content: bytes, place: Path) -> None:
-    """A cache that the loader would ignore is replaced by one of ours alone."""
+    """A cache that the loader would ignore is replaced by one with gpuhook's entries alone."""
     (place / "etc/ld.so.cache").write_bytes(content)
     assert provided(place) == []
     assert b"libcuda.so.1" in listed(place)
 
 
 def test_a_cache_that_is_no_file(place: Path) -> None:
-    """A pipe in place of the cache gives way; nobody waits for it."""
+    """A pipe in place of the cache is replaced; no process waits for it."""
     os.mkfifo(place / "etc/ld.so.cache")
     assert provided(place) == []
     assert b"libcuda.so.1" in listed(place)

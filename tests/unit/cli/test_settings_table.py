@@ -76,4 +76,4 @@ def test_every_key_is_told_in_words() -> None:
 
 
 def values(found: settings.Settings) -> dict[str, object]:
-    return {name: getattr(found, name) for name in settings.Settings.__slots__}
+    return vars(found)

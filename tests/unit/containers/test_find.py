@@ -106,7 +106,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """Give a node with a ledger of its own and without the machine's own containers."""
+    """Give a node with its own ledger and without the machine's containers."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", ())
@@ -156,7 +156,7 @@ def test_the_copy_of_crun(node: Node) -> None:
 
 
 def test_created(node: Node) -> None:
-    """A container whose start is still waited for is told by its fifo."""
+    """The fifo shows that a container has not started yet."""
     node.runc("abc")
     node.write("runc", "abc", "exec.fifo", "")
     assert find("abc", node.roots).status == "created"
@@ -383,7 +383,7 @@ def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
     ids=["podman", "cri-o", "containerd", "docker", "nobody"],
 )
 def test_engines(node: Node, annotations: dict[str, str] | None, bundle: str, engine: str) -> None:
-    """Who made a container is told by its annotations, or by where its bundle is."""
+    """The engine of a container follows from its annotations, or from the path of its bundle."""
     config = {"config": {"labels": [f"bundle={bundle}"]}} if bundle else {}
     node.runc("abc", annotations, **config)
     assert find("abc", node.roots).engine == engine

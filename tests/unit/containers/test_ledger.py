@@ -23,7 +23,7 @@ from gpuhook.host.hot import procfs
 
 @pytest.fixture(autouse=True)
 def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the ledger a state directory of its own; returns where its entries are."""
+    """Give the ledger its own state directory; returns the directory of its entries."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state/containers"
 
@@ -139,7 +139,7 @@ def test_the_creator_stands_for_the_container() -> None:
 
 
 def test_a_pid_that_is_used_again() -> None:
-    """Another process of the same pid, told by its start time, is not the container."""
+    """Another process of the same pid, with another start time, is not the container."""
     started = procfs.start_time(os.getpid())
     assert isinstance(started, int)
     entered("", "now", pid=os.getpid(), started=started)
@@ -205,7 +205,7 @@ def test_files_that_are_no_entries(content: str, root: str, held: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o666, 0o664])
 def test_files_that_others_can_write(mode: int, root: str, held: Path) -> None:
-    """An entry that somebody else may have written is not believed."""
+    """An entry that another user may have written is not trusted."""
     entered(root, "here")
     (file,) = held.iterdir()
     file.chmod(mode)
@@ -347,7 +347,7 @@ def test_a_container_that_was_given_nothing(root: str, sleeper: tuple[int, int])
 
 
 def test_attached_before_a_restart(root: str, sleeper: tuple[int, int]) -> None:
-    """What `attach` alone knew of a container is not told of the one that runs now."""
+    """An entry that only `attach` made does not apply to a restarted container."""
     gone = (sleeper[0], sleeper[1] - 1)
     given = {"route": "attach", "live": {"edits": {}}, "devices": ["nvidia.com/gpu=0"]}
     ledger_changes.update(root, "here", gone, lambda entry: {**entry, **given})
@@ -355,7 +355,7 @@ def test_attached_before_a_restart(root: str, sleeper: tuple[int, int]) -> None:
 
 
 def test_a_restart_under_the_same_id(root: str, sleeper: tuple[int, int]) -> None:
-    """What was done to the container that ran before is not told of the one that runs now."""
+    """Changes of an earlier run do not apply to the container that runs now."""
     entered(root, "here", devices=["nvidia.com/gpu=0"])
     gone = (sleeper[0], sleeper[1] - 1)
     done = {"live": [{"device": "1"}], "withdrawn": ["nvidia.com/gpu=0"]}
@@ -422,7 +422,7 @@ CRIO = {
 
 @pytest.mark.parametrize("annotations", [CONTAINERD, CRIO], ids=["containerd", "cri-o"])
 def test_pods(annotations: dict[str, str]) -> None:
-    """Pod, namespace and container are told by the annotations of either engine."""
+    """Pod, namespace and container are read from the annotations of either engine."""
     told = {"pod": "train-0", "namespace": "ml", "container": "main"}
     assert ledger.pod_of(annotations) == told
 
@@ -434,7 +434,7 @@ def test_no_pod(annotations: object) -> None:
 
 
 def test_nothing_that_cannot_be_read(root: str, held: Path) -> None:
-    """An entry that nobody would read again is refused, and the one before it stays."""
+    """An entry that is too large to be read again is refused, and the one before it remains."""
     entered(root, "here")
     (before,) = [path.read_bytes() for path in held.iterdir()]
     with pytest.raises(OSError, match="File too large"):

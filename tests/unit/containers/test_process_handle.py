@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that is held: what is told of it, and that nothing is told of another one."""
+"""An open process: its facts, and that no fact of another process replaces them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_pid_that_is_used_again(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that has ended is none, though nobody has waited for it."""
+    """A process that has ended is gone, though no parent has waited for it."""
     with Process(sleeper.pid) as process:
         sleeper.kill()
         os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -128,7 +128,7 @@ def test_a_file_that_is_too_long(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_no_rights() -> None:
-    """Who may not look into a process is told so, and what to do; needs a process of another."""
+    """A process without permission gets an error with a hint; needs another user's process."""
     program = (
         "import os, sys; from gpuhook.containers.warm.process_handle import Process\n"
         "from gpuhook.errors import GpuhookError\n"

@@ -84,7 +84,7 @@ def test_processes_are_those_of_engines(tmp_path: Path) -> None:
 def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     """Nor what it has started, which has its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
-    with pytest.raises(OSError, match="has not answered within"):
+    with pytest.raises(OSError, match="did not answer within"):
         node_programs.answer([path], seconds=0.2)
 
 
@@ -102,7 +102,7 @@ def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["runc"]["path"] == f"{tmp_path}/runc"
     assert found["crun"]["trouble"] == "it ended with status 3"
     assert not (tmp_path / "dockerd.ran").exists()
-    assert "others than root may change it" in found["dockerd"]["trouble"]
+    assert "users other than root may change it" in found["dockerd"]["trouble"]
 
 
 @pytest.mark.parametrize("options", [["--config", "/etc/k3s.toml"], ["-c=/etc/k3s.toml"], []])

@@ -20,7 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Program:
-    """A program of this name that does what a shell is told, and how often it was called."""
+    """A program of this name that runs a shell script, and the number of its calls."""
 
     def __init__(self, place: Path, text: str) -> None:
         self.path = place / "gpuhook"
@@ -68,11 +68,11 @@ def test_it_fails_with_a_reason(text: str, reason: str, tmp_path: Path) -> None:
 def test_what_has_just_failed_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crowd that waits for a broken driver is told so at once; later it is tried again."""
+    """All that wait for a broken driver fail at once; later it is tried again."""
     program = Program(tmp_path, "echo Error GH1: no; exit 1")
     assert [program.refresh() for _ in range(3)] == ["GH1: no"] * 3
     assert len(program.calls) == 1
-    monkeypatch.setattr(refresh_command, "_FAILURE_COUNTS", -1.0)
+    monkeypatch.setattr(refresh_command, "_FAILURE_AGE", -1.0)
     assert program.refresh() == "GH1: no"
     assert len(program.calls) == 2
 
@@ -91,15 +91,15 @@ def test_what_has_not_helped_is_not_tried_again(
     assert [program.refresh(), program.refresh()] == ["", refresh_command._NO_HELP]
     assert len(program.calls) == 1
     assert program.refresh(is_needed=False) == ""
-    monkeypatch.setattr(refresh_command, "_FAILURE_COUNTS", -1.0)
+    monkeypatch.setattr(refresh_command, "_FAILURE_AGE", -1.0)
     assert program.refresh() == ""
     assert len(program.calls) == 2
 
 
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refresh_command, "_PATIENCE", 0.3)
+    monkeypatch.setattr(refresh_command, "_TIMEOUT", 0.3)
     program = Program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
-    assert "gave no answer in time" in program.refresh()
+    assert "did not end in time" in program.refresh()
     pid = int((tmp_path / "pid").read_text())
     os.waitpid(pid, 0)
     assert not Path(f"/proc/{pid}").exists()
@@ -108,12 +108,12 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_another_one_that_hangs(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refresh_command, "_PATIENCE", 0.1)
+    monkeypatch.setattr(refresh_command, "_TIMEOUT", 0.1)
     state.mkdir()
     with (state / "refresh-wanted.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         program = Program(tmp_path, "true")
-        assert "another one has been at it" in program.refresh()
+        assert "another process has been running it" in program.refresh()
     assert program.calls == []
 
 

@@ -32,7 +32,7 @@ def test_a_plugin_tells_which_replicas_they_are() -> None:
 
 
 def test_a_device_has_further_names() -> None:
-    """What was granted as 0 may be told by its UUID."""
+    """A device that was granted as 0 may have its UUID in the variable."""
     told = telling("GPU-1::3,GPU-2::0,GPU-1::0")
     assert replica_env.replicas_of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
         "GPU-1::3",
@@ -42,7 +42,7 @@ def test_a_device_has_further_names() -> None:
 
 @pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
 def test_further_names_are_asked_for_when_needed(value: str) -> None:
-    """Whoever tells nothing, or only replicas of what was named, costs no look at the specs."""
+    """Without replicas, or with those of named devices alone, no spec is read."""
     replica_env.replicas_of(telling(value), ["nvidia.com/gpu=GPU-1"], nobody)
 
 

@@ -27,7 +27,7 @@ GPU = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
 
 
 class Place:
-    """A node of its own: state, settings, runtimes that say what they were called with."""
+    """A separate node: state, settings, runtimes that print their arguments."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -114,7 +114,7 @@ def test_the_environment_may_name_another(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "huge", "no directory"])
 def test_a_record_that_cannot_be_kept(kind: str, place: Place) -> None:
-    """A state directory in disorder stops nobody."""
+    """A broken state directory stops no container."""
     if kind == "no directory":
         (place.path / "state").write_text("")
     else:
@@ -211,7 +211,7 @@ def test_odd_types_that_ask_for_nothing(spec: str, place: Place) -> None:
     ],
 )
 def test_an_error_of_our_own(spec: dict[str, object], status: int, place: Place) -> None:
-    """What nobody foresaw is one line with its place; the launcher decides where it can."""
+    """An unexpected exception is one line with its place; the launcher decides if it can."""
     shutil.copytree(CHECKOUT / "gpuhook", place.path / "broken/gpuhook")
     broken = place.path / "broken/gpuhook/request/policy.py"
     broken.write_text("def judge(sources, spec, settings):\n    return {}['oops']\n")
@@ -275,7 +275,7 @@ def test_missing_config(place: Place) -> None:
 
 
 def test_no_runtime(place: Place) -> None:
-    """Where no runtime is, the names and the places that were searched are told."""
+    """Without a runtime, the error has the names and the directories of the search."""
     done = place.call("state", "x", GPUHOOK_LOW_LEVEL_RUNTIME="nothing-like-it")
     assert done.returncode == runtime.REFUSED
     assert "GH1401" in done.stderr

@@ -19,7 +19,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a 
 
 @needs_root
 def test_mode_and_owner_stay(tmp_path: Path) -> None:
-    """What belongs to somebody keeps its mode and its owner."""
+    """A replaced file keeps its mode and its owner."""
     file = tmp_path / "f"
     file.write_text("old")
     file.chmod(0o640)
@@ -32,7 +32,7 @@ def test_mode_and_owner_stay(tmp_path: Path) -> None:
 
 @needs_root
 def test_files_of_our_own(tmp_path: Path) -> None:
-    """With a mode the file is ours, whoever owned it and could write it."""
+    """With a mode the file is ours, whatever owner and permissions it had."""
     file = tmp_path / "f"
     file.write_text("old")
     file.chmod(0o666)

@@ -84,7 +84,7 @@ def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, is_link: bool) -> N
         partial(files.replace, str(path), b"new"),
     ]
     for call in calls:
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             call()
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert path.is_symlink() == is_link

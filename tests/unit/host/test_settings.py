@@ -71,7 +71,7 @@ def never(path: str) -> None:
 
 
 def values(found: settings.Settings) -> dict[str, object]:
-    return {name: getattr(found, name) for name in settings.Settings.__slots__}
+    return vars(found)
 
 
 def test_no_file(file: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_changed_file_is_compiled_again(file: Path) -> None:
 
 
 def test_every_attribute_has_a_key() -> None:
-    """What the hot path can be told, the file can say."""
-    assert sorted(settings.KEYS.values()) == sorted(settings.Settings.__slots__)
+    """Each setting of the hot path is a key of the file."""
+    assert sorted(settings.KEYS.values()) == sorted(vars(settings.Settings()))
 
 
 @pytest.mark.parametrize("spoil", ["corrupt", "wrong version", "others may write it", "a list"])
@@ -161,7 +161,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "place"), BROKEN)
 def test_broken_files(text: str, place: str, file: Path) -> None:
-    """A broken file is told with the place: on the command line and in the hot path alike."""
+    """A broken file is reported with the place, by the command and by the hot path."""
     file.write_text(text)
     for code, *verb in (
         ("GH1532", "validate"),
@@ -182,7 +182,7 @@ def test_broken_files(text: str, place: str, file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["runtime: {unknown: 1}\n", "unknown: {}\n"])
 def test_unknown_keys(text: str, file: Path) -> None:
-    """A key that nobody reads is wrong for validate, and elsewhere a warning: the node goes on."""
+    """An unknown key is wrong for validate, and a warning elsewhere: the node continues."""
     file.write_text(text)
     refused = gpuhook("validate")
     assert refused.exit_code == 1
@@ -215,9 +215,9 @@ SENTENCES = [
     ("runtime: {lowLevelRuntimes: []}\n", "runtime.lowLevelRuntimes: it must not be empty"),
     (
         "limits:\n  onFailure: start\n  onFailure: refuse\n",
-        "line 3: limits.onFailure: it is given twice, first in line 2",
+        "line 3: limits.onFailure: it occurs twice, first in line 2",
     ),
-    ("limits: {}\ncdi: {}\nlimits: {}\n", "line 3: limits: it is given twice, first in line 1"),
+    ("limits: {}\ncdi: {}\nlimits: {}\n", "line 3: limits: it occurs twice, first in line 1"),
 ]
 
 

@@ -94,7 +94,7 @@ def test_a_variable_takes_what_the_schema_takes(name: str) -> None:
 
 
 def test_no_variable_is_an_option_of_a_command() -> None:
-    """None is what click would take for an option of ours, but for the driver root itself."""
+    """No variable is click's name of an option of gpuhook, except for the driver root."""
     options = set()
     for name in COMMANDS:
         group = main.get_command(main.make_context("gpuhook", ["--help"], resilient_parsing=True),
@@ -115,7 +115,7 @@ def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.Monk
     assert gpuhook("compile", str(file)).exit_code == 0
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSAL", "ignore")
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_MISSING_DRIVER", "")  # as good as none
-    monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSALS", "fail")  # nobody's
+    monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSALS", "fail")  # not a variable of gpuhook
     for found in (settings.load(never), settings_file.of_node()):
         assert (found.on_refusal, found.on_missing_driver) == ("ignore", "refuse")
     shown = gpuhook("show", "--origin", "-o", "json")
@@ -151,7 +151,7 @@ WRONG = [
 def test_a_wrong_value_is_a_fault(
     name: str, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No policy is known then: the variable, its value and what it must be are told."""
+    """No policy is known then: the error has the variable, its value and the allowed ones."""
     monkeypatch.setenv(name, text)
     with pytest.raises(GpuhookError) as caught:
         settings.load(never)
@@ -184,7 +184,7 @@ def test_what_a_variable_may_have_the_file_may_have(name: str, text: str) -> Non
 def test_a_variable_that_differs_by_its_underscores_is_told(
     file: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Sections that are commands too have variables of those: only what is so near is told."""
+    """Commands named as a section have variables, too: only similar names are reported."""
     file.write_text("{}")
     monkeypatch.setenv("GPUHOOK_CDI_ONSTALE", "refuse")
     monkeypatch.setenv("GPUHOOK_LIMITS_SHOW_OUTPUT", "json")

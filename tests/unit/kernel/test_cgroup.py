@@ -32,7 +32,7 @@ FILE = b"9:name=systemd:/s\n5:devices:/docker/ab/c\n4:memory:/m\n0::/u/x.scope\n
 )
 def test_hierarchies(mountinfo: bytes, version: str, path: str, top: str) -> None:
     """v2 counts where it is mounted at /sys/fs/cgroup, else v1's devices, wherever that is."""
-    found = DeviceCgroup.of(FILE, mounts=mountinfo)
+    found = DeviceCgroup.parse(FILE, mounts=mountinfo)
     assert found is not None
     assert (found.version, found.path, found.top) == (version, path, top)
 
@@ -44,12 +44,12 @@ def test_hierarchies(mountinfo: bytes, version: str, path: str, top: str) -> Non
 )
 def test_out_of_reach(cgroup_file: bytes, mountinfo: bytes) -> None:
     """Where no hierarchy decides, or the cgroup cannot be seen from here, there is none."""
-    assert DeviceCgroup.of(cgroup_file, mounts=mountinfo) is None
+    assert DeviceCgroup.parse(cgroup_file, mounts=mountinfo) is None
 
 
 def test_upwards() -> None:
     """The cgroups above go up to what is mounted, which may be the process's own."""
-    found = DeviceCgroup.of(b"0::/a/b\n", mounts=V2)
+    found = DeviceCgroup.parse(b"0::/a/b\n", mounts=V2)
     assert found is not None
     assert found.upwards() == ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
     assert DeviceCgroup("v2", "/", "/sys/fs/cgroup", "/sys/fs/cgroup").upwards() == [
@@ -60,19 +60,19 @@ def test_upwards() -> None:
 def test_nobodys_own() -> None:
     """The root is no container's, nor is the cgroup that we are in."""
     ours = Path("/proc/self/cgroup").read_bytes()
-    assert DeviceCgroup.of(b"0::/\n", mounts=V2) is None
-    assert DeviceCgroup.of(ours, mounts=V2) is None
+    assert DeviceCgroup.parse(b"0::/\n", mounts=V2) is None
+    assert DeviceCgroup.parse(ours, mounts=V2) is None
 
 
 def test_the_scope_around_cruns_cgroup() -> None:
     """It is the container's too, and nothing above it; one that holds a nested one is not."""
     inside = b"0::/m.slice/libpod-x.scope/container/init.scope\n"
-    found = DeviceCgroup.of(inside, "/m.slice/libpod-x.scope/container", mounts=V2)
+    found = DeviceCgroup.parse(inside, "/m.slice/libpod-x.scope/container", mounts=V2)
     assert found is not None
     scope = "/sys/fs/cgroup/m.slice/libpod-x.scope"
     assert found.own == [f"{scope}/container/init.scope", f"{scope}/container", scope]
     assert found.unit == "/m.slice/libpod-x.scope"
-    nested = DeviceCgroup.of(b"0::/docker-z.scope/inner\n", "/docker-z.scope/inner", mounts=V2)
+    nested = DeviceCgroup.parse(b"0::/docker-z.scope/inner\n", "/docker-z.scope/inner", mounts=V2)
     assert nested is not None
     assert nested.own == ["/sys/fs/cgroup/docker-z.scope/inner"]
 
@@ -91,7 +91,7 @@ def test_the_scope_around_cruns_cgroup() -> None:
 )
 def test_what_the_runtime_wrote_down(recorded: str, own: list[str] | None) -> None:
     """The container's are that cgroup and those below it on the way to the process."""
-    found = DeviceCgroup.of(b"0::/a/b/c\n", recorded, mounts=V2)
+    found = DeviceCgroup.parse(b"0::/a/b/c\n", recorded, mounts=V2)
     if own is None:
         assert found is None
         return

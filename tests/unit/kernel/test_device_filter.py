@@ -45,7 +45,7 @@ def test_rules_of_a_config(entry: dict[str, object], expected: Rule | str) -> No
 
 
 def test_lines() -> None:
-    """A line of cgroup v1 is a rule and back; rules are told apart, ordered and hashed."""
+    """A line of cgroup v1 is a rule and back; rules are compared, ordered and hashed."""
     lines = ["a *:* rwm", "b *:* m", "c 1:3 rwm", "c 195:* rw"]
     rules = [Rule.of_line(line) for line in lines]
     assert [rule.line for rule in sorted({*rules})] == lines

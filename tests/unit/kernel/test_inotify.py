@@ -66,7 +66,7 @@ def test_the_directory_goes(instance: Inotify, tmp_path: Path) -> None:
 
 
 def test_one_inode_has_one_watch(instance: Inotify, tmp_path: Path) -> None:
-    """Watching twice, by two names even, is one watch; without it nothing is told."""
+    """Watching twice, by two names even, is one watch; without it there are no events."""
     (tmp_path / "link").symlink_to(tmp_path)
     watch = instance.watch(str(tmp_path), ENTRIES)
     assert instance.watch(str(tmp_path / "link"), ENTRIES) == watch
@@ -77,7 +77,7 @@ def test_one_inode_has_one_watch(instance: Inotify, tmp_path: Path) -> None:
 
 
 def test_more_events_than_the_kernel_keeps(instance: Inotify, tmp_path: Path) -> None:
-    """Lost events are told: the queue overflowed."""
+    """Lost events are reported: the queue overflowed."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text(encoding="ascii"))
     if limit > 1 << 17:
         pytest.skip(f"this kernel keeps {limit} events")

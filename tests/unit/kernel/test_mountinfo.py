@@ -14,7 +14,7 @@ CONTENT = rb"""36 35 98:0 /mnt1 /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev
 
 
 def test_lines() -> None:
-    """Escapes are read, optional fields passed over, and what was removed is told."""
+    """Escapes are read, optional fields skipped, and removed sources reported."""
     first, second, third = mountinfo.parse(CONTENT)
     assert (first.id, first.root, first.target) == (36, "/mnt1", "/mnt/a b\\c")
     assert (first.options, first.fstype, first.is_deleted) == ("rw,noatime", "ext3", False)

@@ -139,7 +139,7 @@ def test_damage_never_raises(library: Path, tmp_path: Path) -> None:
         data = bytearray(good[: random_bytes.randrange(len(good))] if turn % 3 == 0 else good)
         for _ in range(random_bytes.randrange(1, 6)):
             if data:
-                # Most of what is read lies in the headers.
+                # Most reads are of the headers.
                 limit = min(len(data), random_bytes.choice([64, 1024, len(data)]))
                 data[random_bytes.randrange(limit)] = random_bytes.choice([0, 1, 127, 128, 255])
         made.write_bytes(data)

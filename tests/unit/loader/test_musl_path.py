@@ -46,7 +46,7 @@ def test_oversized_file() -> None:
 
 
 def test_recognising_an_image() -> None:
-    """A musl image is told by its loader's name, which also tells the architecture."""
+    """The loader's name identifies a musl image and its architecture."""
     assert musl_path.architectures(["libc.so", "ld-musl-x86_64.so.1"]) == ["x86_64"]
     assert musl_path.architectures(["ld-linux-x86-64.so.2", "ld-musl-.so.1", "ld-musl-x.so"]) == []
     assert musl_path.path_file("x86_64") == "/etc/ld-musl-x86_64.path"

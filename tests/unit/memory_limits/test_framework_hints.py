@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frameworks are told of their share of a GPU's memory."""
+"""The variables with a framework's share of a GPU's memory."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def reserved(node: SimulatedNode) -> dict[str, int]:
     [
         (OURS, "cpu dmem", True, DMEM),
         (THEIRS + OURS, "cpu dmem", False, DMEM),
-        (THEIRS, "cpu dmem", True, MISC),  # the driver was told to use its own, RmMemacctMode=1
+        (THEIRS, "cpu dmem", True, MISC),  # the driver uses its own account, RmMemacctMode=1
         ("", "cpu dmem", True, MISC),
         (None, "cpu dmem", False, DMEM),  # a cgroup namespace shows no regions
         (None, "cpu", True, DMEM),
@@ -141,7 +141,7 @@ def test_what_is_reserved_above_outlives_a_cgroup(node: SimulatedNode, top: Path
 
 
 def test_the_kernel_nests_limits(node: SimulatedNode, tmp_path: Path) -> None:
-    """All above a process count, and it is told the limit of its very own cgroup alone."""
+    """All limits above a process apply, and it reads only that of its innermost cgroup."""
     stub_limits.use_dmem(node, gpu(node), everywhere=True)
     with cgroups.made() as pod, driver_memory.serving(tmp_path, node) as memory:
         below = pod / "below"
@@ -187,5 +187,5 @@ def test_a_limit_below_what_is_used(backend: str, node: SimulatedNode, tmp_path:
                     driver.set(gpu(node), str(own), 2 * GIB, 0)
                 assert driver.get(gpu(node), str(own)) == DriverLimit(4 * GIB, 0, 3 * GIB)
         assert caught.value.code == "GH1251"
-        assert "hold more than that already" in caught.value.message
+        assert "already use more than that" in caught.value.message
         assert "gpuhook ps" in caught.value.hint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits handed to the driver: what is recorded, what is told, and how long anybody waits."""
+"""Limits set in the driver: records, faults, and deadlines."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestApply:
             assert driver.get(gpu(node), container) == driver.get(gpu(node), scope)
 
     def test_every_cgroup_of_the_kernel_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """Where limits nest, each is told: a process reads that of its very own cgroup."""
+        """If limits nest, each cgroup gets one: a process reads that of its innermost cgroup."""
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
@@ -150,7 +150,7 @@ class TestApply:
         assert [error.code for error in told] == ["GH1251", "GH1251"]
 
     def test_a_narrowed_limit_that_is_refused(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """What was granted is set instead: nobody gets rid of a grant by asking for too little."""
+        """The grant is set instead: a request that is too small does not remove it."""
         own = cgroups(tmp_path, "container")
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
@@ -315,7 +315,7 @@ def test_no_cgroup(
 
 
 def test_who_is_in_the_cgroup(tmp_path: Path) -> None:
-    """Children of the container's first process may be there, and nobody else."""
+    """Only children of the container's first process may be there."""
     path = tmp_path / "own"
     path.mkdir()
     with Process(os.getppid()) as parent, Process(os.getpid()) as mine:
@@ -332,7 +332,7 @@ def test_who_is_in_the_cgroup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("populated", [False, True])
 def test_who_is_below_the_cgroup(populated: bool, tmp_path: Path) -> None:
-    """An empty cgroup below is nobody's, and one with processes is somebody else's."""
+    """An empty cgroup below is ignored, and one with processes belongs to another program."""
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "cgroup.procs").write_text("", encoding="ascii")
@@ -350,7 +350,7 @@ def test_who_is_below_the_cgroup(populated: bool, tmp_path: Path) -> None:
 
 
 def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is no fault of the driver, and nobody is sent to reinstall it."""
+    """That is not a fault of the driver, and the hint does not say to reinstall it."""
 
     def fails() -> int:
         raise OSError(11, "Resource temporarily unavailable")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver in a process of its own: what it answers, and what becomes of one that does not."""
+"""A driver in a child process: its answers, and the end of one that does not answer."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
 
 
-def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
+def changed(trainer: Any, driver: Any, *gpus: str) -> str:
     """Return with which fault a change to 64 MiB fails."""
     asked: Any = [SimpleNamespace(uuid=gpu, memory_bytes=None) for gpu in gpus]
     wish = Wish(64 * MIB)
@@ -152,7 +152,7 @@ def changed(trainer: Any, driver: Hanging, *gpus: str) -> str:
 
 @pytest.mark.usefixtures("cgroups")
 class TestLedger:
-    """What is noted when nobody knows what the driver has done."""
+    """The record of a limit whose state in the driver is unknown."""
 
     def record(self) -> limit_records.LimitRecord:
         limit = MemoryLimit(GPU, 32 * MIB)
@@ -195,7 +195,7 @@ class TestLedger:
         """Then the ledger says what it said."""
         trainer = Trainer(self.record())
         before = dict(trainer.kept)
-        driver = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})
+        driver: Any = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})
         driver.left = 0
         with pytest.raises(GpuhookError):
             limit_changes.set_limits(

@@ -70,7 +70,7 @@ def test_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
 
 
 def test_one_kind_of_limit_alone(node: SimulatedNode, cgroup: str) -> None:
-    """A container may have a request and no limit, or a limit and nothing of its own."""
+    """A container may have a request and no limit, or a limit and no request."""
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, NO_LIMIT, GIB) == DriverLimit(NO_LIMIT, GIB, 0)
         assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
@@ -143,11 +143,11 @@ def test_values_that_make_no_sense(node: SimulatedNode, cgroup: str, hard: int, 
 
 
 def test_no_cgroup(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
-    """A directory that is gone is told from one that is no cgroup of version 2."""
+    """A missing directory and one that is not a cgroup of version 2 are two reasons."""
     gone = refused(node, cgroup + "/gone")
     assert (gone.code, "its container has ended" in gone.message) == ("GH1251", True)
     plain = refused(node, str(tmp_path))
-    assert (plain.code, "no cgroup of version 2" in plain.message) == ("GH1251", True)
+    assert (plain.code, "not a cgroup of version 2" in plain.message) == ("GH1251", True)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_no_cgroup(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
         (3, "does not support memory limits"),
         (4, "no permission"),
         (6, "does not know the cgroup"),
-        (7, "longer than it takes"),
+        (7, "path is too long"),
         (10, "did not answer in time"),
-        (19, "hold more than that already"),
+        (19, "already use more than that"),
         (20, "no memory left"),
         (23, "more than the card has"),
         (25, "another version of the call"),
@@ -203,7 +203,7 @@ def test_other_values_are_read_back(node: SimulatedNode, cgroup: str, hard: int,
 
 
 def test_a_driver_that_rounds_to_its_pages(node: SimulatedNode, cgroup: str) -> None:
-    """What the driver made of the values is what is told."""
+    """The error has the driver's values."""
     stub_limits.read_back(node, gpu(node), 4 * GIB - 64 * 1024, GIB)
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, 4 * GIB, GIB).hard == 4 * GIB - 64 * 1024
@@ -217,7 +217,7 @@ def test_a_driver_that_takes_its_time(node: SimulatedNode, cgroup: str) -> None:
 
 @pytest.mark.parametrize("old", [{"old": True}, {"without": "MEMORY_LIMITS"}])
 def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> None:
-    """A library without the calls is told from its file, and when it is opened."""
+    """A library without the calls is found by its file, and when it is opened."""
     assert driver_support.supported(node.nvml_library)
     replaced(node, build.nvml_stub(**old))  # type: ignore[arg-type]
     assert not driver_support.supported(node.nvml_library)

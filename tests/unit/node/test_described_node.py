@@ -32,7 +32,7 @@ def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
     with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
         resolve_names(["GPU-nobody"], vocabulary.parse_capabilities(None), _node("t4"))
     assert raised.value.code == "GH1102"
-    # No file describes this node: there is none to write anew.
+    # No file describes this node: none is written again.
     assert "`gpuhook inventory` shows" in raised.value.hint
     assert "refresh" not in raised.value.hint
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster tells of a node, by a kubectl that stands in for the real one."""
+"""The cluster's data about a node, through a simulated kubectl."""
 
 from __future__ import annotations
 

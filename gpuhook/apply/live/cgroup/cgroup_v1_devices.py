@@ -80,13 +80,13 @@ class DeviceFiles:
             # Denials are not visible: one of gpuhook's may have to be removed.
             devices_write(self._path, [rule.line], allow=True)
         elif not self.verdict(*rule.device, rule.access)[0]:
-            self._write(rule, self._held(rule))
+            self._write(rule, self._access(rule))
 
     def _deny(self, rule: Rule) -> None:
         if self._allows_all():
             self._write(rule, "")
             return
-        held = self._held(rule)
+        held = self._access(rule)
         if held:
             self._write(rule, "".join(set(rule.access) - set(held)))
         for letter in rule.access.replace("m", ""):
@@ -103,7 +103,7 @@ class DeviceFiles:
     def _allows_all(self) -> bool:
         return any(rule.is_everything for rule in self.listed())
 
-    def _held(self, rule: Rule) -> str:
+    def _access(self, rule: Rule) -> str:
         """Return the access that a rule for exactly this device allows now."""
         exact = [found for found in self.listed() if found.type == rule.type]
         numbers = (rule.major, rule.minor)

@@ -99,7 +99,7 @@ class DevicePrograms:
             effective = set(bpf_syscall.prog_query(fd, effective=True)[0])
         found: list[Program] = []
         for cgroup in self._upwards:
-            for one in self._of(cgroup):
+            for one in self._programs_of(cgroup):
                 if one.id in effective:
                     found.append(one)
                     effective.discard(one.id)
@@ -153,7 +153,7 @@ class DevicePrograms:
         while self._done:
             self._done.pop().close()
 
-    def _of(self, cgroup: str) -> list[Program]:
+    def _programs_of(self, cgroup: str) -> list[Program]:
         with _Directory(cgroup) as fd:
             ids, flags = bpf_syscall.prog_query(fd)
         own = cgroup in self._own
@@ -228,7 +228,7 @@ class DevicePrograms:
         return fd
 
     def _rebuilt(self, old: Program) -> bytes:
-        """Return a program of config.json's rules; GH1701 if a block of ours may be unreadable."""
+        """Return a program of config.json's rules; GH1701 if a block may be unreadable."""
         if self._fallback is None or old.name == NAME:
             raise fault("GH1701", program=old)
         return program(self._fallback, default=False)

@@ -47,7 +47,7 @@ class DeviceRules:
         self.path = "" if place is None else place.path
         self.why_none = "" if place is not None else _why_none()
         self.notes: list[str] = []  # changes of a systemd unit, and failures
-        self._scope = None if place is None else Scope.of(place.unit)
+        self._scope = None if place is None else Scope.find(place.unit)
         # From the highest down: a cgroup allows nothing that its parent denies.
         self._files: list[DeviceFiles] = []
         if place is not None and self.version == "v1":
@@ -57,7 +57,7 @@ class DeviceRules:
             self._programs = DevicePrograms(place, fallback)
 
     @classmethod
-    def of(
+    def parse(
         cls,
         cgroup_file: bytes,
         fallback_rules: list[dict[str, Any]] | None = None,
@@ -69,7 +69,7 @@ class DeviceRules:
         does not show; `recorded` is the cgroup that the runtime recorded. Raises OSError if
         mountinfo cannot be read.
         """
-        place = DeviceCgroup.of(cgroup_file, recorded) if is_hosts_root() else None
+        place = DeviceCgroup.parse(cgroup_file, recorded) if is_hosts_root() else None
         fallback = None
         if fallback_rules is not None:
             fallback = [Rule.of_oci(entry) for entry in fallback_rules]

@@ -75,7 +75,7 @@ def with_rules(allow: Iterable[Rule], deny: Iterable[Rule]) -> Change:
     An opposite rule of gpuhook is removed, which may be enough.
     """
 
-    def wanted(ours: list[Rule], rest: bytes) -> list[Rule]:
+    def change(ours: list[Rule], rest: bytes) -> list[Rule]:
         held = by_device(ours)
         for rule in [*allow, *deny]:
             allowed, denied = held.get(rule.device, (0, 0))
@@ -88,13 +88,13 @@ def with_rules(allow: Iterable[Rule], deny: Iterable[Rule]) -> Change:
             held[rule.device] = allowed, denied
         return rules_of(held)
 
-    return wanted
+    return change
 
 
 def without_rules(rules: Iterable[Rule]) -> Change:
     """Return the change that removes rules of gpuhook."""
 
-    def wanted(ours: list[Rule], _: bytes) -> list[Rule]:
+    def change(ours: list[Rule], _: bytes) -> list[Rule]:
         held = by_device(ours)
         for rule in rules:
             allowed, denied = held.get(rule.device, (0, 0))
@@ -105,7 +105,7 @@ def without_rules(rules: Iterable[Rule]) -> Change:
             held[rule.device] = allowed, denied
         return rules_of(held)
 
-    return wanted
+    return change
 
 
 def _says(rest: bytes, rule: Rule) -> bool:

@@ -28,7 +28,7 @@ class Scope:
         self._systemctl = systemctl
 
     @classmethod
-    def of(cls, cgroup: str) -> Scope | None:
+    def find(cls, cgroup: str) -> Scope | None:
         """Return the scope of a container's highest cgroup, None if the cgroup is not a scope.
 
         A scope further up belongs to the container around it or a login session.

@@ -104,7 +104,7 @@ def _plain(entries: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 def _is_whole(root: LiveRoot, path: bytes) -> bool:
     """Return whether a library exists, and is not just the empty file of a removed mount."""
     name = os.fsdecode(path)
-    found = root.found(name)
+    found = root.status(name)
     return found is not None and (found.st_size > 0 or root.is_mounted(name))
 
 
@@ -155,7 +155,7 @@ def _existing_nodes(root: LiveRoot) -> list[str]:
 def _masks(root: LiveRoot, job: Jobs) -> list[Mount]:
     """Return the mount that hides ModifyDeviceFiles: 1, if host and container need it."""
     content = driver_params.masked(job.host_root) if job.driver_params else None
-    if content is None or root.found(driver_params.PATH) is None:
+    if content is None or root.status(driver_params.PATH) is None:
         return []
     source = driver_params.masked_file(content)
     return [{"hostPath": source, "containerPath": driver_params.PATH, "options": _MASK_OPTIONS}]

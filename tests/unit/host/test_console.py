@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits at a terminal is told what for; nobody else is."""
+"""Progress of long work is shown on a terminal, and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 
 @main.command()
 def wait():
-    with console.progress("asking nobody", after={after}):
+    with console.progress("asking the driver", after={after}):
         threading.Event().wait({wait})
     click.echo("done")
 
@@ -46,18 +46,18 @@ def _said(command: list[str], *, terminal: bool = True) -> tuple[str, str]:
     return done.stdout, said.decode()
 
 
-def test_a_terminal_is_told_and_the_line_goes_at_the_end() -> None:
+def test_a_terminal_shows_progress_and_the_line_goes_at_the_end() -> None:
     out, said = _talk(after=0.01, wait=0.5, terminal=True)
     assert out == "done\n"
-    assert "asking nobody ... 0 s" in said
+    assert "asking the driver ... 0 s" in said
     assert said.endswith("\r\x1b[K")
 
 
-def test_what_is_soon_done_says_nothing() -> None:
+def test_short_work_shows_nothing() -> None:
     assert _talk(after=30, wait=0, terminal=True) == ("done\n", "")
 
 
-def test_of_work_within_work_the_outer_is_told() -> None:
+def test_inner_work_is_not_shown() -> None:
     program = """
 import threading
 from gpuhook.host import console
@@ -70,7 +70,7 @@ for what in ("outer", "later"):
     assert "inner" not in said
 
 
-def test_commands_that_look_at_a_node_tell_of_it(tmp_path: Path) -> None:
+def test_commands_that_read_a_node_show_progress(tmp_path: Path) -> None:
     """A terminal sees what doctor waits for; without one there is nothing but the examination."""
     (tmp_path / "proc").mkdir()
     (tmp_path / "etc").mkdir()
@@ -87,6 +87,6 @@ main(["doctor", "--root", {str(tmp_path)!r}])
     assert "looking at" not in _said([sys.executable, "-c", program], terminal=False)[1]
 
 
-def test_no_terminal_and_quiet_are_told_nothing() -> None:
+def test_no_terminal_and_quiet_show_nothing() -> None:
     assert _talk(after=0.01, wait=0.3, terminal=False) == ("done\n", "")
     assert _talk("--quiet", after=0.01, wait=0.3, terminal=True) == ("done\n", "")
