@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpuhook.doctor.check import Check
     from gpuhook.doctor.examination import Examination
-    from gpuhook.doctor.fix import Mended
+    from gpuhook.doctor.fix import FixResult
 
 _EXAMPLES = """
 \b
@@ -172,22 +172,22 @@ def doctor(
         with console.progress("looking at the node"):
             return examine(node.look(), checks(), chosen)
 
-    mended: list[Mended] | None = None
+    fixes: list[FixResult] | None = None
     if is_fix and not is_dry:
-        found, mended = fix.mend(look, console.say)
+        found, fixes = fix.apply_fixes(look, console.say)
     else:
         found = look()
-        mended = fix.shown(found) if is_fix else None
+        fixes = fix.planned_fixes(found) if is_fix else None
     if output in (console.JSON, console.YAML):
         told = doctor_document.doctor_document(
-            found, bundle or root or host_root, is_live=node.is_live, mended=mended
+            found, bundle or root or host_root, is_live=node.is_live, fixes=fixes
         )
         console.document(told, output)
     elif output == console.NAME:
         wrong = [*found.of(FAILED), *found.of(WARNING)]
         console.names(dict.fromkeys(one.check.id for one in wrong))
     else:
-        _print(found, mended, is_wide=output == console.WIDE)
+        _print(found, fixes, is_wide=output == console.WIDE)
     ctx.exit(0 if found.is_well else 1)
 
 
@@ -201,10 +201,10 @@ def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry
         raise fault("GH1903", path=bundle or root)
 
 
-def _print(found: Examination, mended: Sequence[Mended] | None, *, is_wide: bool) -> None:
+def _print(found: Examination, fixes: Sequence[FixResult] | None, *, is_wide: bool) -> None:
     has_colour, is_quiet = console.has_colour(), console.is_quiet()
     lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
-    for line in [*lines, *doctor_text.mended(mended)]:
+    for line in [*lines, *doctor_text.fix_lines(fixes)]:
         click.echo(line)
     if is_quiet:  # that nothing is wrong means little there
         for said in doctor_text.without_gpu(found):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `gpuhook doctor`: what may be wrong with a node, and what mends it."""
+"""`gpuhook doctor`: checks of a node, what their findings mean, and how to fix the faults."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check is, and what it finds.
+"""The types of doctor: a check, a finding, a fix, and the node that checks examine.
 
-A check looks at a node and changes nothing. It says what it looked at, what it found, what that
-means for who wants a GPU in a container, and the exact command that mends it.
+A check reads a node and changes nothing. A finding names what was examined, what is wrong, what
+users see because of it, and the exact command that fixes it.
 """
 
 from __future__ import annotations
@@ -13,60 +13,67 @@ from typing import Any
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TypeAlias, TypeVar
 
     from gpuhook.node.node_readings import Readings
     from gpuhook.node.node_tree import Tree
 
+    Item = TypeVar("Item")
+    Findings: TypeAlias = "Finding | Iterable[Finding]"  # what a look returns
+
 OK, WARNING, FAILED, NOT_APPLICABLE = "ok", "warning", "failed", "not-applicable"
 
-# The sections, in the order in which people read them: a fault further up explains those below.
-DRIVER, DEVICES, GPUS, SPECS, HOST, ENGINES, KUBERNETES, GPUHOOK, CONTAINERS = (
-    "driver",
-    "devices",
-    "gpus",
-    "specs",
-    "host",
-    "engines",
-    "kubernetes",
-    "gpuhook",
-    "containers",
-)
-SECTIONS = (DRIVER, DEVICES, GPUS, SPECS, HOST, ENGINES, KUBERNETES, GPUHOOK, CONTAINERS)
+# The sections in reading order (a fault explains the faults below it), each with the subjects of
+# its checks. The subject is the part of a check's id in front of the dot.
+DRIVER, DEVICES, GPUS, SPECS, HOST = "driver", "devices", "gpus", "specs", "host"
+ENGINES, KUBERNETES, GPUHOOK, CONTAINERS = "engines", "kubernetes", "gpuhook", "containers"
+SUBJECTS = {
+    DRIVER: ("driver",),
+    DEVICES: ("devices",),
+    GPUS: ("gpus",),
+    SPECS: ("specs",),
+    HOST: ("host",),
+    ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
+    KUBERNETES: ("kubelet", "runtime-class", "plugin", "node"),
+    GPUHOOK: ("installation",),
+    CONTAINERS: ("containers",),
+}
+SECTIONS = tuple(SUBJECTS)
+_SECTION_OF = {subject: section for section in SUBJECTS for subject in SUBJECTS[section]}
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """What --fix may do by itself: safe, done by root on the node, and done twice equals once.
+class Fix:
+    """A change that --fix makes: safe, idempotent, made by root on the node itself.
 
-    `says` is the sentence that is shown before; `apply` does it and raises GpuhookError or
-    OSError where it cannot.
+    `description` is printed before the change. `apply` makes it; it raises GpuhookError or OSError.
     """
 
-    says: str
+    description: str
     apply: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found of one thing: `subject`, such as a path or a container, "" of the node.
+    """The result of a check for one `subject`, such as a path or a container; "" for the node.
 
-    `said` is one sentence about what was found; `meaning` what a user meets because of it, and
-    `command` the exact command that mends it (or what to do where no command can): both "" where
-    all is well. `looked_at` are the files, programs and interfaces that were asked.
+    `message` is one sentence. `meaning` is what users see because of the fault, `command` the exact
+    command that fixes it (or what to do if no command can); both are "" if nothing is wrong.
+    `looked_at` has the files, programs and interfaces that were examined.
     """
 
     status: str
-    said: str
+    message: str
     subject: str = ""
     meaning: str = ""
     command: str = ""
     looked_at: tuple[str, ...] = ()
-    mend: Mend | None = None
+    fix: Fix | None = None
 
 
 @dataclass(slots=True)
 class ExaminedNode:
-    """The node that is examined: its files, its readings, and what checks have worked out of them.
+    """The node that is examined: its files, its readings, and facts that checks derive from them.
 
     `driver_root` and `dev_root` are the node's paths of the driver's user space and of its /dev.
     """
@@ -75,43 +82,74 @@ class ExaminedNode:
     readings: Readings
     driver_root: str = "/"
     dev_root: str = "/"
-    _known: dict[Any, Any] = field(default_factory=dict)
+    _facts: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, work_out: Callable[[ExaminedNode], Any]) -> Any:
-        """Return what `work_out(node)` returns; it is called once for all checks that ask."""
-        if work_out not in self._known:
-            self._known[work_out] = work_out(self)
-        return self._known[work_out]
+    def once(self, derive: Callable[[ExaminedNode], Any]) -> Any:
+        """Return `derive(node)`; it is called once for all checks."""
+        if derive not in self._facts:
+            self._facts[derive] = derive(self)
+        return self._facts[derive]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check. `needs` are ids of checks without which it says nothing of its own.
+    """One check. It is skipped if a check in `needs` has failed: that fault explains its own."""
 
-    If one of those has failed, its fault explains what this check would find, so that it is not
-    asked.
-    """
-
-    id: str  # "driver.version": its section's subject, a dot, what is checked
-    section: str
-    title: str  # what it makes sure of: "The driver's libraries are of the kernel module's version"
-    look: Callable[[ExaminedNode], Iterable[Finding]]
+    id: str  # "driver.version": the subject, a dot, what is checked
+    title: str  # the healthy state: "The driver's libraries match the kernel module"
+    look: Callable[[ExaminedNode], Findings]
     needs: tuple[str, ...] = ()
+
+    @property
+    def section(self) -> str:
+        """The section of the check's subject."""
+        return _SECTION_OF[self.id.partition(".")[0]]
+
+
+def check(
+    identity: str, title: str, *, needs: tuple[str, ...] = ()
+) -> Callable[[Callable[[ExaminedNode], Findings]], Check]:
+    """Return a decorator that turns a function into a Check."""
+
+    def decorated(look: Callable[[ExaminedNode], Findings]) -> Check:
+        return Check(identity, title, look, needs)
+
+    return decorated
+
+
+def for_each(
+    items: Callable[[ExaminedNode], Iterable[Item]], otherwise: Finding
+) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Callable[[ExaminedNode], Findings]]:
+    """Return a decorator that looks at each item of a node; `otherwise`: the finding for none."""
+
+    def decorated(look: Callable[[ExaminedNode, Item], Findings]) -> Callable[..., Findings]:
+        def look_at_all(node: ExaminedNode) -> Findings:
+            found = [finding for item in items(node) for finding in as_findings(look(node, item))]
+            return found or otherwise
+
+        return look_at_all
+
+    return decorated
+
+
+def as_findings(findings: Findings) -> Iterable[Finding]:
+    """Return one finding, or several, as an iterable."""
+    return (findings,) if isinstance(findings, Finding) else findings
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a check found of one thing, with the check."""
+    """A finding and the check that made it."""
 
     check: Check
     finding: Finding
 
 
-def ok(said: str, *looked_at: str, subject: str = "") -> Finding:
-    """Return that all is well with a thing."""
-    return Finding(OK, said, subject=subject, looked_at=looked_at)
+def ok(message: str, *looked_at: str, subject: str = "") -> Finding:
+    """Return the finding that nothing is wrong with a subject."""
+    return Finding(OK, message, subject=subject, looked_at=looked_at)
 
 
-def absent(said: str, *looked_at: str) -> Finding:
-    """Return that a node has nothing of what a check is about, or does not tell."""
-    return Finding(NOT_APPLICABLE, said, looked_at=looked_at)
+def absent(message: str, *looked_at: str) -> Finding:
+    """Return the finding that a check does not apply to the node, or cannot be answered."""
+    return Finding(NOT_APPLICABLE, message, looked_at=looked_at)

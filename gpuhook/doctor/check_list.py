@@ -1,32 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks, one module of them per subject; in the order in which they are listed."""
+"""All checks, in the order in which `gpuhook doctor --list` prints them."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.checks.cdi import spec_devices, spec_files, specs
+from gpuhook.doctor.checks.cdi import graphics, spec_devices, spec_files, specs, systemd_units
 from gpuhook.doctor.checks.driver import (
     device_links,
     devices,
     driver,
     driver_files,
     fabric,
-    gpu_access,
     gpus,
-    graphics,
 )
 from gpuhook.doctor.checks.engine import (
     containerd,
-    containerd_annotations,
     containerd_runtimes,
     crio,
     docker,
-    docker_flags,
+    gpu_access,
     nvidia_toolkit,
     podman,
     rootless,
 )
 from gpuhook.doctor.checks.host import cgroups, containers, security
-from gpuhook.doctor.checks.installation import configuration, installation, systemd_units
+from gpuhook.doctor.checks.installation import configuration, installation
 from gpuhook.doctor.checks.kubernetes import (
     cluster_node,
     kubelet,
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def checks() -> tuple[Check, ...]:
-    """Return every check of doctor."""
+    """Return all checks."""
     return (
         *driver.CHECKS,
         *driver_files.CHECKS,
@@ -60,10 +57,8 @@ def checks() -> tuple[Check, ...]:
         *nvidia_toolkit.CHECKS,
         *containerd.CHECKS,
         *containerd_runtimes.CHECKS,
-        *containerd_annotations.CHECKS,
         *gpu_access.CHECKS,
         *docker.CHECKS,
-        *docker_flags.CHECKS,
         *crio.CHECKS,
         *podman.CHECKS,
         *kubelet.CHECKS,

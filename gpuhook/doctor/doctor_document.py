@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an examination found, as a document: gpuhook/schemas/doctor.json describes it."""
+"""An examination as a JSON document; gpuhook/schemas/doctor.json describes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gpuhook.doctor.check import Check, Result
     from gpuhook.doctor.examination import Examination
-    from gpuhook.doctor.fix import Mended
+    from gpuhook.doctor.fix import FixResult
 
 SCHEMA = "gpuhook/doctor/v1"
 LIST_SCHEMA = "gpuhook/doctor-list/v1"
@@ -21,12 +21,12 @@ _KEYS = {OK: "ok", WARNING: "warning", FAILED: "failed", NOT_APPLICABLE: "not_ap
 
 
 def doctor_document(
-    examination: Examination, root: str, *, is_live: bool, mended: Sequence[Mended] | None = None
+    examination: Examination, root: str, *, is_live: bool, fixes: Sequence[FixResult] | None = None
 ) -> dict[str, Any]:
     """Return the document of an examination of the node whose files are in `root`.
 
-    `first` is the id of the check that names the first cause, null where none has failed. `mended`
-    is null where nothing was to be mended.
+    `first` is the id of the check with the root cause, null if no check failed. `mended` is null
+    unless --fix was used.
     """
     failed = examination.of(FAILED)
     return {
@@ -37,12 +37,12 @@ def doctor_document(
         "first": failed[0].check.id if failed else None,
         "counts": {key: len(examination.of(status)) for status, key in _KEYS.items()},
         "results": [_result(one) for one in examination.results],
-        "mended": None if mended is None else [_mended(one) for one in mended],
+        "mended": None if fixes is None else [_fix(one) for one in fixes],
     }
 
 
 def listing(checks: Iterable[Check]) -> dict[str, Any]:
-    """Return the document of the checks that there are."""
+    """Return the document of the list of checks."""
     return {
         "schema": LIST_SCHEMA,
         "checks": [
@@ -65,19 +65,19 @@ def _result(result: Result) -> dict[str, Any]:
         "title": check.title,
         "status": finding.status,
         "subject": finding.subject,
-        "said": finding.said,
+        "said": finding.message,
         "meaning": finding.meaning,
         "command": finding.command,
         "looked_at": list(finding.looked_at),
-        "mend": finding.mend.says if finding.mend else None,
+        "mend": finding.fix.description if finding.fix else None,
     }
 
 
-def _mended(one: Mended) -> dict[str, Any]:
+def _fix(one: FixResult) -> dict[str, Any]:
     return {
         "id": one.check,
         "subject": one.subject,
-        "says": one.says,
+        "says": one.description,
         "done": one.is_done,
         "trouble": one.trouble or None,
         "before": one.before,

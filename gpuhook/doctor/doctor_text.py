@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An examination in the lines that a person reads: the first cause on top, then the sections."""
+"""An examination as text: the root cause on top, then the sections."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.doctor.check import Result
     from gpuhook.doctor.examination import Examination
-    from gpuhook.doctor.fix import Mended
+    from gpuhook.doctor.fix import FixResult
 
 _TITLES = {
     DRIVER: "Driver",
@@ -47,77 +47,66 @@ _TITLES = {
 _WORDS = {OK: "ok", WARNING: "warning", FAILED: "FAILED", NOT_APPLICABLE: "-"}
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "1;31", NOT_APPLICABLE: "2"}
 _WRONG = (FAILED, WARNING)
+_ROOT_CAUSE = "Root cause: "
 _INDENT = " " * 11
 _MAX_LINE = 4096
-_MANY = 4  # subjects of one check, each with a line of its own
+_MANY = 4  # more subjects of one check than this share a line
 
 
 def lines(
     found: Examination, *, is_wide: bool = False, is_quiet: bool = False, has_colour: bool = False
 ) -> list[str]:
-    """Return the examination as lines: `is_quiet` has what is wrong alone, `is_wide` has all."""
-    told = list(_first(found))
+    """Return the examination as lines: only faults if `is_quiet`, every subject if `is_wide`."""
     first = found.of(FAILED)[:1]
+    text = [line for one in first for line in _root_cause(one)]
     results = [
         one
         for one in found.results
         if not is_quiet or (one.finding.status in _WRONG and one not in first)
     ]
-    # A check may wait for one of a later section: each section is told once all the same.
-    results = _together_by(_heading, results)
+    # A check may need one of a later section, so the results of a section need not be in a row.
+    headings = list(dict.fromkeys(_heading(one) for one in results))
+    results.sort(key=lambda one: (SECTIONS.index(one.check.section), headings.index(_heading(one))))
     width = max((len(one.check.id) for one in results), default=0)
     for heading, in_section in groupby(results, key=_heading):
-        told += ["", heading] if told else [heading]
+        text += ["", heading] if text else [heading]
         group = list(in_section)
         apart = [] if is_wide else [o for o in group if o.finding.status == NOT_APPLICABLE]
         rest = [one for one in group if one not in apart]
         for _, one_check in groupby(rest, key=lambda one: one.check.id):
-            told += _check(list(one_check), width, first, is_wide=is_wide, has_colour=has_colour)
-        told += _together(apart, has_colour=has_colour)
-    return told
+            text += _check(list(one_check), width, first, is_wide=is_wide, has_colour=has_colour)
+        text += _not_applicable(apart, has_colour=has_colour)
+    return text
 
 
-def mended(done: Sequence[Mended] | None) -> list[str]:
-    """Return what --fix has done, or would do, as lines; [] without it."""
-    if done is None:
+def fix_lines(fixes: Sequence[FixResult] | None) -> list[str]:
+    """Return what --fix has changed, or would change, as lines; [] without --fix."""
+    if fixes is None:
         return []
-    if not done:
-        return ["", "Nothing can be mended by itself."]
-    return ["", "Mended:", *(_shown(f"  {_mended(one)}") for one in done)]
+    if not fixes:
+        return ["", "Nothing can be fixed automatically."]
+    return ["", "Fixes:", *(_shown(f"  {_fix(one)}") for one in fixes)]
 
 
 def summary(found: Examination) -> str:
-    """Return how many results there are of each status, and whether there is no GPU to look at."""
-    counted = Counter(one.finding.status for one in found.results)
-    words = [
-        (FAILED, "failed"),
-        (WARNING, "to be warned of"),
-        (OK, "ok"),
-        (NOT_APPLICABLE, "not applicable"),
-    ]
-    told = ", ".join(f"{counted[status]} {word}" for status, word in words if counted[status])
-    return "; ".join([told, *without_gpu(found)])
+    """Return the number of results with each status, and whether the node has no GPU."""
+    counts = Counter(one.finding.status for one in found.results)
+    warnings = "warning" if counts[WARNING] == 1 else "warnings"
+    words = [(FAILED, "failed"), (WARNING, warnings), (OK, "ok")]
+    words.append((NOT_APPLICABLE, "not applicable"))
+    numbers = ", ".join(f"{counts[status]} {word}" for status, word in words if counts[status])
+    return "; ".join([numbers, *without_gpu(found)])
 
 
 def without_gpu(found: Examination) -> list[str]:
-    """Return that there is no GPU to look at, [] where there is one."""
-    return [one.finding.said for one in found.of(NOT_APPLICABLE) if one.check.id == "driver.gpu"]
+    """Return the message that the node has no GPU, [] if it has one."""
+    absent = found.of(NOT_APPLICABLE)
+    return [one.finding.message for one in absent if one.check.id == "driver.gpu"]
 
 
-def _first(found: Examination) -> Iterator[str]:
-    failed = found.of(FAILED)
-    if failed:
-        first = failed[0]
-        yield _shown(f"First: {first.check.id}: {first.finding.said}")
-        yield from _cure(first, "       ")
-
-
-def _together_by(key: Callable[[Result], str], results: list[Result]) -> list[Result]:
-    """Return the results by section and key, in the order in which the keys came in each."""
-    keys = list(dict.fromkeys(key(one) for one in results))
-    return sorted(
-        results, key=lambda one: (SECTIONS.index(one.check.section), keys.index(key(one)))
-    )
+def _root_cause(first: Result) -> Iterator[str]:
+    yield _shown(f"{_ROOT_CAUSE}{first.check.id}: {first.finding.message}")
+    yield from _advice(first, " " * len(_ROOT_CAUSE))
 
 
 def _heading(result: Result) -> str:
@@ -129,9 +118,9 @@ def _heading(result: Result) -> str:
 def _check(
     results: list[Result], width: int, first: list[Result], *, is_wide: bool, has_colour: bool
 ) -> Iterator[str]:
-    """Yield the lines of one check; of many subjects that are well, one line stands for all.
+    """Yield the lines of one check; one line stands for many healthy subjects.
 
-    The cure of what stands `first`, above all sections, is not told twice.
+    The advice for the root cause, `first`, is above all sections and is not repeated.
     """
     wrong = [one for one in results if one.finding.status in _WRONG]
     rest = [one for one in results if one.finding.status not in _WRONG]
@@ -139,23 +128,23 @@ def _check(
     for one in [*wrong, *shown]:
         status = one.finding.status
         word = _word(status, has_colour=has_colour)
-        yield f"  {word} {one.check.id:<{width}}  {_shown(one.finding.said)}"
+        yield f"  {word} {one.check.id:<{width}}  {_shown(one.finding.message)}"
         if status in _WRONG and one not in first:
-            yield from _cure(one, _INDENT)
+            yield from _advice(one, _INDENT)
         if is_wide and one.finding.looked_at:
             yield _shown(f"{_INDENT}looked at: {', '.join(one.finding.looked_at)}")
     if len(shown) < len(rest):
         yield f"{_INDENT}and {len(rest) - len(shown)} more of {results[0].check.id}"
 
 
-def _together(results: list[Result], *, has_colour: bool) -> Iterator[str]:
-    """Yield a line for each reason why checks do not apply, with their ids."""
+def _not_applicable(results: list[Result], *, has_colour: bool) -> Iterator[str]:
+    """Yield a line for each reason why checks do not apply, with the ids of the checks."""
     ids: dict[str, list[str]] = {}
     for one in results:
-        ids.setdefault(one.finding.said, []).append(one.check.id)
+        ids.setdefault(one.finding.message, []).append(one.check.id)
     word = _word(NOT_APPLICABLE, has_colour=has_colour)
-    for said, checks in ids.items():
-        yield f"  {word} " + _shown(f"{said} ({', '.join(dict.fromkeys(checks))})")
+    for reason, checks in ids.items():
+        yield f"  {word} " + _shown(f"{reason} ({', '.join(dict.fromkeys(checks))})")
 
 
 def _word(status: str, *, has_colour: bool) -> str:
@@ -163,24 +152,24 @@ def _word(status: str, *, has_colour: bool) -> str:
     return f"\x1b[{_COLOURS[status]}m{word}\x1b[0m" if has_colour else word
 
 
-def _cure(result: Result, indent: str) -> Iterator[str]:
+def _advice(result: Result, indent: str) -> Iterator[str]:
     finding = result.finding
     if finding.meaning:
         yield _shown(f"{indent}meaning: {finding.meaning}")
     if finding.command:
-        yield _shown(f"{indent}to mend: {finding.command}")
-    if finding.mend is not None:
-        yield _shown(f"{indent}--fix:   {finding.mend.says}")
+        yield _shown(f"{indent}fix:     {finding.command}")
+    if finding.fix is not None:
+        yield _shown(f"{indent}--fix:   {finding.fix.description}")
 
 
-def _mended(one: Mended) -> str:
-    what = f"{one.check}: {one.says}"
+def _fix(one: FixResult) -> str:
+    change = f"{one.check}: {one.description}"
     if one.trouble:
-        return f"failed: {what}: {one.trouble}"
+        return f"failed: {change}: {one.trouble}"
     if not one.is_done:
-        return f"would do: {what}"
-    after = "as it should be" if one.after in (OK, NOT_APPLICABLE, fix.GONE) else one.after
-    return f"done: {what} (was {one.before}, is {after})"
+        return f"would do: {change}"
+    after = "fixed" if one.after in (OK, NOT_APPLICABLE, fix.GONE) else one.after
+    return f"done: {change} (was {one.before}, is {after})"
 
 
 def _shown(text: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node examined: every check once, causes before what follows from them."""
+"""Runs the checks on a node, causes before consequences."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gpuhook.doctor.check import (
     Check,
     Finding,
     Result,
+    as_findings,
 )
 from gpuhook.errors import GpuhookError, printable
 
@@ -29,12 +30,12 @@ _WORST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The results of all checks, in the order of their sections and, in these, of the checks."""
+    """The results of all checks, by section; in a section a check follows those that it needs."""
 
     results: tuple[Result, ...]
 
     def of(self, status: str) -> list[Result]:
-        """Return the results of that status: the first of the failed ones is the first cause."""
+        """Return the results with that status; the first failed one is the root cause."""
         return [one for one in self.results if one.finding.status == status]
 
     @property
@@ -46,86 +47,81 @@ class Examination:
 def examine(
     node: ExaminedNode, checks: Sequence[Check], chosen: Iterable[str] | None = None
 ) -> Examination:
-    """Return what the checks find of a node; of the `chosen` ids alone, where some are given.
+    """Return the results of the checks; of those with the `chosen` ids only, unless it is None.
 
-    What a chosen check needs is looked at too, so that a cause is told and not its consequence.
+    The checks that a chosen one needs run too: if one of them fails, it is part of the results.
     """
-    wanted = {check.id for check in checks} if chosen is None else set(chosen)
-    asked = _with_needs(checks, wanted)
-    causes: dict[str, list[str]] = {}  # of each check that has failed, or waits: what has failed
-    found: dict[str, list[Finding]] = {}
-    for check in _ordered(checks):
-        if check.id not in asked:
-            continue
+    selected = {check.id for check in checks} if chosen is None else set(chosen)
+    required = _with_needs(checks, selected)
+    ordered = [check for check in _ordered(checks) if check.id in required]
+    causes: dict[str, list[str]] = {}  # of each check that failed or was skipped: the failed ones
+    findings: dict[str, list[Finding]] = {}
+    for check in ordered:
         waits = list(dict.fromkeys(one for need in check.needs for one in causes.get(need, ())))
-        found[check.id] = _looked(node, check, waits)
+        findings[check.id] = _findings(node, check, waits)
         if waits:
             causes[check.id] = waits
-        elif any(finding.status == FAILED for finding in found[check.id]):
+        elif any(finding.status == FAILED for finding in findings[check.id]):
             causes[check.id] = [check.id]
     return Examination(
         tuple(
             Result(check, finding)
-            for check in _ordered(checks)
-            for finding in sorted(found.get(check.id, ()), key=_rank)
-            if check.id in wanted or finding.status == FAILED
+            for check in ordered
+            for finding in sorted(findings[check.id], key=lambda one: _WORST.index(one.status))
+            if check.id in selected or finding.status == FAILED
         )
     )
 
 
-def _looked(node: ExaminedNode, check: Check, causes: list[str]) -> list[Finding]:
+def _findings(node: ExaminedNode, check: Check, causes: list[str]) -> list[Finding]:
     if causes:
-        return [Finding(NOT_APPLICABLE, f"waits for {', '.join(causes)} to be mended")]
+        return [Finding(NOT_APPLICABLE, f"waits for {', '.join(causes)} to be fixed")]
     try:
-        return list(check.look(node))
+        return list(as_findings(check.look(node)))
     except (OSError, GpuhookError) as error:
-        return [_unseen(error)]
-    except Exception as error:  # no mistake of one check's may end the others
+        return [_unreadable(error)]
+    except Exception as error:  # an error in one check must not end the others
         return [_crashed(check, error)]
 
 
-def _unseen(error: OSError | GpuhookError) -> Finding:
-    """Return that a check could not look, and why."""
+def _unreadable(error: OSError | GpuhookError) -> Finding:
+    """Return the finding of a check that could not read the node."""
     if isinstance(error, GpuhookError):
         return Finding(WARNING, f"{error.code}: {error.message}", meaning=error.hint)
-    where = str(error.filename or "")
+    path = str(error.filename or "")
     if isinstance(error, PermissionError):
-        said = f"{where or 'the node'} may not be looked at by this user: run as root"
-        return Finding(NOT_APPLICABLE, said, looked_at=(where,))
-    if error.errno == errno.ENODATA:  # a bundle, made by a doctor that did not ask for it
-        return Finding(NOT_APPLICABLE, f"{where}: {error.strerror}", looked_at=(where,))
-    said = f"{where or 'the node'} cannot be read: {error.strerror or error}"
-    return Finding(WARNING, said, looked_at=(where,))
+        message = f"permission denied: {path or 'the node'} (run as root)"
+        return Finding(NOT_APPLICABLE, message, looked_at=(path,))
+    if error.errno == errno.ENODATA:  # an older doctor made this bundle and did not read the path
+        return Finding(NOT_APPLICABLE, f"{path}: {error.strerror}", looked_at=(path,))
+    message = f"{path or 'the node'} cannot be read: {error.strerror or error}"
+    return Finding(WARNING, message, looked_at=(path,))
 
 
 def _crashed(check: Check, error: Exception) -> Finding:
     kind, reason = type(error).__name__, printable(error)
     return Finding(
         WARNING,
-        f"{check.id} met something that it does not understand: {kind}: {reason}",
-        meaning="nobody has looked whether this is in order; all other checks were done",
-        command=f"gpuhook --debug doctor --checks {check.id} -o wide # and report what it says",
+        f"{check.id} failed with an internal error: {kind}: {reason}",
+        meaning="this check has no result; all other checks ran",
+        command=f"gpuhook --debug doctor --checks {check.id} -o wide # and report the output",
     )
 
 
-def _rank(finding: Finding) -> int:
-    return _WORST.index(finding.status)
-
-
-def _with_needs(checks: Sequence[Check], wanted: set[str]) -> set[str]:
+def _with_needs(checks: Sequence[Check], selected: set[str]) -> set[str]:
     by_id = {check.id: check for check in checks}
-    asked: set[str] = set()
-    rest = [identity for identity in wanted if identity in by_id]
+    required: set[str] = set()
+    rest = [identity for identity in selected if identity in by_id]
     while rest:
         identity = rest.pop()
-        if identity not in asked:
-            asked.add(identity)
+        if identity not in required:
+            required.add(identity)
             rest += by_id[identity].needs
-    return asked
+    return required
 
 
 def _ordered(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks by section; in each, what is needed comes before who needs it."""
+    """Return the checks by section, each after the checks that it needs."""
     by_id = {check.id: check for check in checks}
     ordered: dict[str, Check] = {}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readings of a node that runs: each is asked for with a limit of time, and changes nothing.
+"""Collects the readings of a running node; each has a deadline and changes nothing.
 
-node_readings.py says what each document is.
+node_readings.py describes the documents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlace:
-    """Where the parts of the node are, as paths of this machine; as the node options say."""
+    """The places of the node's parts, as paths of this machine."""
 
     driver_root: str = "/"
     dev_root: str | None = None
@@ -43,52 +43,51 @@ class ReadingPlace:
     library_search_path: tuple[str, ...] = ()
 
 
-def live(
+def live_readings(
     tree: Tree,
     place: ReadingPlace,
     state_roots: Sequence[str] = (),
     more: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Readings:
-    """Return the readings of a node that runs, whose files are `tree`; `more` by their names."""
-    taken: Readings
+    """Return the readings of the running node with the files `tree`; `more` has further ones."""
+    readings: Readings
     collectors: dict[str, Callable[[], Any]] = {
         node_readings.INVENTORY: partial(inventory, place),
         node_readings.UNITS: partial(_units, tree),
         node_readings.PROCESSES: partial(daemons.processes, tree),
         node_readings.PROGRAMS: partial(node_programs.programs, tree),
         node_readings.CONTAINERD: lambda: node_programs.containerd(
-            tree, taken.document(node_readings.PROCESSES)
+            tree, readings.document(node_readings.PROCESSES)
         ),
         node_readings.CONTAINERS: partial(_containers, tree, state_roots),
         node_readings.STORED: partial(_stored, tree),
         node_readings.API: kubernetes_state.collect,
-        node_readings.SELF: itself,
+        node_readings.SELF: own_version,
         **(more or {}),
     }
-    taken = node_readings.Readings(collectors)
-    return taken
+    readings = node_readings.Readings(collectors)
+    return readings
 
 
 def is_this_machine(tree: Tree) -> bool:
-    """Return whether the files are of the node that runs here: its kernel was booted once."""
+    """Return whether the files are those of this machine: they have its boot id."""
     with open(_BOOT, "rb") as file:
         return tree.read(_BOOT) == file.read()
 
 
 def inventory(place: ReadingPlace) -> dict[str, Any]:
-    """Return the dump of the node's driver and GPUs.
+    """Return the dump of the node's driver and GPUs, made in a child process.
 
-    It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
-    where NVML does not answer, GH1941 where it ends the process.
+    Raises GH1200 to GH1212, GH1901 if NVML does not answer, GH1941 if it ends the process.
     """
     return driver_worker.call_driver(partial(driver_dump, place))
 
 
 def driver_dump(place: ReadingPlace) -> dict[str, Any]:
-    """Return the dump, asked of the driver in this very process.
+    """Return the dump of the node's driver and GPUs, made in this process.
 
-    Where nobody named another place than the node's root and no driver is there, it is looked
-    for where a driver container and some distributions have it. Raises what asking raises.
+    If no option names a place and the node's root has no driver, the roots of driver containers and
+    of distributions are searched. Raises GH1200 to GH1212.
     """
     try:
         return _dump(place)
@@ -138,19 +137,19 @@ def _units(tree: Tree) -> dict[str, dict[str, str]]:
 def _containers(tree: Tree, state_roots: Sequence[str]) -> dict[str, Any]:
     """Return the running containers of this machine.
 
-    Raises OSError in a container that sees its node's files elsewhere, and neither the state of
-    the runtimes in /run nor the processes.
+    Raises OSError in a container that has the node's files in another directory, without the node's
+    /run and processes.
     """
     if tree.root != "/" and is_this_machine(tree):
         pids = os.stat("/proc/self/ns/pid").st_ino
         if not os.path.samefile("/run", tree.root + "/run") or pids != _INITIAL_PIDS:
-            told = "the containers of the node are seen with its /run in /run and its pids alone"
-            raise OSError(errno.EOPNOTSUPP, f"{told}: mount it, and set hostPID")
-    return gpu_containers.looked_at(state_roots)
+            message = "containers are found only with the node's /run at /run and its processes"
+            raise OSError(errno.EOPNOTSUPP, f"{message}: mount /run and set hostPID: true")
+    return gpu_containers.inspect_all(state_roots)
 
 
 def _stored(tree: Tree) -> list[dict[str, Any]]:
-    """Return the containers that engines keep and that need gpuhook; raises OSError."""
+    """Return the containers that engines keep and that need gpuhook. Raises OSError."""
     return [
         {
             "engine": one.engine,
@@ -164,8 +163,8 @@ def _stored(tree: Tree) -> list[dict[str, Any]]:
     ]
 
 
-def itself() -> dict[str, str]:
-    """Return what this gpuhook is: its version, its Python's, its interpreter, its directory."""
+def own_version() -> dict[str, str]:
+    """Return the version of this gpuhook and of its Python, its interpreter and its directory."""
     return {
         "version": gpuhook.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),

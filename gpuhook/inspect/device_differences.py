@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container lacks of what it was granted, as findings: a plan to mend it, read backwards."""
+"""What a container lacks of its granted devices, as findings made from a repair plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 4
 
 
 def findings(container: str, plan: HotplugPlan) -> list[GpuhookError]:
-    """Return what is wrong with `container`, the device rules first: most often it is these."""
+    """Return the faults of `container`, those of device rules, the most frequent, first."""
     wrong: list[GpuhookError] = []
     for operation in plan.operations:
         if isinstance(operation, AccessStep):
@@ -28,6 +28,6 @@ def findings(container: str, plan: HotplugPlan) -> list[GpuhookError]:
 
 
 def _few(lines: list[str]) -> str:
-    """Return lines as one phrase, the many of a driver's files cut short."""
+    """Return lines as one phrase, without most of a long list of driver files."""
     more = len(lines) - _SHOWN
     return "; ".join(lines[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running containers that have to do with GPUs: what they lack, and who gave them theirs.
+"""The running containers with GPUs: what they lack, and which stack gave them their GPUs.
 
-Each is looked at by a process of its own and for a few seconds only: the file systems of a
-container answer when they like.
+A child process with a deadline reads each container: a file system of the container may never
+answer.
 """
 
 from __future__ import annotations
@@ -37,38 +37,37 @@ if TYPE_CHECKING:
 GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
 _PATIENCE = 5.0  # seconds for one container
 _AT_ONCE = min(4, os.cpu_count() or 1)
-_GAVE_UP = 4  # so many that do not answer: the rest is not waited for
+_GAVE_UP = 4  # containers that do not answer, after which the rest is skipped
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
 _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
 
-def looked_at(state_roots: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what is wrong with the running containers.
+def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the faults of the running containers.
 
-    {"looked_at": how many run, "containers": those that have GPUs, were granted or ask for some,
-    "trouble": those that cannot be looked at, each with where, code, message and hint}. A
+    {"looked_at": number of running containers, "containers": those that have, were granted or
+    request GPUs, "trouble": those that cannot be read, each with where, code, message and hint}. A
     container has id, engine, runtime, pod, namespace, container, nodes (paths of the
     device nodes that it was assigned), missing and findings (each with code, message and hint),
-    injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"), recorded: whether the ledger
-    knows it, and repairable: whether `gpuhook repair` brings back what is missing. Raises GH1746
-    where this user may not look.
+    injected_by (a list of "gpuhook", "nvidia-legacy", "nvidia-cdi"), and repairable: whether
+    `gpuhook repair` restores what is missing. Raises GH1746 without permission.
     """
     living, broken = find.everything(state_roots)
     mine = [found for found in living if found.is_ours]
-    told, trouble = _each(mine)
+    documents, trouble = _each(mine)
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
-    return {"looked_at": len(mine), "containers": told, "trouble": trouble}
+    return {"looked_at": len(mine), "containers": documents, "trouble": trouble}
 
 
 def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Look at all, several at a time; in the order of `living`.
+    """Read all containers, several at a time, and return the results in the order of `living`.
 
-    A process that hangs is given up, and the containers that it was to look at yet go to others.
-    All processes are started before the threads that wait for them.
+    If a child process hangs, other processes read its remaining containers. All processes are
+    started before the threads that wait for them.
     """
-    told: dict[int, dict[str, Any]] = {}
+    found: dict[int, dict[str, Any]] = {}
     trouble: dict[int, GpuhookError] = {}
     rest, late = list(range(len(living))), 0
     while rest and late < _GAVE_UP:
@@ -79,32 +78,32 @@ def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str
         rest = sorted(number for turn in turns for number in turn.rest)
         late += sum(turn.is_late for turn in turns)
         for turn in turns:
-            told |= turn.told
+            found |= turn.found
             trouble |= turn.trouble
     for number in rest:
         trouble[number] = fault("GH1904", container=living[number].id, count=late)
     wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
-    return [told[number] for number in sorted(told) if told[number]], wrong
+    return [found[number] for number in sorted(found) if found[number]], wrong
 
 
 class _Turn:
-    """Some of the containers, looked at one after the other until one does not answer."""
+    """Some of the containers, read one after the other until one does not answer."""
 
     def __init__(self, living: list[Found], numbers: list[int]) -> None:
         self._living = living
         self.rest = numbers
-        self.told: dict[int, dict[str, Any]] = {}
+        self.found: dict[int, dict[str, Any]] = {}
         self.trouble: dict[int, GpuhookError] = {}
         self.is_late = False
-        self._looker = Worker(lambda: _Looker(living), _PATIENCE)
+        self._reader = Worker(lambda: _ContainerReader(living), _PATIENCE)
 
     def run(self) -> None:
-        """Look at them, and let go of the process."""
-        with self._looker as looker:
+        """Read the containers and end the child process."""
+        with self._reader as reader:
             while self.rest and not self.is_late:
                 number, self.rest = self.rest[0], self.rest[1:]
                 try:
-                    self.told[number] = looker.call("look", number)
+                    self.found[number] = reader.call("read", number)
                 except GpuhookError as error:
                     if error.code not in running_container.GONE:
                         self.trouble[number] = error
@@ -114,17 +113,17 @@ class _Turn:
                     self.trouble[number] = container_worker.no_answer(identity, error, _PATIENCE)
 
 
-class _Looker:
-    """What looks at one container after the other, in a process of its own."""
+class _ContainerReader:
+    """Reads one container after the other, in the child process."""
 
     def __init__(self, living: list[Found]) -> None:
         self._living = living
         self._context: PlanContext | None = None
-        with suppress(GpuhookError):  # broken settings are another check's business
+        with suppress(GpuhookError):  # installation.settings reports broken settings
             self._context = spec_node.context_of_node()
 
-    def look(self, number: int) -> dict[str, Any]:
-        """Return the facts of one container, {} where it has nothing to do with GPUs."""
+    def read(self, number: int) -> dict[str, Any]:
+        """Return the facts of one container, {} if it has nothing to do with GPUs."""
         found = self._living[number]
         try:
             with running_container.hold(found) as held:
@@ -134,9 +133,9 @@ class _Looker:
 
 
 def _has_root(held: Target) -> bool:
-    """Return whether a container's root file system can be looked at.
+    """Return whether a container's root file system can be read.
 
-    Raises GH1747 or GH1748 if not, for a container that was granted something.
+    Raises GH1747 or GH1748 if not, for a container with granted devices.
     """
     try:
         held.held.require_root()
@@ -179,9 +178,9 @@ def _assigned(facts: dict[str, Any], held: Target) -> list[str]:
 
 
 def _missing(held: Target, context: PlanContext | None) -> tuple[list[GpuhookError], bool]:
-    """Return what the container lacks of what it was granted, and whether repair brings it back.
+    """Return what the container lacks of its granted devices, and whether repair restores it.
 
-    Where this node's specs do not tell what it is to have, it lacks nothing that is known.
+    If the node's specs do not describe its devices, nothing is known to be missing.
     """
     try:
         plan = repair.missing(held, context)
@@ -194,11 +193,11 @@ def _missing(held: Target, context: PlanContext | None) -> tuple[list[GpuhookErr
 
 
 def _denied(facts: dict[str, Any]) -> list[str]:
-    """Return the nodes of a container with the driver's files that its device cgroup denies.
+    """Return the nodes that a container's device cgroup denies although it has driver files.
 
-    Nobody who is given a GPU is denied the driver's control node: its rules were lost. Of a
-    container that NVIDIA's hook gave its GPUs this is all that tells, on a node without a spec. The
-    whole /dev of the host mounted in a container gives no GPU, and no files of the driver.
+    Every container with a GPU may open the control node: if that is denied, its rules were lost. On
+    a node without a spec, this is the only evidence for containers of NVIDIA's hook. A container
+    with the whole /dev of the host has no GPU and no driver files.
     """
     nodes, entry = facts["nodes"], facts["ledger"] or {}
     if not facts["mounts"] or entry.get("withdrawn"):
@@ -208,47 +207,38 @@ def _denied(facts: dict[str, Any]) -> list[str]:
 
 
 def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
-    """Return who gives a container its GPUs, as far as config.json and the ledger tell.
+    """Return the stacks that gave a container its GPUs, by config.json and the ledger.
 
-    The hooks of NVIDIA's toolkit show in config.json; what its runtime changes there itself does
-    not. A hook by NVIDIA's name may be gpuhook's: its file says so.
+    config.json has the hooks of NVIDIA's toolkit, but no mark of its runtime's own changes. The
+    file of a hook shows whether gpuhook provides it under NVIDIA's name.
     """
-    prestart = [os.path.basename(path) for path in _paths(spec, "prestart")]
+    prestart = injection_route.hook_paths(spec, "prestart")
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
-    later = [path for stage in stages for path in _paths(spec, stage)]
-    foreign = [
-        p for p in _paths(spec, "prestart") if os.path.basename(p) in vocabulary.FOREIGN_HOOKS
-    ]
+    later = injection_route.hook_paths(spec, *stages)
+    foreign = [path for path in prestart if os.path.basename(path) in vocabulary.FOREIGN_HOOKS]
+    cdi = [path for path in later if os.path.basename(path) in _CDI_HOOKS]
     found = []
     if (
         entry.get("route")
         or change_record.KEY in spec
         or hook_args.hooks_in(spec)
-        or any(name in _OURS for name in prestart)
-        or any(map(is_ours, (*foreign, *(p for p in later if os.path.basename(p) in _CDI_HOOKS))))
+        or any(os.path.basename(path) in _OURS for path in prestart)
+        or any(map(is_ours, (*foreign, *cdi)))
     ):
         found.append(GPUHOOK)
     if any(not is_ours(path) for path in foreign):
         found.append(LEGACY)
-    if any(os.path.basename(path) in _CDI_HOOKS and not is_ours(path) for path in later):
+    if any(not is_ours(path) for path in cdi):
         found.append(CDI)
     return found
 
 
 def is_ours(path: str) -> bool:
-    """Return whether the hook at `path` is gpuhook's, whatever it is called."""
+    """Return whether the hook at `path` is gpuhook's, under any name."""
     try:
         return b"gpuhook" in files.read(path, 1 << 16)
     except (OSError, GpuhookError):
-        return False  # a program of some megabytes is none of ours
-
-
-def _paths(spec: dict[str, Any], stage: str) -> list[str]:
-    hooks = spec.get("hooks")
-    found = hooks.get(stage) if isinstance(hooks, dict) else None
-    if not isinstance(found, list):
-        return []
-    return [str(hook["path"]) for hook in found if isinstance(hook, dict) and "path" in hook]
+        return False  # too large for a launcher of gpuhook
 
 
 def _document(error: GpuhookError) -> dict[str, str]:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running container has of its GPUs, as found in the container itself.
-
-Facts, and beside them what is wrong: each finding has a sentence and what to do about it.
-"""
+"""The devices, files and rules that a running container has of its GPUs, and its faults."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def inspect_container(
 ) -> dict[str, Any]:
     """Return the facts of a running container, as schemas/inspect.json has them.
 
-    `spec` is its config.json and `entry` its entry in the ledger, {} where there is none; `memory`
+    `spec` is its config.json and `entry` its ledger entry, {} without one; `memory`
     are its limits. Raises OSError, and GH1732 if it ends meanwhile.
     """
     mounted = live.root.mounts()
@@ -75,7 +72,7 @@ def inspect_container(
 
 
 def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
-    """Return what is wrong with a container, worst first. `spec` as in inspect_container()."""
+    """Return the faults of a container, worst first; `spec` is its config.json."""
     identity = facts["container"]["id"]
     wrong = []
     request = _unheard(facts)
@@ -97,9 +94,9 @@ def findings(facts: dict[str, Any], spec: dict[str, Any]) -> list[GpuhookError]:
 
 
 def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
-    """Return the nodes of a container whose GPU or MIG instance the node does not have any more.
+    """Return the device nodes of a container whose GPU or MIG instance no longer exists.
 
-    A privileged container has all nodes of the host, also those of no GPU.
+    A privileged container has all device nodes of the host, also without a GPU.
     """
     if injection_route.has_all_devices(spec):
         return []
@@ -109,21 +106,21 @@ def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
 def usable_nodes(facts: dict[str, Any]) -> list[str]:
     """Return the paths of the driver's device nodes that the container's cgroup allows.
 
-    A container with CAP_MKNOD makes nodes of any number, under any name. Those show no GPU.
+    A container with CAP_MKNOD can make nodes of any number under any name: they are no evidence.
     """
     nodes = facts["nodes"]
     return [node["path"] for node in nodes if node["allowed"] and _has_own_number(node)]
 
 
 def _has_own_number(node: dict[str, Any]) -> bool:
-    """Return whether a node with the name of a GPU's has the numbers of that GPU's."""
+    """Return whether a node with the name of a GPU node has the numbers of that GPU."""
     number = node["path"].removeprefix("/dev/nvidia")
     is_gpu = node["major"] == _GPU_MAJOR and number == str(node["minor"])
     return is_gpu or not number.isdecimal()
 
 
 def _unheard(facts: dict[str, Any]) -> str:
-    """Return the variable that asks for GPUs of a container that has none and never had, or ""."""
+    """Return the variable that requests GPUs if the container has none and never had, else ""."""
     if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
         return ""
     name = vocabulary.VOCABULARY.devices_env + "="
@@ -133,9 +130,9 @@ def _unheard(facts: dict[str, Any]) -> str:
 
 
 def with_findings(facts: dict[str, Any], wrong: list[GpuhookError]) -> dict[str, Any]:
-    """Return the facts with what is wrong, as JSON has it."""
-    told = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
-    return {**facts, "findings": told}
+    """Return the facts with the faults, as JSON."""
+    documents = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
+    return {**facts, "findings": documents}
 
 
 def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +153,7 @@ def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the version of the node's driver, those of the mounted files, and if they agree."""
+    """Return the versions of the node's driver and of the mounted files, and if they agree."""
     running = host_fingerprint.module_version(state.host_root()) or None
     versions = sorted({mount["version"] for mount in mounts if mount["version"]})
     agree = versions == [running] if running and versions else None
@@ -169,7 +166,7 @@ def mount_facts(mount: Mount) -> dict[str, Any]:
         "path": mount.target,
         "source": mount.root,
         "options": mount.options,
-        # What is mounted at a fixed name, as a binary is, comes from a place that may say more.
+        # A program is mounted at a fixed name; the path of its source may have the version.
         "version": injection_traces.driver_version(mount.target)
         or injection_traces.driver_version(mount.root),
         "removed": mount.is_deleted,
@@ -205,7 +202,7 @@ def _node(live: Live, path: str, found: os.stat_result, *, is_bound: bool) -> di
 
 
 def _programs(rules: DeviceRules) -> list[dict[str, Any]]:
-    """Return the device programs; `rules` is null where instructions cannot be read as rules."""
+    """Return the device programs; `rules` is null if the instructions cannot be decoded."""
     return [
         {
             "id": program.id,
@@ -225,11 +222,11 @@ def _worded(rule: Rule) -> str:
 
 
 def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the driver's libraries as the loader finds them, from any source.
+    """Return the driver's libraries as the loader finds them.
 
-    First those that gpuhook recorded, then all names that lead to a mounted file of the driver,
-    then the mounted libraries that no name leads to. Of these, those that programs open by path,
-    such as modules of the X server, are left out.
+    First those that gpuhook recorded, then all names that lead to a mounted driver file, then the
+    mounted libraries that no name leads to. The last do not include libraries that programs open by
+    path, such as modules of the X server.
     """
     try:
         ours = ld_so_conf.recorded(live.root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")

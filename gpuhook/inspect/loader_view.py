@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the loader of a running container finds libraries: glibc's cache, or musl's directories."""
+"""The libraries that a container's loader finds: in glibc's cache, or in musl's directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
 
-_GLIBC = ("ld-linux", "ld64.so")  # its loader's names
+_GLIBC = ("ld-linux", "ld64.so")  # names of its loader
 
 
 class LoaderView:
@@ -36,7 +36,7 @@ class LoaderView:
             self._directories = list(filter(None, found))
             self.is_musl = True
         if self.is_musl and not self._has_glibc():
-            return  # a cache, which NVIDIA's hook writes there too, is nothing to musl
+            return  # musl ignores the cache, which NVIDIA's hook writes there too
         try:
             content = self._root.read(CACHE, MAX_CACHE)
             machines = {False: os.uname().machine, True: library_directory.MACHINE}
@@ -68,7 +68,7 @@ class LoaderView:
         return ""
 
     def names(self) -> Iterator[tuple[str, bool, str]]:
-        """Yield (name, whether it is a 32-bit library, path) of all that the loader finds."""
+        """Yield (name, whether it is a 32-bit library, path) of each library of the loader."""
         is_32_bit = {flags: is_32 for is_32, flags in self._flags.items()}
         known: set[str] = set()
         for (name, flags), path in self._cache.items():
@@ -82,7 +82,7 @@ class LoaderView:
                     yield name, False, f"{where}/{name}"
 
     def searches(self, where: str) -> bool:
-        """Return whether libraries in this directory are for the loader, not opened by path."""
+        """Return whether the loader searches this directory; other libraries are opened by path."""
         return (
             library_directory.is_system(where)
             or where in self._directories

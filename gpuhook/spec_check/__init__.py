@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI specs of any vendor, held against the rules and against the host."""
+"""Checks CDI specs of any vendor against the CDI rules and against the host."""

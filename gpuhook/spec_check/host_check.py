@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CDI spec held against the host: its nodes, files and hooks are there, and are what it says.
+"""Checks a CDI spec against the host: its device nodes, files and hooks exist and match.
 
-Nothing is opened or run: a look at each path tells.
+It calls stat(2) on the paths; it opens and runs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.errors import GpuhookError
-from gpuhook.spec_check import file_trust
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
@@ -25,27 +24,28 @@ if TYPE_CHECKING:
 
 ERROR, WARNING = "error", "warning"
 _KINDS = {"b": stat.S_ISBLK, "c": stat.S_ISCHR, "u": stat.S_ISCHR, "p": stat.S_ISFIFO}
-_INSIDE = "startContainer"  # a program of the container's
+_INSIDE = "startContainer"  # a program in the container
+_GROUP, _OTHERS = 0o020, 0o002
 _READ_BY_ALL = "0.5.0"  # podman 4.3 and containerd 1.7 read nothing newer
 
 
 @dataclass(frozen=True, slots=True)
 class SpecFinding:
-    """What is wrong with the value at a JSON pointer of a spec: `level` is ERROR or WARNING."""
+    """A fault of the value at a JSON pointer of a spec; `level` is ERROR or WARNING."""
 
     level: str
     pointer: str
-    said: str
+    message: str
 
 
 def findings(spec: Spec, path: str) -> list[SpecFinding]:
-    """Return what the spec of the file `path` says and the host does not have, or should not.
+    """Return the faults of the spec of the file `path` on this host.
 
-    What many devices say alike is told once, where it stands first.
+    A fault that many devices share is listed once, at the first of them.
     """
     found: dict[str, SpecFinding] = {}
     for finding in (*_of_parts(spec), *_of_file(spec, path)):
-        found.setdefault(finding.said, finding)
+        found.setdefault(finding.message, finding)
     return list(found.values())
 
 
@@ -66,7 +66,9 @@ def _of_parts(spec: Spec) -> Iterator[SpecFinding]:
 def _node(node: DeviceNode, pointer: str) -> Iterator[SpecFinding]:
     path = node.get("hostPath") or node["path"]
     kind = node.get("type") or ""
-    is_whole = bool(kind) and (kind == "p" or "major" in node)  # an engine need not look at it
+    is_whole = bool(kind) and (
+        kind == "p" or "major" in node
+    )  # an engine does not call stat(2) on it
     try:
         status = os.stat(path)
     except OSError as error:
@@ -75,23 +77,23 @@ def _node(node: DeviceNode, pointer: str) -> Iterator[SpecFinding]:
         return
     is_node = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
     if not (is_node or stat.S_ISFIFO(status.st_mode)):
-        yield SpecFinding(ERROR, pointer, f"{path} is no device node")
+        yield SpecFinding(ERROR, pointer, f"{path} is not a device node")
         return
     if kind and not _KINDS[kind](status.st_mode):
         yield SpecFinding(ERROR, pointer, f"{path} is not of the type {kind}")
     number = (os.major(status.st_rdev), os.minor(status.st_rdev))
-    told = (
+    written = (
         node.get("major", number[0]),
         node.get("minor", number[1] if "major" not in node else 0),
     )
-    if is_node and told != number:
-        wrong = f"{path} is {number[0]}:{number[1]}, and the spec says {told[0]}:{told[1]}"
+    if is_node and written != number:
+        wrong = f"{path} is {number[0]}:{number[1]}, and the spec has {written[0]}:{written[1]}"
         yield SpecFinding(ERROR, pointer, wrong)
 
 
 def _mount(mount: Mount, pointer: str) -> Iterator[SpecFinding]:
     if mount.get("type") not in (None, "", "bind", "none"):
-        return  # of a file system, not of a file
+        return  # it mounts a file system, not a file
     try:
         os.stat(mount["hostPath"])
     except OSError as error:
@@ -104,25 +106,25 @@ def _hook(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
         return
     try:
         status = os.stat(path)
-        loose = file_trust.loose(path)
+        loose = _loose(path)
     except OSError as error:
         yield SpecFinding(ERROR, pointer, f"the hook {path}: {error.strerror}")
         return
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
-        yield SpecFinding(ERROR, pointer, f"the hook {path} is no executable file")
+        yield SpecFinding(ERROR, pointer, f"the hook {path} is not an executable file")
     if loose is not None:
-        place, who = loose
-        said = f"the hook {path} runs as root, and {place} can be written by {who}"
-        yield SpecFinding(ERROR, pointer, said)
-    yield from _ours(hook, pointer)
+        place, users = loose
+        message = f"the hook {path} runs as root, and {place} can be written by {users}"
+        yield SpecFinding(ERROR, pointer, message)
+    yield from _fingerprint(hook, pointer)
 
 
-def _ours(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
-    """Compare the state of the host that our hook was written for with what it is now."""
+def _fingerprint(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
+    """Compare the host with the fingerprint in a hook of gpuhook."""
     if not hook_args.is_ours(hook):
         if not hook.get("env"):
-            said = f"the hook {hook['path']} has no env: it runs with the image's variables"
-            yield SpecFinding(WARNING, pointer, said)
+            message = f"the hook {hook['path']} has no env: it runs with the image's variables"
+            yield SpecFinding(WARNING, pointer, message)
         return
     try:
         job = hook_args.of_hook(hook)
@@ -131,8 +133,8 @@ def _ours(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
         return
     changed = host_fingerprint.changes(job)
     if changed:
-        said = "it describes another state of this host: " + "; ".join(changed)
-        yield SpecFinding(ERROR, pointer, said)
+        message = "it describes another state of this host: " + "; ".join(changed)
+        yield SpecFinding(ERROR, pointer, message)
 
 
 _CHECKS: dict[str, Any] = {"deviceNodes": _node, "mounts": _mount, "hooks": _hook}
@@ -140,19 +142,53 @@ _CHECKS: dict[str, Any] = {"deviceNodes": _node, "mounts": _mount, "hooks": _hoo
 
 def _of_file(spec: Spec, path: str) -> Iterator[SpecFinding]:
     try:
-        loose = file_trust.loose(path)
+        loose = _loose(path)
     except OSError:
-        loose = None  # it was read a moment ago: who took it away knows
+        loose = None  # it was removed after it was read
     if loose is not None:
-        place, who = loose
-        said = f"{place} can be written by {who}: who writes a spec is root on this host"
-        yield SpecFinding(WARNING, "", said)
+        place, users = loose
+        message = (
+            f"{place} can be written by {users}; a user who writes a spec is root on this host"
+        )
+        yield SpecFinding(WARNING, "", message)
     version = spec["cdiVersion"]
     if spec_versions.VERSIONS.index(version) > spec_versions.VERSIONS.index(_READ_BY_ALL):
         needed, reason = spec_versions.needed(dict(spec))
-        why = f"{reason} needs {needed}" if needed == version else f"{needed} would do"
-        said = (
+        why = f"{reason} needs {needed}" if needed == version else f"{needed} is enough"
+        message = (
             f"cdiVersion {version} is newer than {_READ_BY_ALL}: engines with an older CDI library "
-            f"(podman 4.3, containerd 1.7) leave the file out; {why}"
+            f"(podman 4.3, containerd 1.7) skip the file; {why}"
         )
-        yield SpecFinding(WARNING, "/cdiVersion", said)
+        yield SpecFinding(WARNING, "/cdiVersion", message)
+
+
+def _writers(found: os.stat_result) -> str:
+    """Return the users other than root who can write a file or directory, "" if there are none.
+
+    All users can write a directory with the sticky bit, but they cannot replace root's files in it.
+    """
+    if found.st_uid not in (0, os.geteuid()):
+        return f"the user {found.st_uid}, who owns it"
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return ""
+    if found.st_mode & _OTHERS:
+        return f"every user (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    if found.st_mode & _GROUP and found.st_gid:
+        return f"the group {found.st_gid} (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def _loose(path: str) -> tuple[str, str] | None:
+    """Return (path, users) of the first of a file and its parents that others than root can write.
+
+    Links are followed, as an engine does. Raises OSError if the file does not exist.
+    """
+    place = os.path.realpath(path, strict=True)
+    while True:
+        users = _writers(os.stat(place))
+        if users:
+            return place, users
+        above = os.path.dirname(place)
+        if above == place:
+            return None
+        place = above

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be said of spec files: each by itself, and what they say against each other."""
+"""The faults of spec files: of each file, and conflicts between files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A spec file: its spec, or the fault that makes it none; and what else is wrong with it."""
+class SpecReport:
+    """A spec file: its spec, or the fault that makes it invalid; and its findings."""
 
     path: str
     spec: Spec | None = None
@@ -32,25 +32,27 @@ class Judged:
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing is wrong that keeps a container from what the file describes."""
+        """Whether containers can get the devices of the file."""
         return self.error is None and all(one.level != ERROR for one in self.findings)
 
 
-def check_file(path: str, *, is_here: bool) -> Judged:
-    """Return what is to be said of one file; with `is_here` also against this host."""
+def check_file(path: str, *, is_here: bool) -> SpecReport:
+    """Return the report of one file; `is_here`: it is also checked against this host."""
     try:
         found = spec_file.read(path)
         validate.check(found, path, is_read=True)
     except GpuhookError as error:
-        return Judged(path, error=error)
-    return Judged(path, found, findings=tuple(host_check.findings(found, path)) if is_here else ())
+        return SpecReport(path, error=error)
+    return SpecReport(
+        path, found, findings=tuple(host_check.findings(found, path)) if is_here else ()
+    )
 
 
-def contradictions(files: Iterable[Judged]) -> dict[str, list[SpecFinding]]:
-    """Return, by path, what files say that another one says too.
+def conflicts(files: Iterable[SpecReport]) -> dict[str, list[SpecFinding]]:
+    """Return path -> findings on the devices that another file describes too.
 
-    In one directory that is an error, as no device of that name exists then; a later directory
-    wins. Files come in the order of priority, lowest first.
+    In one directory that is an error: then no device of that name exists. A later directory
+    overrides. `files` are ordered by priority, lowest first.
     """
     owners: dict[str, list[str]] = {}
     for one in files:
@@ -73,20 +75,20 @@ def _between(paths: tuple[str, ...], names: list[str]) -> Iterable[tuple[str, Sp
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     listed = ", ".join(names[:_SHOWN]) + more
     for path in paths:
-        beside = [other for other in paths if other != path]
-        rivals = [other for other in beside if os.path.dirname(other) == os.path.dirname(path)]
+        directory = os.path.dirname(path)
+        rivals = [o for o in paths if o != path and os.path.dirname(o) == directory]
         if rivals:
-            said = f"{listed}: also described by {', '.join(rivals)}: neither of them counts"
-            yield path, SpecFinding(ERROR, "/devices", said)
-        elif os.path.dirname(path) != last:
-            said = f"{listed}: {paths[-1]} describes them too, and wins"
-            yield path, SpecFinding(WARNING, "/devices", said)
+            message = f"{listed}: also described by {', '.join(rivals)}: engines use neither"
+            yield path, SpecFinding(ERROR, "/devices", message)
+        elif directory != last:
+            message = f"{listed}: {paths[-1]} describes them too and overrides this file"
+            yield path, SpecFinding(WARNING, "/devices", message)
 
 
-def of_directories(dirs: list[str], *, is_here: bool) -> list[Judged]:
-    """Return what is to be said of every spec file in `dirs`, lowest priority first.
+def directory_reports(dirs: list[str], *, is_here: bool) -> list[SpecReport]:
+    """Return the reports of all spec files in `dirs`, lowest priority first.
 
-    A directory that is a link to another one is looked at once.
+    A directory and a link to it are one directory.
     """
     known: dict[tuple[int, int], str] = {}
     for directory in dirs:
@@ -95,14 +97,14 @@ def of_directories(dirs: list[str], *, is_here: bool) -> list[Judged]:
         except OSError:
             continue
         known.setdefault((found.st_dev, found.st_ino), directory)
-    judged = [
+    reports = [
         check_file(path, is_here=is_here)
         for directory in known.values()
         for path in registry.files(directory)
         if os.path.exists(path)
     ]
-    against = contradictions(judged)
+    against = conflicts(reports)
     return [
-        Judged(one.path, one.spec, one.error, (*one.findings, *against.get(one.path, ())))
-        for one in judged
+        SpecReport(one.path, one.spec, one.error, (*one.findings, *against.get(one.path, ())))
+        for one in reports
     ]

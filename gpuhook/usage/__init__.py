@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses which GPU of this node now."""
+"""Which containers and processes use which GPU of this node."""

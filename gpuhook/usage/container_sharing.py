@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a container shares each of its GPUs, as far as can be told: and so what is isolated.
+"""How a container shares its GPUs: what is isolated, and its fair share of the memory.
 
-The ledger tells replicas and limits, config.json how MPS and memory units are handed out. A GPU
-that the ledger has in several containers' hands is shared in turns, whoever gave it to them.
+The ledger has replicas and limits; config.json has MPS and the requested memory. A GPU that several
+containers of the ledger hold is time-sliced.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def container_sharing(
 ) -> list[dict[str, Any]]:
     """Return, for each of the container's `gpus`, how it is shared and the four answers.
 
-    `holders` counts the containers of each GPU; `limits` has the `limit` of some by `gpu`, in
-    bytes, `by` whom it is held, and the `trouble` of those that are not, as `gpuhook ps` lists it.
+    `holders` has the number of containers of each GPU. `limits` are the memory limits as `gpuhook
+    ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and `trouble`.
     """
     return of_spec(entry, config(entry), gpus, holders, limits)
 
@@ -47,13 +47,13 @@ def of_spec(
     holders: dict[str, int],
     limits: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return what container_sharing() returns, for a container whose config.json says `spec`."""
-    told = {limit["gpu"]: limit for limit in limits}
-    return [_one(entry, spec, gpu, holders.get(gpu, 1), told.get(gpu)) for gpu in gpus]
+    """Return what container_sharing() returns, for a container with the config.json `spec`."""
+    by_gpu = {limit["gpu"]: limit for limit in limits}
+    return [_one(entry, spec, gpu, holders.get(gpu, 1), by_gpu.get(gpu)) for gpu in gpus]
 
 
-def counted(gpus: Iterable[list[str]]) -> dict[str, int]:
-    """Return in how many containers' hands each GPU is; `gpus` are those of each container."""
+def holder_counts(gpus: Iterable[list[str]]) -> dict[str, int]:
+    """Return the number of containers that hold each GPU; `gpus` are those of each container."""
     counts: dict[str, int] = {}
     for held in gpus:
         for gpu in set(held):
@@ -62,7 +62,7 @@ def counted(gpus: Iterable[list[str]]) -> dict[str, int]:
 
 
 def config(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the config.json of an entry's container, {} where it is gone or not to be believed."""
+    """Return the config.json of an entry's container, {} if it is gone or not root's."""
     bundle = entry.get("bundle")
     path = os.path.join(bundle, "config.json") if isinstance(bundle, str) and bundle else ""
     try:
@@ -73,16 +73,44 @@ def config(entry: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def fair_share(
+    gpu: str,
+    total: int | None,
+    container: Mapping[str, Any],
+    units: Sequence[str],
+    holders: int,
+) -> dict[str, Any] | None:
+    """Return the container's share of a GPU's memory as {"bytes", "by"}, None if that is unknown.
+
+    The share is its limit; else the part of its replicas of all `units` that the kubelet has of the
+    GPU; else the memory divided by the number of `holders`. `container` is one of `gpuhook ps`.
+    """
+    for limit in container["memory"]:
+        if limit["gpu"] == gpu and limit["limit"]:
+            return {"bytes": limit["limit"], "by": "limit"}
+    if total is None:
+        return None
+    held = [one for one in container["replicas"] if replicas.device_of(one) == gpu]
+    if held and len(units) >= len(held):
+        return {"bytes": total * len(held) // len(units), "by": "replicas"}
+    return {"bytes": total // max(1, holders), "by": "holders"}
+
+
+def is_over(used: int | None, share: Mapping[str, Any] | None) -> bool:
+    """Return whether a container uses more than its share."""
+    return used is not None and share is not None and used > share["bytes"]
+
+
 def _one(
     entry: dict[str, Any],
     spec: dict[str, Any],
     gpu: str,
     holders: int,
-    told: Mapping[str, Any] | None,
+    recorded: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     sharing = _sharing(entry, spec, gpu, holders)
-    limit = _limit(spec, gpu, told)
-    bounded_by = told["by"] if told and limit else sharing_isolation.BY_NOBODY
+    limit = _limit(spec, gpu, recorded)
+    bounded_by = recorded["by"] if recorded and limit else sharing_isolation.BY_NOBODY
     if bounded_by != sharing_isolation.BY_DRIVER and sharing == sharing_isolation.MPS:
         bounded_by = sharing_isolation.BY_MPS
     is_mig = gpu.startswith("MIG-")
@@ -93,7 +121,7 @@ def _one(
         is_mig=is_mig,
         memory_by=bounded_by,
         limit=limit,
-        unheld=told["trouble"] if told else "",
+        unheld=recorded["trouble"] if recorded else "",
     )
     return {
         "gpu": gpu,
@@ -103,10 +131,10 @@ def _one(
     }
 
 
-def _limit(spec: dict[str, Any], gpu: str, told: Mapping[str, Any] | None) -> str:
-    """Return the limit in words: as it is known, or as it was granted; "" for none."""
-    if told is not None:
-        return amount(told["limit"]) if told["limit"] else ""
+def _limit(spec: dict[str, Any], gpu: str, recorded: Mapping[str, Any] | None) -> str:
+    """Return the limit with its unit, "" for none: the recorded one, else the granted one."""
+    if recorded is not None:
+        return amount(recorded["limit"]) if recorded["limit"] else ""
     grant = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
     return amount(grant.hard) if grant is not None else ""
 
@@ -117,6 +145,6 @@ def _sharing(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int
     if any(replicas.device_of(name) == gpu for name in entry.get("replicas") or ()):
         return sharing_isolation.TIME_SLICING
     grant = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
-    if grant is not None:  # of memory units alone it says that the pod has asked for it
+    if grant is not None:  # only a grant of memory units has a request of the pod
         return sharing_isolation.MEMORY_UNITS if grant.is_asked else sharing_isolation.TIME_SLICING
     return sharing_isolation.EXCLUSIVE if holders < 2 else sharing_isolation.TIME_SLICING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers are called where there is little room."""
+"""Short names of containers for tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ENGINES = re.compile(r"[0-9a-f]{64}$")
-_SHORT = 12  # characters, as engines show them; commands take the beginning of an id
+_SHORT = 12  # characters, as engines print them; commands accept the beginning of an id
 
 
 def short_id(identity: str) -> str:
-    """Return the beginning of an id that an engine has made; a name that somebody gave is whole.
+    """Return the beginning of an id that an engine generated, or the whole of a chosen name.
 
     >>> short_id("4c1f0a9be27d" + 52 * "0"), short_id("gpu-trainer-green")
     ('4c1f0a9be27d', 'gpu-trainer-green')
@@ -23,5 +23,5 @@ def short_id(identity: str) -> str:
 
 
 def pod_container(names: Mapping[str, object]) -> str:
-    """Return POD/CONTAINER, which commands take as a container's name; "-" outside of a pod."""
+    """Return POD/CONTAINER, which commands accept as a name; "-" outside of a pod."""
     return "/".join(str(names[key]) for key in ("pod", "container") if names.get(key)) or "-"

@@ -1,70 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver tells of each GPU and MIG instance: memory, how busy it is, its processes.
+"""Memory, utilization and processes of each GPU and MIG instance, as the driver reports them.
 
-It is asked in a process of its own and for a limited time: a driver that hangs holds whoever calls
-it, and nothing ends that.
+The driver is called in a child process with a deadline: a call into a driver that hangs never ends.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files, state
 from gpuhook.host.worker import LATE, UNSTARTED, NoAnswerError, Worker
+from gpuhook.usage import usage_devices
+from gpuhook.usage.usage_devices import ProcessOnDevice, UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
-PATIENCE = 10.0  # seconds: without persistence mode, starting NVML wakes each GPU up
+PATIENCE = 10.0  # seconds; without persistence mode, NVML initialises each GPU when it starts
 _MAX_MINORS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessOnDevice:
-    """A process on a device: bytes, and the percentage of its multiprocessors' time."""
-
-    pid: int
-    memory_bytes: int | None = None
-    percent: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UsageDevice:
-    """A GPU or MIG instance; bytes, None where nobody can tell. Its uuid is "" if NVML has none.
-
-    `gpu` is the UUID of the GPU, which is its own for a GPU; `index` is "0", or "0:1" for an
-    instance; `node` the device node that only its holders have. A GPU in MIG mode `is_split`: its
-    instances are what is used. `lost` is why it cannot be used, "" if it can.
-    """
-
-    uuid: str
-    gpu: str
-    index: str
-    name: str = ""
-    profile: str = ""
-    node: str = ""
-    total: int | None = None
-    used: int | None = None
-    reserved: int | None = None
-    percent: int | None = None
-    processes: tuple[ProcessOnDevice, ...] | None = None
-    is_split: bool = False
-    lost: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class UsageLook:
-    """What one look at the driver showed; `trouble` is why it showed nothing, None if it did.
-
-    `is_asked` is false where nobody wanted it to be asked.
-    """
+    """The answer of the driver; `trouble` is why there is none. `is_asked`: it was called."""
 
     devices: tuple[UsageDevice, ...] = ()
     trouble: GpuhookError | None = None
@@ -72,31 +36,31 @@ class UsageLook:
 
 
 class DriverReading:
-    """The driver, asked through the NVML library at `library` for as long as it is needed."""
+    """The driver, called through the NVML library at `library`."""
 
     def __init__(self, library: str, patience: float | None = None) -> None:
-        """Start asking; a driver that cannot be asked is the trouble of each look."""
+        """Start the child process; if that fails, each look has the trouble."""
         self._patience = patience or PATIENCE
         self._trouble: GpuhookError | None = None
         self._worker: Worker | None = None
         root = state.host_root()
         try:
-            self._worker = Worker(lambda: _Asking(library, root), self._patience)
+            self._worker = Worker(lambda: _NvmlReader(library, root), self._patience)
         except (GpuhookError, NoAnswerError) as error:
-            self._trouble = _worded(error, self._patience)
+            self._trouble = _fault(error, self._patience)
 
     def look(self) -> UsageLook:
-        """Return what the devices are used for now."""
+        """Return the present usage of the devices."""
         if self._worker is None or self._trouble is not None:
             return UsageLook(trouble=self._trouble)
         try:
             return UsageLook(devices=self._worker.call("look"))
         except (GpuhookError, NoAnswerError) as error:
-            self._trouble = _worded(error, self._patience)
+            self._trouble = _fault(error, self._patience)
             return UsageLook(trouble=self._trouble)
 
     def close(self) -> None:
-        """Let the library go."""
+        """End the child process."""
         if self._worker is not None:
             self._worker.close()
 
@@ -107,8 +71,7 @@ class DriverReading:
         self.close()
 
 
-def _worded(error: GpuhookError | NoAnswerError, patience: float) -> GpuhookError:
-    """Return the fault that it is."""
+def _fault(error: GpuhookError | NoAnswerError, patience: float) -> GpuhookError:
     if isinstance(error, GpuhookError):
         return error
     if error.how == LATE:
@@ -118,8 +81,8 @@ def _worded(error: GpuhookError | NoAnswerError, patience: float) -> GpuhookErro
     return fault("GH1951", reason=error.reason)
 
 
-class _Asking:
-    """NVML, open; made and asked in a process of its own."""
+class _NvmlReader:
+    """An open NVML library, in the child process."""
 
     def __init__(self, library: str, host_root: str) -> None:
         from gpuhook.vendors.nvidia.hot import host_fingerprint
@@ -148,51 +111,37 @@ def _minors(host_root: str) -> dict[str, int]:
     return mig_capabilities.parse_minors(content.decode("ascii", "replace"))
 
 
-def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterable[UsageDevice]:
+def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterator[UsageDevice]:
     from gpuhook.vendors.nvidia.nvml import gpu_usage
 
-    uuid = gpu.uuid or ""
-    facts: dict[str, Any] = {"name": gpu.name or "", "lost": gpu.lost or ""}
-    if gpu.minor is not None:
-        facts["node"] = f"/dev/nvidia{gpu.minor}"
-    is_split = gpu.mig_mode == "enabled"
-    if uuid and not gpu.lost:
-        facts |= _memory(uuid)
-        facts["percent"] = None if is_split else gpu_usage.gpu_percent(uuid)
-        listed = () if is_split else gpu_usage.processes(uuid)
-        told = {} if is_split else gpu_usage.process_percents(uuid)
-        facts["processes"] = _uses(listed, told)
-    facts.setdefault("total", gpu.memory_bytes)
-    yield UsageDevice(uuid, uuid, str(gpu.index), is_split=is_split, **facts)
+    device = usage_devices.gpu_device(gpu)
+    if device.uuid and not gpu.lost:
+        listed = () if device.is_split else gpu_usage.processes(device.uuid)
+        percents = {} if device.is_split else gpu_usage.process_percents(device.uuid)
+        device = replace(
+            _with_memory(device),
+            percent=None if device.is_split else gpu_usage.gpu_percent(device.uuid),
+            processes=_processes(listed, percents),
+        )
+    yield device
     for instance in gpu.instances:
         yield _instance(gpu, instance, minors)
 
 
 def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageDevice:
     from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
-    from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+    from gpuhook.vendors.nvidia.hot import mig_capabilities
 
-    uuid = gpu.uuid or ""
     place = (instance.gpu_instance, instance.compute_instance)
     minor = minors.get(mig_capabilities.name(gpu.minor, *place)) if gpu.minor is not None else None
-    listed = memory_by_pid(_Listing(), SampleTarget(instance.uuid, uuid, place))
-    facts: dict[str, Any] = {"total": instance.memory_bytes, **_memory(instance.uuid)}
-    return UsageDevice(
-        instance.uuid,
-        uuid,
-        f"{gpu.index}:{instance.index}",
-        name=gpu.name or "",
-        profile=instance.profile or "",
-        node=vocabulary.capability_node(minor) if minor is not None else "",
-        processes=None
-        if listed is None
-        else tuple(ProcessOnDevice(pid, used) for pid, used in listed.items()),
-        **facts,
-    )
+    listed = memory_by_pid(_Listing(), SampleTarget(instance.uuid, gpu.uuid or "", place))
+    processes = [ProcessOnDevice(pid, used) for pid, used in (listed or {}).items()]
+    device = _with_memory(usage_devices.instance_device(gpu, instance, minor))
+    return replace(device, processes=None if listed is None else tuple(processes))
 
 
 class _Listing:
-    """Lists processes as the device plugin's guard asks for them; NVML is open already."""
+    """Lists processes for the device plugin's guard; NVML is open already."""
 
     def opened(self) -> ExitStack:
         return ExitStack()
@@ -203,19 +152,19 @@ class _Listing:
         return gpu_usage.processes(uuid)
 
 
-def _memory(uuid: str) -> dict[str, int | None]:
+def _with_memory(device: UsageDevice) -> UsageDevice:
     from gpuhook.vendors.nvidia.nvml import gpu_usage
 
-    told = gpu_usage.memory(uuid)
-    if told is None:
-        return {}
-    return {"total": told.total, "used": told.used, "reserved": told.reserved}
+    memory = gpu_usage.memory(device.uuid)
+    if memory is None:
+        return device
+    return replace(device, total=memory.total, used=memory.used, reserved=memory.reserved)
 
 
-def _uses(
+def _processes(
     listed: Sequence[ProcessUse] | None, percents: dict[int, int] | None
 ) -> tuple[ProcessOnDevice, ...] | None:
-    """Return the processes; one that computes and draws is listed twice, with all its memory."""
+    """Return the processes; NVML lists one that computes and draws twice, with all its memory."""
     if listed is None:
         return None
     found: dict[int, int | None] = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that have a GPU and no entry in the ledger: NVIDIA's stack gave it, or somebody else.
+"""Containers that have a GPU and no entry in the ledger: they got it from another stack.
 
-What they have is told by their config.json (which NVIDIA's CDI mode and device plugins change) and
-by the kernel's list of their mounts (to which NVIDIA's legacy hook adds). Nothing in the container
-is opened: its own file systems answer when they like.
+Sources are config.json, which NVIDIA's CDI mode and device plugins change, and the kernel's list of
+mounts, to which NVIDIA's legacy hook adds. No file in the container is opened: a file system of the
+container may never answer.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.kernel.mountinfo import Mount
 
-# Who gave it: NVIDIA's hook, which mounts into the container by itself; edits that a CDI spec of
-# NVIDIA's made; ours, through an engine, with no entry left; nobody can tell.
+# NVIDIA's hook, which mounts into the container; edits of NVIDIA's CDI spec; gpuhook through an
+# engine, without an entry; unknown.
 LEGACY, CDI, OURS, UNKNOWN = "nvidia-legacy", "nvidia-cdi", "gpuhook", "unknown"
 _CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 _OUR_HOOK = "gpuhook-hook"
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart")
 _NOTHING = ("", "void", "none")
-# A UID, or the hash that is a static pod's.
+# A UID, or the hash of a static pod.
 _POD_CGROUP = re.compile(
     r"(?:^|[-/])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?[:/]"
 )
@@ -45,9 +45,10 @@ _HOST_DEVICES = ("devtmpfs", "/")  # file system and root of a mount of the whol
 
 @dataclass(frozen=True, slots=True)
 class InjectedDevices:
-    """What a container has: device nodes of single GPUs, and whether it has the driver's files.
+    """The GPUs of a container: device nodes of single GPUs, and whether it has driver files.
 
-    `is_everything`: it may open all devices of the host, as a privileged container may.
+    `is_everything`: it can open all devices of the host, as a privileged container can. `asked` are
+    the GPUs that its environment requests.
     """
 
     nodes: tuple[str, ...]
@@ -58,10 +59,10 @@ class InjectedDevices:
 
     @property
     def is_holder(self) -> bool:
-        """Return whether somebody meant it to have GPUs.
+        """Whether GPUs were assigned to it.
 
-        Not so of who has all devices of the host and no driver, nor of an image that asks and runs
-        where nobody listens.
+        They were not if it has all devices of the host and no driver, or if its image requests GPUs
+        and no stack handled the request.
         """
         if self.is_everything:
             return self.has_driver
@@ -69,7 +70,7 @@ class InjectedDevices:
 
 
 def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
-    """Return what a running container has; its config.json is `spec`, {} where nobody has it."""
+    """Return the devices of a running container; its config.json is `spec`, {} if it is gone."""
     mounts = _mounts(found)
     by_config = _config_nodes(spec)
     bound = [mount.target for mount in mounts if vocabulary.is_gpu_node(mount.target)]
@@ -85,9 +86,9 @@ def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
 def entry(
     found: Found, spec: dict[str, Any], has: InjectedDevices, by_node: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what the container holds in the form of an entry of the ledger, and its pod's UID.
+    """Return a container in the form of a ledger entry, with the UID of its pod.
 
-    `by_node` has the UUID of each device by its own device node.
+    `by_node` has device node -> UUID.
     """
     named = [name.strip() for name in has.asked.split(",") if name.strip()]
     devices = [f"{vocabulary.VOCABULARY.default_kind}={name}" for name in named]
@@ -112,7 +113,7 @@ def entry(
 
 
 def config(found: Found) -> dict[str, Any]:
-    """Return the container's config.json, {} where it is gone or nothing to be believed."""
+    """Return the container's config.json, {} if it is gone or not root's."""
     try:
         return found.config()
     except (OSError, GpuhookError):
@@ -124,7 +125,7 @@ def _mounts(found: Found) -> list[Mount]:
         with found.process() as process:
             return process.mounts()
     except (OSError, GpuhookError):
-        return []  # it has ended meanwhile, or is another user's
+        return []  # it has ended, or belongs to another user
 
 
 def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
@@ -132,9 +133,9 @@ def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
 
 
 def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bool:
-    """Return whether the container may open whatever the host has, or has its whole /dev."""
+    """Return whether the container can open all devices of the host, or has its whole /dev."""
     at_dev = [(mount.fstype, mount.root) for mount in mounts if mount.target == "/dev"]
-    if at_dev[-1:] == [_HOST_DEVICES]:  # the last one is what is seen
+    if at_dev[-1:] == [_HOST_DEVICES]:  # the last mount is visible
         return True
     return any(
         isinstance(rule, dict)
@@ -146,7 +147,8 @@ def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bo
 
 
 def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
-    hooks = set(_hooks(spec))
+    paths = hook_paths(spec, *_STAGES)
+    hooks = {os.path.basename(path).removesuffix(".real") for path in paths}
     if _OUR_HOOK in hooks:
         return OURS
     if hooks.intersection(vocabulary.FOREIGN_HOOKS) or bound_later:
@@ -154,21 +156,20 @@ def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
     return CDI if hooks.intersection(_CDI_HOOKS) else UNKNOWN
 
 
-def _hooks(spec: Mapping[str, Any]) -> list[str]:
-    """Return the names of the programs that a config.json runs as hooks."""
-    stages = spec.get("hooks")
-    found = []
-    for name in _STAGES:
-        stage = stages.get(name) if isinstance(stages, dict) else None
-        for hook in stage if isinstance(stage, list) else ():
-            path = hook.get("path") if isinstance(hook, dict) else None
-            if isinstance(path, str):
-                found.append(os.path.basename(path).removesuffix(".real"))
-    return found
+def hook_paths(spec: Mapping[str, Any], *stages: str) -> list[str]:
+    """Return the paths of the programs that a config.json runs as hooks of these stages."""
+    hooks = spec.get("hooks")
+    listed = [hooks.get(stage) for stage in stages] if isinstance(hooks, dict) else []
+    return [
+        hook["path"]
+        for stage in listed
+        for hook in (stage if isinstance(stage, list) else ())
+        if isinstance(hook, dict) and isinstance(hook.get("path"), str)
+    ]
 
 
 def _asked(spec: Mapping[str, Any]) -> str:
-    """Return the GPUs that the container asks for by its variable, "" for none."""
+    """Return the GPUs that the container's environment requests, "" for none."""
     value = parse.environment(dict(spec)).get(vocabulary.VOCABULARY.devices_env, "").strip()
     return "" if value in _NOTHING or value.startswith("/") else value
 
@@ -176,7 +177,7 @@ def _asked(spec: Mapping[str, Any]) -> str:
 def pod_uid(spec: Mapping[str, Any]) -> str:
     """Return the UID of a container's pod, "" if it has none.
 
-    The kubelet names the pod's cgroup by it; under the systemd driver `_` is for `-`.
+    It is in the name of the pod's cgroup; the systemd driver writes `_` for `-`.
     """
     linux = spec.get("linux")
     path = linux.get("cgroupsPath") if isinstance(linux, dict) else None
@@ -185,7 +186,7 @@ def pod_uid(spec: Mapping[str, Any]) -> str:
 
 
 def _since(found: Found) -> float:
-    """Return when the container's first process started, in seconds of the epoch."""
+    """Return the start of the container's first process, in seconds since the epoch."""
     return _booted() + (found.started or 0) / os.sysconf("SC_CLK_TCK")
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet tells: which container holds which unit, and how many units each GPU has.
+"""The kubelet's view: the units of each container and each GPU, and the device plugins.
 
-Both are in the checkpoint of its device manager, whichever plugin registered them. Source: the
-kubelet's pkg/kubelet/cm/devicemanager/checkpoint.
+The units of all plugins are in the checkpoint of the kubelet's device manager (upstream:
+pkg/kubelet/cm/devicemanager/checkpoint). The container of a device plugin has every GPU and uses
+none. It is recognised by the kubelet's own directory of plugins, mounted from the host: no tenant
+has that, and a container with it decides what the kubelet assigns to all others.
 """
 
 from __future__ import annotations
@@ -14,30 +16,32 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
+from gpuhook.usage import container_sharing
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     Holder = tuple[str, str]  # UID of the pod, name of the container
 
-# The kubelet's root: upstream's, microk8s's, k0s's.
+# The root directories of upstream's, microk8s's and k0s's kubelet.
 ROOTS = (
     "/var/lib/kubelet",
     "/var/snap/microk8s/common/var/lib/kubelet",
     "/var/lib/k0s/kubelet",
 )
-_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+_PLUGINS = "device-plugins"
+_CHECKPOINT = f"{_PLUGINS}/kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletAnswer:
-    """What the kubelet told. `trouble` is why its checkpoint cannot be read, "" if it can.
+    """The kubelet's checkpoint; `trouble` is why it cannot be read, "" if it can.
 
-    `held` are the units of each container, `units` all that are registered of each device.
+    `held` has the units of each container, `units` all registered units of each device.
     """
 
     held: dict[Holder, tuple[str, ...]] = field(default_factory=dict)
@@ -46,14 +50,14 @@ class KubeletAnswer:
 
 
 def root() -> str:
-    """Return the root of the kubelet of this node, "" where there is none."""
+    """Return the root directory of this node's kubelet, "" if it has none."""
     return next((one for one in ROOTS if os.path.isdir(one)), "")
 
 
 def kubelet_units(place: str) -> KubeletAnswer:
-    """Return what the kubelet with this root tells; "" for no kubelet.
+    """Return the checkpoint of the kubelet with this root directory; "" for no kubelet.
 
-    A kubelet to which no device plugin has registered has no checkpoint.
+    A kubelet without a registered device plugin has no checkpoint.
     """
     path = os.path.join(place, _CHECKPOINT)
     if not place or not os.path.lexists(path):
@@ -68,7 +72,7 @@ def kubelet_units(place: str) -> KubeletAnswer:
 
 
 def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:
-    """Return the units that each container holds: the kubelet lists them by NUMA node."""
+    """Return the units of each container; the kubelet lists them by NUMA node."""
     found: dict[Holder, list[str]] = {}
     for one in data.get("PodDeviceEntries") or ():
         ids = one["DeviceIDs"] or {}
@@ -79,7 +83,7 @@ def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:
 
 
 def _units(resources: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the units of each device, of the resource that has most of it."""
+    """Return the units of each device, of the resource with the most units of it."""
     found: dict[str, tuple[str, ...]] = {}
     for ids in resources.values():
         for device, units in _by_device(ids or ()).items():
@@ -97,7 +101,7 @@ def _by_device(ids: Iterable[Any]) -> dict[str, list[str]]:
 
 
 def device_of(unit: str) -> str:
-    """Return the UUID of the device that a unit is one of, "" for one that is no GPU's.
+    """Return the UUID of the device of a unit, "" for a unit that is not of a GPU.
 
     >>> device_of("GPU-1::2"), device_of("eth0")
     ('GPU-1', '')
@@ -109,3 +113,29 @@ def device_of(unit: str) -> str:
 def _order(unit: str) -> tuple[int, str]:
     number = unit.rpartition(replicas.SEPARATOR)[2]
     return (int(number) if number.isascii() and number.isdigit() else 0, unit)
+
+
+def is_recorded_plugin(entry: Mapping[str, Any], kubelet_root: str) -> bool:
+    """Return whether the container of a ledger entry is a device plugin, by its config.json."""
+    requests_all = "all" in (entry.get("requested") or ())
+    return requests_all and is_plugin(container_sharing.config(dict(entry)), kubelet_root)
+
+
+def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:
+    """Return whether a config.json is that of a device plugin; `kubelet_root` is "" if unknown.
+
+    The whole source of a mount is compared: a tenant's volume is below the directory of the pods.
+    Links in it are not followed: a tenant can replace the directory behind its mount by a link.
+    """
+    named = [os.path.join(root, _PLUGINS) for root in (kubelet_root, *ROOTS) if root]
+    places = {os.path.abspath(path) for path in named} | {os.path.realpath(path) for path in named}
+    mounts = spec.get("mounts")
+    sources = (
+        mount.get("source")
+        for mount in (mounts if isinstance(mounts, list) else ())
+        if isinstance(mount, dict)
+    )
+    return any(
+        isinstance(source, str) and os.path.isabs(source) and os.path.normpath(source) in places
+        for source in sources
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document gpuhook/ps/v1 as a table, and what is isolated as paragraphs."""
+"""The document gpuhook/ps/v1 as a table, and the isolation of each GPU as paragraphs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gpuhook.host.text_table import shortened, table
 from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_request import amount
 from gpuhook.usage.display_names import pod_container, short_id
+from gpuhook.usage.gpu_processes import known_sum
 from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ HEADERS = (
 WIDE = ("ENGINE", "PROCESSES", "REQUEST", "TIME-SLICE", "COMPUTE-MODE")
 WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
-WORTH_TELLING = 256 << 20  # bytes: a driver rounds, and has a little for itself
+_SIGNIFICANT = 256 << 20  # bytes; a driver rounds, and uses some memory itself
 
 
 def headers(document: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
@@ -33,10 +34,10 @@ def headers(document: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
 
 
 def rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
-    """Return the rows of the table: containers, processes of the host, memory of unknown processes.
+    """Return the rows: containers, processes of the host, memory of unknown processes.
 
-    A wide table also has the containers that started without a GPU. A column of warnings is last,
-    if a container has one.
+    A wide table also has the containers that started without a GPU. If a container has warnings,
+    the last column has their codes.
     """
     warned = _warned(document, is_wide=is_wide)
     found = _rows(document, is_wide=is_wide)
@@ -61,9 +62,9 @@ def _rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
         hosts = [one for one in of_it if one["host"]]
         strange = [one for one in of_it if not one["host"]]
         if hosts:
-            used = _total([one["used"] for one in hosts])
+            used = known_sum([one["used"] for one in hosts])
             found.append(_others(HOST, gpu, used, hosts, is_wide=is_wide))
-        if strange or (gpu["unattributed"] or 0) >= WORTH_TELLING:
+        if strange or (gpu["unattributed"] or 0) >= _SIGNIFICANT:
             found.append(_others(UNKNOWN, gpu, gpu["unattributed"], strange, is_wide=is_wide))
     return found
 
@@ -76,7 +77,7 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         one["id"] if is_wide else short_id(one["id"]),
         pod_container(one),
         one["namespace"] or "-",
-        shown(list(dict.fromkeys([*one["gpus"], *(told["gpu"] for told in one["usage"])]))),
+        shown(list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))),
         shown(one["replicas"]),
         *_usage(one["usage"], is_wide=is_wide),
         _each(_limit(limit) for limit in one["memory"]),
@@ -90,8 +91,8 @@ def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
         _each(turns[key] for turns in one["turns"].values() if key in turns)
         for key in ("time_slice", "compute_mode")
     )
-    uses = [use for told in one["usage"] for use in told["processes"]]
-    return (*cells, one["engine"] or "-", _processes(uses), requests, slices, modes)
+    processes = [process for use in one["usage"] for process in use["processes"]]
+    return (*cells, one["engine"] or "-", _processes(processes), requests, slices, modes)
 
 
 def _route(one: dict[str, Any]) -> str:
@@ -105,16 +106,19 @@ def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:
     return (*names, *nothing, guard_state.ago(time.time() - one["since"]), *("-",) * len(WIDE))
 
 
-def _usage(told: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, str]:
-    """Return the cells of memory, of its share and of how busy: of each device, or of all."""
+def _usage(uses: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, str]:
+    """Return the cells MEMORY, SHARE and BUSY: of each device if `is_wide`, else of all."""
     if is_wide:
-        memory = [_of(one["used"], one["total"]) for one in told]
-        return ",".join(memory) or "-", ",".join(map(_share, told)) or "-", _percents(told)
-    known = [one for one in told if one["used"] is not None]
+        memory = [_of(one["used"], one["total"]) for one in uses]
+        return ",".join(memory) or "-", ",".join(map(_share, uses)) or "-", _percents(uses)
+    known = [one for one in uses if one["used"] is not None]
     if not known:
-        return "-", "-", _percents(told)
-    used, total = _total([one["used"] for one in known]), _total([one["total"] for one in known])
-    return _of(used, total), _share(max(known, key=_part)), _percents(told)
+        return "-", "-", _percents(uses)
+    used, total = (
+        known_sum([one["used"] for one in known]),
+        known_sum([one["total"] for one in known]),
+    )
+    return _of(used, total), _share(max(known, key=_part)), _percents(uses)
 
 
 def _of(used: int | None, total: int | None) -> str:
@@ -123,21 +127,21 @@ def _of(used: int | None, total: int | None) -> str:
     return f"{amount(used)}/{amount(total)}" if total else amount(used)
 
 
-def _part(told: dict[str, Any]) -> float:
-    share = told["share"]
-    if told["used"] is None or not share or not share["bytes"]:
+def _part(use: dict[str, Any]) -> float:
+    share = use["share"]
+    if use["used"] is None or not share or not share["bytes"]:
         return 0.0
-    return float(told["used"] / share["bytes"])
+    return float(use["used"] / share["bytes"])
 
 
-def _share(told: dict[str, Any]) -> str:
-    if told["used"] is None or not told["share"]:
+def _share(use: dict[str, Any]) -> str:
+    if use["used"] is None or not use["share"]:
         return "-"
-    return f"{round(100 * _part(told))}% of {amount(told['share']['bytes'])}"
+    return f"{round(100 * _part(use))}% of {amount(use['share']['bytes'])}"
 
 
-def _percents(told: Sequence[dict[str, Any]]) -> str:
-    return _each(f"{one['percent']}%" for one in told if one["percent"] is not None)
+def _percents(uses: Sequence[dict[str, Any]]) -> str:
+    return _each(f"{one['percent']}%" for one in uses if one["percent"] is not None)
 
 
 def _others(
@@ -148,7 +152,7 @@ def _others(
     *,
     is_wide: bool,
 ) -> tuple[str, ...]:
-    """Return the row of what no container has."""
+    """Return the row of processes that are in no container."""
     uuid = gpu["gpu"] or gpu["index"]
     busy = [one["percent"] for one in uses if one["percent"] is not None]
     cells = (
@@ -171,11 +175,6 @@ def _processes(uses: Iterable[dict[str, Any]]) -> str:
     return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or "-"
 
 
-def _total(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def _limit(limit: dict[str, Any]) -> str:
     if limit["limit"] is None and not limit["request"]:
         return "none"
@@ -185,31 +184,31 @@ def _limit(limit: dict[str, Any]) -> str:
 
 
 def _each(words: Iterable[str]) -> str:
-    """Return what is true of each GPU, once where it is the same of all."""
+    """Return the different values of all GPUs."""
     return ",".join(dict.fromkeys(words)) or "-"
 
 
 def isolation(held: Iterable[dict[str, Any]], *, is_wide: bool) -> list[str]:
-    """Return a paragraph for each container and GPU: how it is shared, and the four answers."""
+    """Return a paragraph for each container and GPU: its sharing, and the four answers."""
     lines: list[str] = []
     for one in held:
-        whose = "/".join(filter(None, (one["namespace"], one["pod"], one["container"])))
+        owner = "/".join(filter(None, (one["namespace"], one["pod"], one["container"])))
         name = one["id"] if is_wide else short_id(one["id"])
-        for told in one["sharing"]:
-            gpu = told["gpu"] if is_wide else shortened(told["gpu"])
-            lines.append(" ".join(filter(None, (name, whose, gpu))) + f": {_way(told)}")
-            answers = [(f"  {key}:", text) for key, text in told["isolation"].items()]
+        for sharing in one["sharing"]:
+            gpu = sharing["gpu"] if is_wide else shortened(sharing["gpu"])
+            lines.append(" ".join(filter(None, (name, owner, gpu))) + f": {_mode(sharing)}")
+            answers = [(f"  {key}:", text) for key, text in sharing["isolation"].items()]
             over = (
                 guard_state.sentence(limit["guard"])
                 for limit in one["memory"]
-                if limit["gpu"] == told["gpu"]
+                if limit["gpu"] == sharing["gpu"]
             )
             answers += [("  now:", text) for text in over if text]
             lines += table(None, answers).splitlines()
     return lines
 
 
-def _way(told: dict[str, Any]) -> str:
-    if told["sharing"] == isolation_words.EXCLUSIVE:
-        return "for itself alone, as far as the ledger knows"
-    return f"shared, {told['sharing']}"
+def _mode(sharing: dict[str, Any]) -> str:
+    if sharing["sharing"] == isolation_words.EXCLUSIVE:
+        return "not shared, as far as the ledger knows"
+    return f"shared, {sharing['sharing']}"

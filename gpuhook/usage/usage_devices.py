@@ -1,62 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs and MIG instances of this node for showing who uses them, whatever tells of them.
+"""The GPUs and MIG instances of this node, with their usage if the driver reports it.
 
-The driver, where it is asked and answers; else what generate-cdi has noted; else a dump.
+Without the driver, they come from the inventory that generate-cdi recorded, or from a dump.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files, state
-from gpuhook.usage.gpu_readings import UsageDevice
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 _MAX_SIZE = 16 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessOnDevice:
+    """A process on a device; `percent` is its part of the multiprocessors' time."""
+
+    pid: int
+    memory_bytes: int | None = None
+    percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDevice:
+    """A GPU or MIG instance; memory is in bytes, None if unknown. `uuid` is "" if NVML has none.
+
+    `gpu` is the UUID of its GPU. `index` is "0", or "0:1" for an instance. `node` is the device
+    node that only its holders have. `is_split`: a GPU in MIG mode, which is used
+    through its instances. `lost` is why it cannot be used, "" if it can.
+    """
+
+    uuid: str
+    gpu: str
+    index: str
+    name: str = ""
+    profile: str = ""
+    node: str = ""
+    total: int | None = None
+    used: int | None = None
+    reserved: int | None = None
+    percent: int | None = None
+    processes: tuple[ProcessOnDevice, ...] | None = None
+    is_split: bool = False
+    lost: str = ""
+
+
 def of_node(node: Node) -> tuple[UsageDevice, ...]:
-    """Return the devices of a node of which only the facts are known, not what uses it."""
-    return tuple(one for gpu in node.gpus for one in _of_gpu(gpu))
+    """Return the devices of a node without their usage."""
+    return tuple(
+        device
+        for gpu in node.gpus
+        for device in (
+            gpu_device(gpu),
+            *(instance_device(gpu, one, one.compute_instance_minor) for one in gpu.instances),
+        )
+    )
 
 
 def noted() -> tuple[UsageDevice, ...]:
-    """Return the devices that generate-cdi has noted of this node; none where it has not."""
+    """Return the devices that generate-cdi recorded of this node, () if there is no record."""
     try:
         if not state.usable(os.lstat(node_json.path())):
             return ()
         node = dump.from_dict(documents.parse_json(files.read(node_json.path(), _MAX_SIZE)))
     except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
-        return ()  # somebody else's file, or an older one
+        return ()  # not a file of root, or of an older version
     return of_node(node)
 
 
 def by_node(devices: Iterable[UsageDevice], noted: dict[str, str]) -> dict[str, str]:
-    """Return the UUID of each device by the device node that only its holders have.
+    """Return device node -> UUID, of the nodes that only the holders of a device have.
 
-    `noted` is what generate-cdi has noted, which the driver knows better.
+    `noted` is the record of generate-cdi; `devices` of the driver override it.
     """
-    told = list(devices)
-    split = {one.node for one in told if one.is_split}
+    listed = list(devices)
+    split = {one.node for one in listed if one.is_split}
     found = {node: uuid for node, uuid in noted.items() if node not in split}
-    found |= {one.node: one.uuid for one in told if one.node and one.uuid and not one.is_split}
+    found |= {one.node: one.uuid for one in listed if one.node and one.uuid and not one.is_split}
     return found
 
 
-def _of_gpu(gpu: Gpu) -> Iterator[UsageDevice]:
-    uuid = gpu.uuid or ""
-    yield UsageDevice(
-        uuid,
-        uuid,
+def gpu_device(gpu: Gpu) -> UsageDevice:
+    """Return a GPU without its usage."""
+    return UsageDevice(
+        gpu.uuid or "",
+        gpu.uuid or "",
         str(gpu.index),
         name=gpu.name or "",
         node="" if gpu.minor is None else f"/dev/nvidia{gpu.minor}",
@@ -64,12 +104,10 @@ def _of_gpu(gpu: Gpu) -> Iterator[UsageDevice]:
         is_split=gpu.mig_mode == "enabled",
         lost=gpu.lost or "",
     )
-    for instance in gpu.instances:
-        yield _of_instance(gpu, instance)
 
 
-def _of_instance(gpu: Gpu, instance: MigInstance) -> UsageDevice:
-    minor = instance.compute_instance_minor
+def instance_device(gpu: Gpu, instance: MigInstance, minor: int | None) -> UsageDevice:
+    """Return a MIG instance without its usage; `minor` is that of its capability node."""
     return UsageDevice(
         instance.uuid,
         gpu.uuid or "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be checked of the ledger: by users other than root, or in the device plugin's pod."""
+"""The ledger entries that this process cannot check: not as root, or in the plugin's pod."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST = 3  # directories that a sentence names
 
 
 def missing() -> str:
-    """Return the state directory that was named and is not there yet, else "".
+    """Return the state directory that the environment names and that does not exist, else "".
 
-    Raises OSError if it can be none, or cannot be looked into.
+    Raises OSError if it is not a directory, or cannot be read.
     """
     place = state.directory()
     try:
@@ -36,33 +36,34 @@ def missing() -> str:
 
 
 def warnings() -> list[str]:
-    """Return what cannot be checked of the ledger, in sentences; [] for root on the host."""
-    told = []
+    """Return sentences on the entries that cannot be checked, [] for root on the host."""
+    sentences = []
     found = [_unchecked(path) for path in _paths(ledger.directory())]
     hidden = found.count(_DENIED)
     if hidden:
-        told.append(f"run as root: {_entries(hidden)} could not be checked")
+        sentences.append(f"run as root: {_entries(hidden)} could not be checked")
     absent = [place for place in found if place not in ("", _DENIED)]
     if absent:
         places = list(dict.fromkeys(absent))
         named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
-        told.append(
+        sentences.append(
             f"{_entries(len(absent))} could not be checked, the containers may have ended:"
-            f" there is no {named} here; `gpuhook repair --all` on the host removes entries of"
+            f" {named} does not exist here; `gpuhook repair --all` on the host removes entries of"
             " containers that have ended"
         )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):
         try:
             others = len(_paths(OF_ROOT))
         except OSError as error:
-            return [*told, f"run as root: {OF_ROOT}, root's ledger: {error.strerror or error}"]
+            return [*sentences, f"run as root: {OF_ROOT}, root's ledger: {error.strerror or error}"]
         if others:
-            told.append(f"run as root: {_entries(others)} of root's ledger not looked at")
-    return told
+            verb = "was" if others == 1 else "were"
+            sentences.append(f"run as root: {_entries(others)} of root's ledger {verb} not read")
+    return sentences
 
 
 def _paths(directory: str) -> list[str]:
-    """Return the files of a ledger's entries; none where our own is not there."""
+    """Return the files of the entries, [] if the ledger does not exist."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -72,9 +73,9 @@ def _paths(directory: str) -> list[str]:
 
 
 def _unchecked(path: str) -> str:
-    """Return what keeps an entry's container from being checked, "" if nothing does.
+    """Return why the container of an entry cannot be checked, "" if it can.
 
-    _DENIED if this user may not look, else the path of the state that does not exist here.
+    The reason is _DENIED, or the path of the container's state, which does not exist here.
     """
     entry = ledger.entry_at(path)
     if entry is None:

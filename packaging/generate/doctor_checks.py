@@ -22,7 +22,7 @@ def files() -> dict[str, str]:
 
 
 def table() -> str:
-    """Return a row for each check: its id, what it makes sure of, and the checks it waits for."""
+    """Return a row for each check: its id, its title, and the checks that it waits for."""
     lines = ["| check | makes sure that | waits for |", "|---|---|---|"]
     for one in checks():
         needs = ", ".join(f"`{need}`" for need in one.needs)

@@ -68,7 +68,7 @@ def test_lost_access_is_told_and_mended(
         assert shlex.split(one["command"]) == ["gpuhook", "repair", live.id]
         shown = doctor(live, "--quiet")
         assert shown.returncode == 1
-        assert f"to mend: gpuhook repair {live.id}" in shown.stdout
+        assert f"fix:     gpuhook repair {live.id}" in shown.stdout
         assert live.gpuhook("repair").rc == 0
         assert of(live, results(live), "failed", "warning") == []
 
@@ -118,7 +118,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
         done = doctor(live, "--quiet", checks="driver,containers")
     assert done.returncode == 1
     first = done.stdout.splitlines()[0]
-    assert first.startswith("First: driver.gpu: the only GPU is missing from the PCI bus: ")
+    assert first.startswith("Root cause: driver.gpu: the only GPU is missing from the PCI bus: ")
     (holders,) = re.findall(r"\(used by ([^)]*)\)", first)
     assert live.id in holders.split(", ")
     assert "no NVIDIA GPU" not in done.stdout + done.stderr

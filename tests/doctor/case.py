@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole simulated node for doctor: its tree, and what its readings say.
+"""A simulated node for doctor: its file tree and its readings.
 
 `parts` put the files of a healthy node into the tree: engines, kubelet, gpuhook's own. A breakage
 then changes files or readings, and doctor has to name it.
@@ -41,7 +41,7 @@ class FaultCase:
     readings: dict[str, Any] = field(default_factory=dict)
 
     def path(self, path: str) -> Path:
-        """Return where the node's `path` is on this machine; its directory is made."""
+        """Return the path on this machine; its directory is created."""
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
@@ -57,7 +57,7 @@ class FaultCase:
         self.path(path).unlink()
 
     def examine(self, chosen: list[str] | None = None) -> Examination:
-        """Return what all checks, or the chosen ones, find."""
+        """Return the results of all checks, or of the chosen ones."""
         return examine(self.examined(), checks(), chosen)
 
     def examined(self) -> ExaminedNode:
@@ -79,7 +79,7 @@ PARTS: list[Callable[[FaultCase], None]] = []
 
 
 def part(function: Callable[[FaultCase], None]) -> Callable[[FaultCase], None]:
-    """Have every healthy node made with what `function(case)` puts there."""
+    """Register `function(case)`, which adds a part to every healthy node."""
     PARTS.append(function)
     return function
 
@@ -110,7 +110,7 @@ def copied(case: FaultCase, directory: Path) -> FaultCase:
 
 @dataclass(frozen=True)
 class Broken:
-    """A way in which a node is broken, and the check that must name it before all others.
+    """A broken node, and the check that must report it first.
 
     With `is_warning`, nothing fails, and the check warns.
     """

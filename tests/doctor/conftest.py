@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], case.FaultCase]:
-    """Give what makes a healthy node of a profile, once; it is to be copied, not changed."""
+    """Give a function that makes a healthy node of a profile once; tests must not change it."""
     made: dict[str, case.FaultCase] = {}
 
     def of(profile: str) -> case.FaultCase:
@@ -30,7 +30,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], case.Fa
 def fresh(
     healthy: Callable[[str], case.FaultCase], tmp_path: Path
 ) -> Callable[[str], case.FaultCase]:
-    """Give what copies the healthy node of a profile, for this test to break."""
+    """Give a function that copies the healthy node of a profile."""
 
     def of(profile: str = "t4") -> case.FaultCase:
         place = tmp_path / profile

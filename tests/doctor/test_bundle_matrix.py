@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doctor finds of a node's bundle what it finds of the node, whatever is broken."""
+"""doctor has the same results for a node and for its support bundle."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
-# What these scenarios are about stays out of bundles: users and their homes, addresses, and the
-# words of logs. The checks of these names then do not judge it.
+# Bundles do not contain users, homes, addresses and log messages: these checks do not apply to the
+# bundles of these nodes.
 _USERS = ("host.", "nvidia-toolkit.no-cgroups")
 LEFT_OUT = {
     "imex-daemon-stopped": ("devices.imex",),
@@ -42,7 +42,7 @@ LEFT_OUT = {
 
 def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [
-        (r.check.id, f.status, f.subject, f.said, f.meaning, f.command)
+        (r.check.id, f.status, f.subject, f.message, f.meaning, f.command)
         for r in examination.results
         for f in (r.finding,)
         if not r.check.id.startswith(but)
@@ -50,7 +50,7 @@ def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str
 
 
 def _bundled(case: FaultCase, directory: Path) -> tuple[Examination, str]:
-    """Return what doctor finds, and the path of the bundle that was made meanwhile."""
+    """Return doctor's results, and the path of the bundle of the same node."""
     node = bundle_contents.recorded(case.examined())
     found = examine(node, checks())
     made = bundle_contents.gathered(node, {}, {})
@@ -91,6 +91,6 @@ def test_a_bundle_without_what_a_check_asks_for_fails_nothing(
     path = str(tmp_path / "bundle.tar.gz")
     bundle_archive.write(path, made.members, made.made)
     again = examine(support_bundle.examined(path), checks())
-    waiting = [r for r in again.results if "nobody looked" in r.finding.said]
+    waiting = [r for r in again.results if "nobody looked" in r.finding.message]
     assert waiting
     assert {r.finding.status for r in waiting} == {NOT_APPLICABLE}

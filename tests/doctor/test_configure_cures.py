@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cures that are `gpuhook configure ENGINE` are run on the broken node, which is well then."""
+"""A `gpuhook configure` command that doctor prints fixes the broken node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NVIDIAS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-h
 
 
 def no_toolkit(case: FaultCase) -> None:
-    """Leave NVIDIA's toolkit out of the node, and its drop-in."""
+    """Remove NVIDIA's toolkit and its drop-in from the node."""
     for name in NVIDIAS:
         case.remove(f"/usr/bin/{name}")
     case.remove(TOOLKIT)
@@ -102,11 +102,11 @@ CASES = [
 
 
 def state(case: FaultCase, check: str) -> dict[str, str]:
-    """Return the commands of a check that is not well, by what it says."""
+    """Return message -> command of the faults of a check."""
     found = case.examine([check]).results
     wrong = [one for one in found if one.check.id == check]
     return {
-        one.finding.said: one.finding.command
+        one.finding.message: one.finding.command
         for one in wrong
         if one.finding.status in {FAILED, WARNING}
     }
@@ -114,7 +114,7 @@ def state(case: FaultCase, check: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("broken", CASES, ids=lambda broken: broken.name)
 def test_the_cure_mends(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
-    """The way back gives the broken node again."""
+    """Undo restores the broken node."""
     case = fresh(broken.profile)
     broken.do(case)
     before = state(case, broken.check)
@@ -136,7 +136,7 @@ def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], FaultCase]) -
 
 
 def test_what_was_taken_out_comes_back(fresh: Callable[[str], FaultCase]) -> None:
-    """The cure says the words by which the engine was configured."""
+    """The command has the options that the engine was configured with."""
     case = fresh("t4")
     configured.configured(case, "--runtime-name", "gpus", "--set-as-default")
     case.write(other_engines.DAEMON, "{}")
@@ -148,7 +148,7 @@ def test_what_was_taken_out_comes_back(fresh: Callable[[str], FaultCase]) -> Non
 
 
 def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], FaultCase]) -> None:
-    """The files as they were before stay on the node: nobody asked for them."""
+    """The original files remain on the node: no command asked to restore them."""
     case = fresh("t4")
     configured.configured(case)
     made = bundle_contents.gathered(bundle_contents.recorded(case.examined()), {}, {})
@@ -160,7 +160,7 @@ def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], FaultCase])
 
 
 def run(case: FaultCase, words: list[str]) -> None:
-    """Run `gpuhook configure` for the node, whose engines are no real ones that could be asked."""
+    """Run `gpuhook configure` for the node, whose engine programs are not real."""
     programs = [one for one in ENGINES if case.path(f"/usr/bin/{one}").exists()]
     for name in programs:
         case.remove(f"/usr/bin/{name}")

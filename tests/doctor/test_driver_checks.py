@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of other kinds, what files alone tell, and what --fix may do about devices."""
+"""Nodes of other kinds, checks of files only, and --fix for device nodes."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _OURS = ("driver", "devices", "gpus", "specs")
 
 
 def looked(node: ExaminedNode, *ids: str) -> Examination:
-    """Return what the checks of these subjects find, or those of the ids."""
+    """Return the results of the checks of drivers, devices, GPUs and specs, or of the ids."""
     chosen = ids or tuple(check.id for check in checks() if check.section in _OURS)
     return examine(node, checks(), chosen)
 
 
 def found(node: ExaminedNode, identity: str) -> list[Finding]:
-    """Return what one check finds."""
+    """Return the findings of one check."""
     return [r.finding for r in looked(node, identity).results if r.check.id == identity]
 
 
@@ -55,9 +55,9 @@ def bare(root: Path) -> ExaminedNode:
 
 
 def troubles(examination: Examination) -> list[tuple[str, str]]:
-    """Return all that is not well."""
+    """Return the failures and warnings."""
     bad = [*examination.of(FAILED), *examination.of(WARNING)]
-    return [(result.check.id, result.finding.said) for result in bad]
+    return [(result.check.id, result.finding.message) for result in bad]
 
 
 def test_checks_are_named_after_their_section_and_need_others_that_there_are() -> None:
@@ -92,7 +92,7 @@ def test_on_wsl_the_driver_is_that_of_windows(tmp_path: Path) -> None:
         (libraries / name).touch()
     [lacking] = looked(bare(tmp_path)).of(FAILED)
     assert lacking.check.id == "driver.wsl"
-    assert "/usr/lib/wsl/lib/libnvidia-ml.so.1" in lacking.finding.said
+    assert "/usr/lib/wsl/lib/libnvidia-ml.so.1" in lacking.finding.message
     (libraries / "libnvidia-ml.so.1").touch()
     assert found(bare(tmp_path), "driver.wsl")[0].status == OK
 
@@ -107,7 +107,7 @@ def test_a_driver_for_linux_on_wsl_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / LIBRARY_DIR[1:] / "libcuda.so.580.95.05").touch()
     [finding] = found(bare(tmp_path), "driver.wsl")
     assert finding.status == WARNING
-    assert "libcuda.so.580.95.05" in finding.said
+    assert "libcuda.so.580.95.05" in finding.message
 
 
 def test_gpus_of_virtual_machines_need_no_driver(fresh: Callable[[str], FaultCase]) -> None:
@@ -123,9 +123,9 @@ def test_a_driver_in_a_container_of_its_own_is_found(tmp_path: Path) -> None:
     case = FaultCase(tmp_path, made)
     examination = looked(case.examined(), "driver.libraries", "devices.gpus", "devices.uvm")
     assert troubles(examination) == []
-    said = {result.check.id: result.finding.said for result in examination.results}
+    said = {result.check.id: result.finding.message for result in examination.results}
     assert "/run/nvidia/driver" in said["driver.libraries"]
-    assert said["devices.uvm"] == "/run/nvidia/driver/dev/nvidia-uvm is there"
+    assert said["devices.uvm"] == "/run/nvidia/driver/dev/nvidia-uvm exists"
 
 
 def test_links_that_lead_to_another_driver_are_mended_by_ldconfig(
@@ -163,7 +163,7 @@ def test_a_gpu_in_mig_mode_without_instances_is_warned_of(
     del case.readings[node_readings.INVENTORY]["gpus"][1]["instances"]
     [finding] = found(case.examined(), "gpus.mig")
     assert finding.status == WARNING
-    assert finding.said.startswith("GPU 1 is in MIG mode")
+    assert finding.message.startswith("GPU 1 is in MIG mode")
 
 
 def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], FaultCase]) -> None:
@@ -172,7 +172,7 @@ def test_a_gpu_that_nvml_does_not_list_is_told(fresh: Callable[[str], FaultCase]
     del case.readings[node_readings.INVENTORY]["gpus"][7]
     [failed] = looked(case.examined()).of(FAILED)
     assert failed.check.id == "gpus.seen"
-    assert "0000:df:00.0" in failed.finding.said
+    assert "0000:df:00.0" in failed.finding.message
     path = case.path("/proc/driver/nvidia/gpus/0000:df:00.0/information")
     text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
     path.write_text(text, encoding="utf-8")
@@ -187,18 +187,18 @@ def test_who_may_not_ask_nvml_is_told_to_be_root(healthy: Callable[[str], FaultC
     node = ExaminedNode(DirectoryTree(str(healthy("t4").root)), Readings(collectors))
     [finding] = found(node, "gpus.nvml")
     assert finding.status == NOT_APPLICABLE
-    assert "root" in finding.said
+    assert "root" in finding.message
 
 
 class LiveTree(DirectoryTree):
-    """A tree that is taken for this machine's own."""
+    """A tree that stands for this machine."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(str(root))
         self._below, self.root = self.root, "/"
 
     def real(self, path: str) -> str | None:
-        """Return the path with every link resolved, as the tree has it."""
+        """Return the path in the tree, with links resolved."""
         place = super().real(path)
         return place and (place.removeprefix(self._below) or "/")
 
@@ -208,14 +208,14 @@ def test_missing_nodes_are_made_on_this_machine_alone(fresh: Callable[[str], Fau
     path = case.path("/dev/nvidia-uvm")
     path.unlink()
     [finding] = found(case.examined(), "devices.uvm")
-    assert finding.mend is None
-    # Its own names are those of this machine: the node of the tree's /dev is made there.
+    assert finding.fix is None
+    # The fix makes the device node in the /dev of the tree.
     live = ExaminedNode(LiveTree(case.root), Readings({}), dev_root=str(case.root))
     [finding] = found(live, "devices.uvm")
-    assert finding.mend is not None
-    assert finding.mend.says == f"make {path}, the character device 242:0 with mode 0666"
+    assert finding.fix is not None
+    assert finding.fix.description == f"make {path}, the character device 242:0 with mode 0666"
     for _ in range(2):
-        finding.mend.apply()
+        finding.fix.apply()
         assert os.stat(path).st_rdev == os.makedev(242, 0)
         assert os.stat(path).st_mode & 0o777 == 0o666
 
@@ -226,11 +226,11 @@ def test_a_node_with_other_numbers_is_made_anew(fresh: Callable[[str], FaultCase
     path.unlink()
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     live = ExaminedNode(LiveTree(case.root), Readings({}), dev_root=str(case.root))
-    wanted = device_facts.control()[device_facts.UVM]
-    mend = device_facts.mend(live, wanted, is_there=True)
-    assert mend is not None
+    wanted = device_facts.control_nodes()[device_facts.UVM]
+    fix = device_facts.node_fix(live, wanted, is_there=True)
+    assert fix is not None
     for _ in range(2):
-        mend.apply()
+        fix.apply()
         assert os.stat(path).st_rdev == os.makedev(242, 0)
 
 

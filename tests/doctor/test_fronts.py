@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where gpuhook has the names of NVIDIA's toolkit, doctor tells nothing of such a toolkit."""
+"""If gpuhook provides the names of NVIDIA's toolkit, doctor does not report a toolkit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 @pytest.fixture
 def case(fresh: Callable[[str], FaultCase]) -> FaultCase:
-    """Return a node whose packages of NVIDIA's toolkit were replaced, their settings left."""
+    """Return a node whose toolkit packages were replaced; their settings remain."""
     made = fresh("t4")
     made.remove(f"{BIN}/nvidia-container-cli")
     for name in FRONTS:

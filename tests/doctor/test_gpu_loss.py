@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor prints of GPUs that are gone from the PCI bus: which, who used them, what to do."""
+"""Findings on GPUs that are missing from the PCI bus: names, containers, command."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ NVIDIA = {"injected_by": ["nvidia-legacy"], "recorded": False}
 
 
 def first(examination: Examination) -> Finding:
-    """Return the only thing that failed."""
+    """Return the only failure."""
     (failed,) = examination.of(FAILED)
     return failed.finding
 
 
 def finding(examination: Examination, identity: str) -> Finding:
-    """Return what one check found."""
+    """Return the finding of one check."""
     (result,) = [one for one in examination.results if one.check.id == identity]
     return result.finding
 
@@ -62,21 +62,21 @@ def test_every_gpu_is_named_with_its_address_and_its_containers(
     examination = case.examine()
     found = first(examination)
     for gpu in case.node.node.gpus:
-        assert f"{gpu.uuid} at {gpu_loss.bus_id(case, gpu.index)}" in found.said
+        assert f"{gpu.uuid} at {gpu_loss.bus_id(case, gpu.index)}" in found.message
     uuid = case.node.node.gpus[2].uuid
-    assert f"{uuid} at {gpu_loss.bus_id(case, 2)} (used by ml/train-0/main)" in found.said
-    assert "(used by legacy)" in found.said
-    assert found.said.startswith("all 8 GPUs are missing from the PCI bus: ")
-    assert SPEC in found.said
+    assert f"{uuid} at {gpu_loss.bus_id(case, 2)} (used by ml/train-0/main)" in found.message
+    assert "(used by legacy)" in found.message
+    assert found.message.startswith("all 8 GPUs are missing from the PCI bus: ")
+    assert SPEC in found.message
     assert "Xid 79" in found.meaning
     assert "reboot" in found.command
     assert f"rm {SPEC}" in found.command
     text = "\n".join([*doctor_text.lines(examination), doctor_text.summary(examination)])
-    assert text.startswith("First: driver.gpu: all 8 GPUs are missing")
+    assert text.startswith("Root cause: driver.gpu: all 8 GPUs are missing")
     for untrue in ("no NVIDIA GPU", "the driver that runs", "NVML answers for 0"):
         assert untrue not in text
     assert [one.check.id for one in examination.of(WARNING)] == []
-    assert finding(examination, "specs.devices").said.startswith("waits for driver.gpu")
+    assert finding(examination, "specs.devices").message.startswith("waits for driver.gpu")
 
 
 def test_one_of_eight_is_named_and_the_others_are_looked_at(
@@ -90,7 +90,7 @@ def test_one_of_eight_is_named_and_the_others_are_looked_at(
     examination = case.examine()
     failed = {one.check.id: one.finding for one in examination.of(FAILED)}
     assert set(failed) == {"driver.bus", "driver.version"}  # two faults, and no consequence
-    said = failed["driver.bus"].said
+    said = failed["driver.bus"].message
     assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
     assert str(case.node.node.gpus[3].uuid) in said
     assert gpu_loss.bus_id(case, 3) in said
@@ -100,19 +100,19 @@ def test_one_of_eight_is_named_and_the_others_are_looked_at(
 
 
 def test_one_of_eight_where_sys_does_not_tell_of_gpus(fresh: Callable[[str], FaultCase]) -> None:
-    """A /sys without the devices' classes: the other GPUs are still there, and so is their spec."""
+    """A /sys without device classes: the other GPUs and their spec still exist."""
     case = fresh("h100x8")
     gpu_loss.fall(case, 3)
     for file in case.path("/sys/bus/pci/devices").glob("*/class"):
         file.unlink()
     examination = case.examine()
-    said = finding(examination, "driver.gpu").said
+    said = finding(examination, "driver.gpu").message
     assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
     assert f"rm {SPEC}" not in finding(examination, "driver.gpu").command
 
 
 def test_after_a_boot_without_the_card_its_uuid_tells(fresh: Callable[[str], FaultCase]) -> None:
-    """The others have other minors then, and nothing of the last boot is in /run."""
+    """After a boot, the other GPUs have new minors, and /run is empty."""
     case = fresh("h100x8")
     gpu_loss.fall(case, 3)
     for gpu in case.node.node.gpus[4:]:
@@ -124,7 +124,7 @@ def test_after_a_boot_without_the_card_its_uuid_tells(fresh: Callable[[str], Fau
         place.write_text(text.replace(minor, f"Device Minor: \t {(gpu.minor or 0) - 1}"), "utf-8")
     examination = case.examine(["driver.bus"])
     assert f"1 of 8 GPUs is missing from the PCI bus: {case.node.node.gpus[3].uuid}" in (
-        first(examination).said
+        first(examination).message
     )
 
 
@@ -140,9 +140,9 @@ def test_lost_gpus_are_one_fault_that_names_their_containers(
     gpu_loss.hold(case, 3, **POD)
     found = first(case.examine())
     for index in (3, 5):
-        assert gpu_loss.bus_id(case, index) in found.said
-        assert str(case.node.node.gpus[index].uuid) in found.said
-    assert "(used by ml/train-0/main)" in found.said
+        assert gpu_loss.bus_id(case, index) in found.message
+        assert str(case.node.node.gpus[index].uuid) in found.message
+    assert "(used by ml/train-0/main)" in found.message
 
 
 def test_a_gpu_that_nvml_does_not_have_is_one_fault_with_its_containers(
@@ -152,8 +152,8 @@ def test_a_gpu_that_nvml_does_not_have_is_one_fault_with_its_containers(
     Path(case.node.nvml_profile).write_text("driver 580.95.05\n", encoding="utf-8")
     gpu_loss.hold(case, 3, **POD)
     found = first(case.examine())
-    assert "the kernel module has 8 GPUs that NVML does not have" in found.said
-    assert "(used by ml/train-0/main)" in found.said
+    assert "the kernel module has 8 GPUs that NVML does not have" in found.message
+    assert "(used by ml/train-0/main)" in found.message
 
 
 def test_a_machine_that_never_had_a_gpu_is_well(fresh: Callable[[str], FaultCase]) -> None:
@@ -162,7 +162,7 @@ def test_a_machine_that_never_had_a_gpu_is_well(fresh: Callable[[str], FaultCase
     case.remove(SPEC)
     examination = case.examine()
     assert examination.of(FAILED) == []
-    assert finding(examination, "driver.gpu").said == "this machine has no NVIDIA GPU"
+    assert finding(examination, "driver.gpu").message == "this machine has no NVIDIA GPU"
     assert doctor_text.summary(examination).endswith("; this machine has no NVIDIA GPU")
 
 
@@ -220,12 +220,12 @@ def test_notes_of_the_node_that_cannot_be_read_are_left_out(
     case.write("/run/runc/x/state.json", "{}")
     gpu_loss.every(case)
     found = first(case.examine())
-    assert str(case.node.node.gpus[0].uuid) in found.said
-    assert " at " not in found.said
+    assert str(case.node.node.gpus[0].uuid) in found.message
+    assert " at " not in found.message
 
 
 def test_containers_of_the_ledger_are_named_too(fresh: Callable[[str], FaultCase]) -> None:
-    """Of a node's files alone, where no container can be looked at."""
+    """Only the files of the node are known, and no container."""
     case = fresh("h100x8")
     entry = {"schema": "gpuhook/ledger/v1", "id": "one", "root": "/run/runc", "since": 1.0}
     path = f"/dev/nvidia{case.node.node.gpus[6].minor}"
@@ -236,13 +236,13 @@ def test_containers_of_the_ledger_are_named_too(fresh: Callable[[str], FaultCase
     case.write("/run/runc/one/state.json", "{}")
     gpu_loss.every(case)
     del case.readings[node_readings.CONTAINERS]
-    said = first(case.examine()).said
+    said = first(case.examine()).message
     assert f"{case.node.node.gpus[6].uuid} (used by ml/train-0/main)" in said
     assert "ended-0" not in said
 
 
 def test_a_spec_that_names_its_driver_is_read_for_it(fresh: Callable[[str], FaultCase]) -> None:
-    """Here the GPU is kept for a virtual machine, and the driver is not installed."""
+    """The GPU is reserved for a virtual machine, and the driver is not installed."""
     case = fresh("t4")
     driver.bind(case, gpu_loss.bus_id(case, 0), "vfio-pci")
     for path in gpu_loss.VERSIONS:
@@ -251,7 +251,7 @@ def test_a_spec_that_names_its_driver_is_read_for_it(fresh: Callable[[str], Faul
     for stem in ("libcuda", "libnvidia-ml"):
         for library in (case.root / "usr/lib/x86_64-linux-gnu").glob(f"{stem}.so*"):
             library.unlink()
-    said = finding(case.examine(), "specs.driver").said
+    said = finding(case.examine(), "specs.driver").message
     assert said == f"{SPEC} names the driver version 580.95.05, and this node has no driver"
 
 
@@ -263,7 +263,7 @@ def test_the_check_of_containers_names_no_driver_where_none_is_loaded(
     case.remove(SPEC)
     found = finding(case.examine(), "containers.driver")
     assert found.status == NOT_APPLICABLE
-    assert "no kernel module" in found.said
+    assert "no NVIDIA kernel module" in found.message
 
 
 def test_the_command_fails_on_the_files_of_such_a_node(fresh: Callable[[str], FaultCase]) -> None:
@@ -271,7 +271,9 @@ def test_the_command_fails_on_the_files_of_such_a_node(fresh: Callable[[str], Fa
     gpu_loss.every_unloaded(case)
     shown = CliRunner().invoke(main, ["doctor", "--quiet", "--root", str(case.root)])
     assert shown.exit_code == 1
-    assert shown.stdout.startswith("First: driver.gpu: all 8 GPUs are missing from the PCI bus")
+    assert shown.stdout.startswith(
+        "Root cause: driver.gpu: all 8 GPUs are missing from the PCI bus"
+    )
     assert "this machine has no NVIDIA GPU" not in shown.output
     case.remove(SPEC)
     shown = CliRunner().invoke(main, ["doctor", "--quiet", "--root", str(case.root)])

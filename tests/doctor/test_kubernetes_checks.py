@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks of Kubernetes say where not everything is known, or another way is taken."""
+"""The checks of Kubernetes with partial information, and with other ways to offer GPUs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
     taken = Readings({**collectors, node_readings.INVENTORY: no_driver})
     found = _found(ExaminedNode(DirectoryTree(str(case.root)), taken))
     assert found["plugin.running"].status == NOT_APPLICABLE
-    assert "GH1905" in found["plugin.running"].said
+    assert "GH1905" in found["plugin.running"].message
 
 
 def test_a_driver_of_dynamic_resources_needs_no_plugin(fresh: Callable[[str], FaultCase]) -> None:
@@ -109,7 +109,7 @@ def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], FaultCase]) 
     case = fresh("t4")
     broken._plugin_without_driver(case)
     finding = _found(case.examined())["plugin.running"]
-    assert "ERROR_LIBRARY_NOT_FOUND" in finding.said
+    assert "ERROR_LIBRARY_NOT_FOUND" in finding.message
     assert finding.command.startswith(
         "kubectl describe pod -n nvidia-device-plugin nvdp-nvidia-device-plugin-x7k2p && kubectl "
         "-n nvidia-device-plugin rollout restart daemonset/nvdp-nvidia-device-plugin"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way to break a node is named, first, and nothing else is called failed."""
+"""Each broken node has the expected failure, and no other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.doctor.check_list import checks
 from tests.doctor.broken import all_of_them
 from tests.doctor.case import is_root
 
@@ -18,14 +19,30 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 PROFILES = ("t4", "h100x8", "a100-mig")
+# Checks that neither fail nor warn: they report what a node has, and either answer is right.
+NEVER_WRONG = {
+    "specs.compat32": "a node without 32-bit libraries runs all programs of CUDA",
+    "host.cgroups": "containers get their GPUs under either version of control groups",
+}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], FaultCase]) -> None:
     examination = healthy(profile).examine()
-    told = [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(FAILED)]
-    told += [(r.check.id, r.finding.subject, r.finding.said) for r in examination.of(WARNING)]
+    told = [(r.check.id, r.finding.subject, r.finding.message) for r in examination.of(FAILED)]
+    told += [(r.check.id, r.finding.subject, r.finding.message) for r in examination.of(WARNING)]
     assert told == []
+
+
+@pytest.mark.parametrize("check", [one.id for one in checks()])
+def test_a_check_has_a_broken_node(check: str) -> None:
+    """A check that reports no broken node is not tested."""
+    nodes = [broken.name for broken in all_of_them() if broken.check == check]
+    assert bool(nodes) != (check in NEVER_WRONG), nodes
+
+
+def test_checks_without_a_broken_node_exist() -> None:
+    assert set(NEVER_WRONG) <= {one.id for one in checks()}
 
 
 @pytest.mark.parametrize("broken", all_of_them(), ids=lambda broken: broken.name)
@@ -37,10 +54,10 @@ def test_the_right_cause_is_named_and_nothing_else(
     examination = case.examine()
     failed = examination.of(FAILED)
     if broken.is_warning:
-        assert [(r.check.id, r.finding.said) for r in failed] == []
+        assert [(r.check.id, r.finding.message) for r in failed] == []
         assert broken.check in {r.check.id for r in examination.of(WARNING)}
         return
     assert {r.check.id for r in failed} == {broken.check}, [
-        (r.check.id, r.finding.subject, r.finding.said) for r in failed
+        (r.check.id, r.finding.subject, r.finding.message) for r in failed
     ]
     assert all(r.finding.meaning and r.finding.command for r in failed)

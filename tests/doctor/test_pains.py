@@ -32,7 +32,7 @@ OURS = tests.doctor.parts.gpuhook.__name__
 
 @dataclass(frozen=True)
 class Pain:
-    """A complaint, by its number in the list; `do` breaks the node, `check` names the cause."""
+    """A complaint of users; `do` breaks the node, `check` finds the cause."""
 
     number: int
     complaint: str
@@ -51,7 +51,7 @@ def _of(number: int, complaint: str, name: str) -> Pain:
 
 
 def _lost(case: FaultCase) -> None:
-    """Have a container of NVIDIA's legacy hook lose its device rules."""
+    """Remove the device rules of a container of NVIDIA's legacy hook."""
     denied = {
         "code": "GH1744",
         "message": "the device cgroup of trainer denies /dev/nvidiactl",
@@ -64,7 +64,7 @@ def _lost(case: FaultCase) -> None:
 
 
 def _upgraded_spec(case: FaultCase) -> None:
-    """Leave the spec that nvidia-ctk wrote for the driver before."""
+    """Keep the spec that nvidia-ctk wrote for the previous driver."""
     document = json.dumps(driver.toolkit_spec(case, version="575.57.08"))
     version = case.node.node.driver.version or ""
     case.write(driver.SPEC, document.replace(f".so.{version}", ".so.575.57.08"))
@@ -98,7 +98,7 @@ PAINS = [
 
 @pytest.fixture(scope="module")
 def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], FaultCase]:
-    """Give what makes a node with NVIDIA's driver, toolkit, spec and plugin; each profile once."""
+    """Give a function that makes a node with NVIDIA's stack, once for each profile."""
     made: dict[str, FaultCase] = {}
 
     def of(profile: str) -> FaultCase:
@@ -124,7 +124,7 @@ def test_nothing_is_wrong_with_nvidias_stack_as_it_is(
 ) -> None:
     examination = nvidia_only(profile).examine()
     told = [r for r in examination.results if r.finding.status in (FAILED, WARNING)]
-    assert [(r.check.id, r.finding.said) for r in told] == []
+    assert [(r.check.id, r.finding.message) for r in told] == []
 
 
 def test_what_is_gpuhooks_does_not_apply(nvidia_only: Callable[[str], FaultCase]) -> None:
@@ -144,7 +144,7 @@ def test_the_first_cause_is_named(
     told = examination.of(FAILED) or examination.of(WARNING)
     assert told, pain.complaint
     first = told[0]
-    assert first.check.id == pain.check, [(r.check.id, r.finding.said) for r in told]
+    assert first.check.id == pain.check, [(r.check.id, r.finding.message) for r in told]
     assert first.finding.meaning
     assert first.finding.command
     assert "generate-cdi" not in first.finding.command, "gpuhook is not what runs here"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor says of a Jetson and of WSL whose spec is gpuhook's."""
+"""A Jetson and WSL with a spec of gpuhook."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.doctor import spec_regeneration
 from gpuhook.doctor.check import FAILED, OK
+from gpuhook.doctor.commands import spec_regeneration
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.doctor.facts.spec_facts import GPUHOOK, SpecFile
 from gpuhook.vendors.nvidia.inventory import dump_file
@@ -39,7 +39,7 @@ def node(root: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_spec_of_such_a_system_is_well(kind: str, tmp_path: Path) -> None:
-    """Only the hook is missing, which is not installed below that root."""
+    """Only the hook, which is not installed below that root, is missing."""
     node(tmp_path, kind)
     told = {(name, said.partition(",")[0]) for name, said in troubles(looked(bare(tmp_path)))}
     assert told == WITHOUT_HOOK
@@ -55,21 +55,21 @@ def test_a_changed_jetson(tmp_path: Path) -> None:
     elf_maker.write(cuda, "libcuda.so.1", needed=("libc.so.6", "libnvrm_gpu.so", "libnvos.so"))
     (finding,) = found(bare(tmp_path), "specs.fresh")
     assert finding.status == FAILED
-    assert "driver: was 540.4.0, is R36.4.3" in finding.said
-    assert "libcuda.so.1.1 was replaced" in finding.said
+    assert "driver: was 540.4.0, is R36.4.3" in finding.message
+    assert "libcuda.so.1.1 was replaced" in finding.message
 
 
 def test_a_jetson_has_a_gpu(tmp_path: Path) -> None:
     node(tmp_path, "jetson")
     (finding,) = found(bare(tmp_path), "driver.gpu")
-    assert (finding.status, "the GPU is that of the chip" in finding.said) == (OK, True)
+    assert (finding.status, "the GPU is a part of the chip" in finding.message) == (OK, True)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_spec_that_nvml_does_not_tell_is_not_written_anew(
     is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A spec of whole jobs is a Tegra's: --fix leaves it, whatever NVML says of the GPUs."""
+    """A spec of a Tegra is not fixed, whatever NVML reports."""
     known = dump_file.load("t4")
     document: Any = describe(known, Choices()).spec
     if is_whole:
@@ -81,4 +81,4 @@ def test_a_spec_that_nvml_does_not_tell_is_not_written_anew(
     one = SpecFile("/etc/cdi/nvidia.yaml", status, document, None, GPUHOOK)
     monkeypatch.setattr(driver_facts, "inventory_of", lambda _: known)
     monkeypatch.setattr(here.tree, "root", "/")
-    assert (spec_regeneration.mend(here, one) is None) == is_whole
+    assert (spec_regeneration.spec_fix(here, one) is None) == is_whole

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mends a real node is right for its distribution, and for who wrote the file there."""
+"""The command that fixes a real node fits its distribution and the author of the file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gpuhook.doctor import package_commands
 from gpuhook.doctor.check import FAILED, OK, WARNING
+from gpuhook.doctor.commands import package_commands
 from tests.doctor.case import is_root
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import TOOLKIT
@@ -38,7 +38,7 @@ def of(case: FaultCase, check: str) -> Finding:
 
 
 def with_plugin(case: FaultCase, configuration: str = "") -> None:
-    """Have NVIDIA's plugin be a pod of the node, with a configuration."""
+    """Add a pod of NVIDIA's plugin with a configuration."""
     pod = f"{KUBELET}/pods/{UID}"
     case.path(f"{pod}/containers/nvidia-device-plugin-ctr/0").mkdir(parents=True)
     log = f"/var/log/pods/plugins_nvdp-x7k2p_{UID}/nvidia-device-plugin-ctr/0.log"
@@ -75,7 +75,7 @@ def test_an_old_runc_needs_links_and_one_warning_tells_of_all(tmp_path: Path) ->
     case.write("/usr/lib/systemd/libsystemd-shared-239.so", "")
     found = of(case, "devices.links")
     assert found.status == WARNING
-    assert "runc 1.1.7 with systemd 239" in found.said
+    assert "runc 1.1.7 with systemd 239" in found.message
 
 
 def test_the_boolean_that_the_policy_has_is_named(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_environment_that_does_not_count_is_well(tmp_path: Path) -> None:
 
 
 def test_the_file_of_another_toolkit_does_not_count(tmp_path: Path) -> None:
-    """The operator's runtime reads its own file, whatever that of a package says."""
+    """The operator's runtime reads its own file and ignores that of a package."""
     case = clusters.operator_default(tmp_path)
     case.write(TOOLKIT, f"{BY_ENV} = false\n")
     assert of(case, IMAGES).status == WARNING
@@ -137,7 +137,7 @@ def test_ids_of_users_may_come_from_a_directory(tmp_path: Path) -> None:
 
 
 def test_docker_keeps_its_gpus_flag_by_the_cure(tmp_path: Path) -> None:
-    """Mode cdi would mend the loss of GPUs, and break --gpus."""
+    """Mode cdi would prevent the loss of GPUs but break --gpus."""
     case = workstations.ubuntu_docker_old(tmp_path)
     case.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
     found = of(case, "host.daemon-reload")
@@ -173,7 +173,9 @@ def test_the_drivers_files_come_from_who_brought_them(tmp_path: Path) -> None:
         for path in case.root.rglob("libnvidia-ptxjitcompiler.so*"):
             path.unlink()
         found = [r.finding for r in case.examine(["driver.files"]).of(WARNING)]
-        commands[name] = next(one.command for one in found if "ptxjit" in one.said).split(" ")[:2]
+        commands[name] = next(one.command for one in found if "ptxjit" in one.message).split(" ")[
+            :2
+        ]
     assert commands == {
         "fedora": ["dnf", "reinstall"],
         "debian": ["apt-get", "install"],
@@ -208,7 +210,7 @@ def test_nouveau_on_a_second_card_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_driver_of_no_known_branch_is_installed_by_a_name_that_there_is(tmp_path: Path) -> None:
-    """Where no module is loaded, nothing says which branch it has to be."""
+    """Without a loaded module, the required branch is unknown."""
     case = machines.without_gpu(tmp_path)
     case.write("/etc/debian_version", "12\n")
     tree = case.examined().tree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No false alarm: healthy nodes of many kinds have no failed check, and no warning undeserved."""
+"""Healthy nodes of many kinds have no failed check and no wrong warning."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 @pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
 def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> None:
     examination = node.make(tmp_path).examine()
-    failed = [(r.check.id, r.finding.said) for r in examination.of(FAILED)]
-    warned = [(r.check.id, r.finding.said) for r in examination.of(WARNING)]
+    failed = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
+    warned = [(r.check.id, r.finding.message) for r in examination.of(WARNING)]
     assert failed == []
     assert {check for check, _ in warned} == set(node.warned), warned
 
@@ -35,9 +35,9 @@ def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> Non
 def test_its_files_alone_are_called_healthy(node: RealNode, tmp_path: Path) -> None:
     tree = DirectoryTree(str(node.make(tmp_path).root))
     examination = examine(ExaminedNode(tree, Readings({})), checks())
-    told = [(r.check.id, r.finding.said) for r in examination.of(FAILED)]
+    told = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
     told += [
-        (r.check.id, r.finding.said)
+        (r.check.id, r.finding.message)
         for r in examination.of(WARNING)
         if r.check.id not in node.warned
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that doctor names for a spec that is to be written again."""
+"""The command that writes a spec again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ def test_a_spec_of_ours_is_refreshed_and_keeps_its_options() -> None:
     """generate-cdi would forget the options that it was made with."""
     node, one = Mock(), Mock(path="/etc/cdi/nvidia.yaml", kind="nvidia.com/gpu")
     one.author = spec_facts.GPUHOOK
-    assert spec_facts.rewrite(node, one) == "gpuhook refresh --force"
+    assert spec_facts.rewrite_command(node, one) == "gpuhook refresh --force"
     one.author = spec_facts.OTHER
     node.tree.status.return_value = None
-    assert spec_facts.rewrite(node, one) == "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
+    assert (
+        spec_facts.rewrite_command(node, one)
+        == "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
+    )

@@ -14,7 +14,7 @@ from gpuhook.spec_check.host_check import ERROR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.spec_check.spec_report import Judged
+    from gpuhook.spec_check.spec_report import SpecReport
 
 SCHEMA = "gpuhook/cdi-validate/v1"
 
@@ -50,7 +50,7 @@ def validate(
             spec_report.check_file(file, is_here=_is_here(file, homes, is_host)) for file in path
         ]
     else:
-        judged = spec_report.of_directories(dirs, is_here=is_host is not False)
+        judged = spec_report.directory_reports(dirs, is_here=is_host is not False)
     if output != "text":
         console.document({"schema": SCHEMA, "specs": [_entry(one) for one in judged]}, output)
     else:
@@ -67,23 +67,23 @@ def _is_here(file: str, homes: set[str], is_host: bool | None) -> bool:
     return os.path.realpath(os.path.dirname(file) or ".") in homes
 
 
-def _tell(one: Judged) -> None:
+def _tell(one: SpecReport) -> None:
     if one.error is not None:
         error = one.error
         click.echo(f"Error {error.code}: {error.message}\nhint: {error.hint}", err=True)
         return
     for finding in one.findings:
         where = f"{one.path}: {finding.pointer}: " if finding.pointer else f"{one.path}: "
-        click.echo(f"{finding.level}: {where}{finding.said}", err=True)
+        click.echo(f"{finding.level}: {where}{finding.message}", err=True)
     if one.spec is not None and one.is_valid:
         count = len(one.spec["devices"])
         head = f"{one.path}: valid, cdiVersion {one.spec['cdiVersion']}, {one.spec['kind']}"
         click.echo(f"{head}, {count} device{'s' * (count != 1)}")
 
 
-def _entry(one: Judged) -> dict[str, object]:
+def _entry(one: SpecReport) -> dict[str, object]:
     findings = [
-        {"level": finding.level, "pointer": finding.pointer, "message": finding.said, "code": ""}
+        {"level": finding.level, "pointer": finding.pointer, "message": finding.message, "code": ""}
         for finding in one.findings
     ]
     if one.error is not None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -49,6 +49,8 @@ def of_options(
     unless it is the tree of this very machine, seen from inside a container. Raises GH1900.
     """
     if root is None:
+        if os.path.abspath(place.driver_root) == "/":  # the default: the root of the node
+            place = replace(place, driver_root=place.host_root)
         roots = discover.roots(place.driver_root, place.dev_root, place.host_root)
         tree = PatientTree(roots.host)
         driver, dev = _inside(roots.host, roots.driver), _inside(roots.host, roots.dev)
@@ -64,7 +66,11 @@ def of_options(
         is_live = reading_collectors.is_this_machine(tree)
 
     def look() -> ExaminedNode:
-        taken = reading_collectors.live(tree, place, state_roots, more) if is_live else Readings({})
+        taken = (
+            reading_collectors.live_readings(tree, place, state_roots, more)
+            if is_live
+            else Readings({})
+        )
         return ExaminedNode(tree, taken, driver_root=driver, dev_root=dev)
 
     return DoctorTarget(look, is_live)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which containerd comes to a node: by itself, or within a Kubernetes distribution."""
+"""The distributions of containerd: its own packages, and those of Kubernetes distributions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuhook.engines.read import containerd_config
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A way in which containerd comes: its file, what that is made of, how it is restarted."""
+    """A distribution of containerd; its configuration may be generated from `templates`."""
 
     name: str
     path: str

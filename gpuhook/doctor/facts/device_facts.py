@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device nodes that a driver needs, and what the files of a node tell of each."""
+"""The device nodes that a driver needs, and their state on the node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.doctor.check import Mend
+from gpuhook.doctor.check import Fix
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.vendors.nvidia.devices import driver_nodes, mig_nodes
@@ -30,15 +30,15 @@ CONTROL, UVM, UVM_TOOLS, MODESET = (
 
 @dataclass(frozen=True, slots=True)
 class RequiredNode:
-    """A device node that there should be: its major goes by one of `names` in /proc/devices."""
+    """A device node that should exist; /proc/devices has its major under one of `names`."""
 
     path: str  # as containers see it
     names: tuple[str, ...]
     minor: int
-    mode: int | None = None  # None: as the module's parameters say
+    mode: int | None = None  # None: the default of the module's parameters
 
 
-def control() -> dict[str, RequiredNode]:
+def control_nodes() -> dict[str, RequiredNode]:
     """Return the control nodes, by path."""
     found = (
         RequiredNode(CONTROL, driver_nodes.FRONTEND, 255),
@@ -49,9 +49,9 @@ def control() -> dict[str, RequiredNode]:
     return {one.path: one for one in found}
 
 
-def of_gpus(node: ExaminedNode) -> list[RequiredNode]:
-    """Return the nodes of the GPUs that the module drives and that are not lost."""
-    lost = facts.lost_minors(node) | {gpu.minor for gpu in gpu_loss.missing(node)}
+def gpu_nodes(node: ExaminedNode) -> list[RequiredNode]:
+    """Return the nodes of the GPUs that the module drives, without lost ones."""
+    lost = facts.lost_minors(node) | {gpu.minor for gpu in gpu_loss.missing_gpus(node)}
     minors = [gpu.minor for gpu in facts.gpus(node) if gpu.minor is not None]
     return [
         RequiredNode(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
@@ -60,8 +60,8 @@ def of_gpus(node: ExaminedNode) -> list[RequiredNode]:
     ]
 
 
-def of_capabilities(node: ExaminedNode) -> list[RequiredNode]:
-    """Return the nodes that open the MIG devices there are."""
+def capability_nodes(node: ExaminedNode) -> list[RequiredNode]:
+    """Return the nodes of the capabilities of the MIG devices."""
     known = {one.minor: one for one in facts.capabilities(node).values()}
     return [
         RequiredNode(
@@ -74,13 +74,13 @@ def of_capabilities(node: ExaminedNode) -> list[RequiredNode]:
     ]
 
 
-def every(node: ExaminedNode) -> list[RequiredNode]:
-    """Return all nodes that may be there."""
-    return [*control().values(), *of_gpus(node), *of_capabilities(node)]
+def all_nodes(node: ExaminedNode) -> list[RequiredNode]:
+    """Return the nodes of all kinds."""
+    return [*control_nodes().values(), *gpu_nodes(node), *capability_nodes(node)]
 
 
 def dev_root(node: ExaminedNode) -> str:
-    """Return the directory whose /dev has the driver's nodes."""
+    """Return the directory whose dev/ has the driver's nodes."""
     if node.dev_root != "/":
         return node.dev_root
     root = driver_user_space.driver_user_space(node).root
@@ -89,47 +89,47 @@ def dev_root(node: ExaminedNode) -> str:
     return root if has_own and not has_host else "/"
 
 
-def place(node: ExaminedNode, wanted: RequiredNode) -> str:
-    """Return the node's path of a device node."""
-    return driver_user_space.at(dev_root(node), wanted.path)
+def node_path(node: ExaminedNode, required: RequiredNode) -> str:
+    """Return the path of a device node on the node."""
+    return driver_user_space.at(dev_root(node), required.path)
 
 
-def device_status(node: ExaminedNode, wanted: RequiredNode) -> Status | None:
-    """Return what is at the place of a device node, None for nothing."""
-    return node.tree.status(place(node, wanted))
+def device_status(node: ExaminedNode, required: RequiredNode) -> Status | None:
+    """Return the status of the file at the path of a device node, None if there is none."""
+    return node.tree.status(node_path(node, required))
 
 
-def major(node: ExaminedNode, wanted: RequiredNode) -> int | None:
-    """Return the major that the kernel gave the module, None where it gave none."""
+def node_major(node: ExaminedNode, required: RequiredNode) -> int | None:
+    """Return the major that the kernel assigned to the module, None if there is none."""
     numbers = facts.majors(node)
-    return next((numbers[name] for name in wanted.names if name in numbers), None)
+    return next((numbers[name] for name in required.names if name in numbers), None)
 
 
-def mode(node: ExaminedNode, wanted: RequiredNode) -> int:
-    """Return the permission bits that the node should have."""
-    if wanted.mode is not None:
-        return wanted.mode
+def node_mode(node: ExaminedNode, required: RequiredNode) -> int:
+    """Return the permission bits that a device node should have."""
+    if required.mode is not None:
+        return required.mode
     text = facts.params(node).get("DeviceFileMode", "")
     return int(text) & 0o777 if text.isdigit() else _MODE
 
 
-def command(node: ExaminedNode, *, is_wrong: bool = False) -> str:
-    """Return the command that makes the nodes that lack, and those that are wrong if any is."""
+def nodes_command(node: ExaminedNode, *, is_wrong: bool = False) -> str:
+    """Return the command that makes missing nodes, and replaces wrong ones if `is_wrong`."""
     root = dev_root(node)
     place = "" if root == "/" else f" --dev-root {shlex.quote(root)}"
     return "gpuhook system create-device-nodes" + place + " --replace" * is_wrong
 
 
-def mend(node: ExaminedNode, wanted: RequiredNode, *, is_there: bool = False) -> Mend | None:
-    """Return what makes the node, on this machine alone; a wrong one that `is_there` goes first."""
-    number = major(node, wanted)
+def node_fix(node: ExaminedNode, required: RequiredNode, *, is_there: bool = False) -> Fix | None:
+    """Return the fix that makes a node of this machine; `is_there`: it replaces a wrong one."""
+    number = node_major(node, required)
     if number is None or node.tree.root != "/":
         return None
-    path, bits = place(node, wanted), mode(node, wanted)
-    first = f"remove {path}, and make it anew as" if is_there else f"make {path},"
-    says = f"{first} the character device {number}:{wanted.minor} with mode {bits:04o}"
-    apply = partial(_make, path, number, wanted.minor, bits, is_there=is_there)
-    return Mend(says, apply)
+    path, bits = node_path(node, required), node_mode(node, required)
+    first = f"replace {path} by" if is_there else f"make {path},"
+    description = f"{first} the character device {number}:{required.minor} with mode {bits:04o}"
+    apply = partial(_make, path, number, required.minor, bits, is_there=is_there)
+    return Fix(description, apply)
 
 
 def _make(path: str, major: int, minor: int, mode: int, *, is_there: bool) -> None:

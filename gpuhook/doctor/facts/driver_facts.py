@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of a node tell of its driver and its GPUs, read once for all checks.
+"""The driver and the GPUs by the files of a node.
 
-What only NVML knows is in the reading `inventory`. Every path is the node's own.
+The reading `inventory` has the answers of NVML. All paths are those of the node.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gpuhook.doctor import package_commands
 from gpuhook.node import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
-from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.inventory import dump
 
@@ -29,47 +27,47 @@ DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
 GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _VENDOR = "0x10de"
-FOR_GUESTS = "vfio-pci"  # the driver of what is given to virtual machines
+FOR_GUESTS = "vfio-pci"  # the driver of devices for virtual machines
 _DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
 
 
 @dataclass(frozen=True, slots=True)
 class PciDevice:
-    """A device of NVIDIA's on the PCI bus: its bus id as the kernel writes it, and its driver."""
+    """An NVIDIA device on the PCI bus; its bus id is in the kernel's form."""
 
     bus_id: str
     device_class: str  # "0x030200"
-    driver: str  # "nvidia", "nouveau", "vfio-pci", "" where none is bound
+    driver: str  # "nvidia", "nouveau", "vfio-pci", "" if none is bound
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a graphics or compute device, no audio, USB or switch."""
+        """Whether it is a graphics or compute device; others are audio, USB and switches."""
         return self.device_class.startswith(_DISPLAY)
 
 
 def is_wsl(node: ExaminedNode) -> bool:
-    """Return whether the GPUs are those of Windows, reached by WSL's device."""
+    """Return whether the node is WSL, which has the GPUs of Windows."""
     return node.tree.status("/dev/dxg") is not None
 
 
 def is_tegra(node: ExaminedNode) -> bool:
-    """Return whether the GPU is that of a system on a chip, with a driver of its own kind.
+    """Return whether the only GPU is that of a Tegra chip, which has its own kind of driver.
 
-    One on the PCI bus beside it (IGX), or in its place (Thor), has the driver of all others.
+    A GPU on the PCI bus, of an IGX or Thor, has the usual driver.
     """
     return node.tree.status(host_fingerprint.TEGRA_RELEASE) is not None and not pci_gpus(node)
 
 
 def module_version(node: ExaminedNode) -> str:
-    """Return the version of the loaded kernel module, "" when none is loaded.
+    """Return the version of the loaded kernel module, "" if none is loaded.
 
-    That of a Tegra does not count: it has neither CUDA nor the numbers of /proc/devices.
+    It is also "" for a Tegra: its module has neither CUDA nor the numbers of /proc/devices.
     """
     return "" if is_tegra(node) else str(node.once(_loaded_version))
 
 
 def driver_mark(node: ExaminedNode) -> str:
-    """Return what stands for the driver in a fingerprint: a version, or a Tegra's release."""
+    """Return the driver's part of a fingerprint: its version, or the release of a Tegra."""
     release = host_fingerprint.release_in(node_tree.line(node.tree, host_fingerprint.TEGRA_RELEASE))
     return str(node.once(_loaded_version)) or release
 
@@ -83,7 +81,7 @@ def _loaded_version(node: ExaminedNode) -> str:
 
 
 def is_open_module(node: ExaminedNode) -> bool:
-    """Return whether the module is the open one, which cannot do without the GSP's firmware."""
+    """Return whether the module is the open one, which requires the GSP's firmware."""
     return "Open Kernel Module" in node_tree.line(node.tree, PROC_VERSION)
 
 
@@ -104,7 +102,7 @@ def params(node: ExaminedNode) -> dict[str, str]:
 
 
 def gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
-    """Return the GPUs that the kernel module drives, by bus id."""
+    """Return the GPUs that the kernel module drives, ordered by bus id."""
     found: tuple[driver_nodes.ProcGpu, ...] = node.once(_gpus)
     return found
 
@@ -119,7 +117,7 @@ def _gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
 
 
 def pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
-    """Return NVIDIA's devices on the PCI bus, by bus id."""
+    """Return the NVIDIA devices on the PCI bus, ordered by bus id."""
     found: tuple[PciDevice, ...] = node.once(_pci)
     return found
 
@@ -141,10 +139,7 @@ def pci_gpus(node: ExaminedNode) -> list[PciDevice]:
 
 
 def has_gpu(node: ExaminedNode) -> bool:
-    """Return whether the machine has a GPU of NVIDIA's for itself, or a driver that says so.
-
-    One that is kept for virtual machines (vfio-pci) does not count.
-    """
+    """Return whether the machine has an NVIDIA GPU that is not reserved for virtual machines."""
     own = [one for one in pci_gpus(node) if one.driver != FOR_GUESTS]
     return bool(own or gpus(node) or module_version(node))
 
@@ -157,7 +152,7 @@ def switches(node: ExaminedNode) -> list[str]:
 
 
 def inventory_of(node: ExaminedNode) -> inventory.Node | None:
-    """Return what the driver says of the node's GPUs, None where it could not be asked."""
+    """Return NVML's inventory of the node, None if NVML did not answer."""
     found: inventory.Node | None = node.once(_inventory)
     return found
 
@@ -168,30 +163,16 @@ def _inventory(node: ExaminedNode) -> inventory.Node | None:
 
 
 def lost_minors(node: ExaminedNode) -> set[int]:
-    """Return the minors of the GPUs that are lost, as far as the driver was asked."""
+    """Return the minors of the lost GPUs; the empty set without NVML's inventory."""
     found = inventory_of(node)
     lost = [gpu.minor for gpu in found.gpus if gpu.lost is not None] if found else []
     return {minor for minor in lost if minor is not None}
 
 
-def install(node: ExaminedNode, debian: str, others: str) -> str:
-    """Return the command that installs packages, by what they are called on the node."""
-    return package_commands.install(node.tree, debian, others)
-
-
-def reinstall(node: ExaminedNode, root: str) -> str:
-    """Return the command that installs the driver below `root` again."""
-    if root == driver_locations.OPERATOR:
-        return "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset"
-    if root == driver_locations.GKE:
-        return "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer"
-    return package_commands.reinstall_driver(node.tree)
-
-
 def capabilities(node: ExaminedNode) -> dict[str, Capability]:
-    """Return the access capabilities of the MIG devices there are, by their names in mig-minors.
+    """Return name in mig-minors -> access capability, of the MIG devices of the node.
 
-    Those are of each compute instance, and of the GPU instance that it is in.
+    A MIG device has one for its compute instance and one for its GPU instance.
     """
     found: dict[str, Capability] = node.once(_capabilities)
     return found
@@ -231,6 +212,6 @@ def _instances(node: ExaminedNode) -> list[str]:
     return found
 
 
-def counted(count: int) -> str:
+def gpu_count(count: int) -> str:
     """Return a number of GPUs: "1 GPU", "8 GPUs"."""
     return f"{count} {'GPU' if count == 1 else 'GPUs'}"

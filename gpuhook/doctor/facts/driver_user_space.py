@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries of a node's driver: where they are, of which versions, and which one counts."""
+"""The libraries of a node's driver: their directories, versions, and the one that is loaded."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _CACHE_LIMIT = 16 << 20
 
 @dataclass(slots=True)
 class UserSpace:
-    """The libraries of the driver below its root: version -> path of each, links resolved.
+    """The libraries of the driver below `root`.
 
-    `current` is the version that the loader's name (libcuda.so.1) leads to, by "libcuda.so".
+    `versions` has, for each name such as "libcuda.so", version -> path without links; `current` has
+    the version that the SONAME (libcuda.so.1) leads to.
     """
 
     root: str
@@ -36,7 +37,7 @@ class UserSpace:
 
     @property
     def version(self) -> str:
-        """The version of the libraries, "" where there are none or nothing says which count."""
+        """The version of the loaded libraries, "" if no SONAME leads to one."""
         return self.current.get(ML) or self.current.get(CUDA) or ""
 
 
@@ -46,7 +47,7 @@ def at(root: str, path: str) -> str:
 
 
 def driver_user_space(node: ExaminedNode) -> UserSpace:
-    """Return the driver's libraries: below the driver root, or where else a driver is put."""
+    """Return the driver's libraries, below the driver root or another usual root."""
     found: UserSpace = node.once(_of)
     return found
 
@@ -84,12 +85,12 @@ def _take(node: ExaminedNode, found: UserSpace, directory: str) -> None:
 
 
 def _cached(node: ExaminedNode, root: str) -> list[str]:
-    """Return the directories that the root's loader cache has libcuda.so.1 in."""
+    """Return the directories of libcuda.so.1 by the root's loader cache."""
     return [posixpath.dirname(path) for path in in_cache(node, root) or ()]
 
 
 def in_cache(node: ExaminedNode, root: str) -> list[str] | None:
-    """Return the 64-bit libcuda.so.1 of the root's loader cache; None without a readable cache."""
+    """Return the 64-bit paths of libcuda.so.1 in the root's loader cache, None without a cache."""
     content = node.tree.read(at(root, CACHE), _CACHE_LIMIT)
     try:
         entries = None if content is None else ld_cache_entries.parse(content)

@@ -1,56 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container engines of a node: their configurations, versions, and since when they run."""
+"""The container engines of a node: their configurations, versions and start times."""
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass
 
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.doctor.facts.containerd_distributions import CONTAINERD, DISTRIBUTIONS, Distribution
-from gpuhook.engines.read import (
-    containerd_config,
-    crio_config,
-    docker_config,
-    engine_versions,
-    podman_config,
-)
+from gpuhook.doctor.facts.program_facts import processes, program, version
+from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
 from gpuhook.engines.read.containerd_files import may_read
-from gpuhook.node import kubelet_files, node_readings
-from gpuhook.node.node_tree import matching, text
-from gpuhook.vendors.nvidia.driver.driver_locations import GKE, NIXOS_PROGRAMS
+from gpuhook.node import kubelet_files
+from gpuhook.node.node_tree import text
+from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.engines.read.engine_config import Runtime
     from gpuhook.engines.read.engine_versions import Version
     from gpuhook.node.node_tree import Tree
 
-# Where engines and NVIDIA's runtime look for bare names, besides their PATH, which has the same.
-BIN_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-# Where NixOS has them all, and where the containerds of k3s and others have their own runc: these
-# are in the PATH of what such a containerd starts.
-MORE_BIN_DIRS = (
-    *NIXOS_PROGRAMS,
-    "/var/lib/rancher/k3s/data/current/bin",
-    "/var/lib/rancher/rke2/bin",
-    "/var/lib/rancher/rke2/data/*/bin",
-    "/snap/microk8s/current/bin",
-    "/var/lib/k0s/bin",
-    "/opt/bin",
-)
-_HOOKS = (b"nvidia-container-runtime-hook", b"nvidia-container-toolkit", b"gpuhook-")
 _ENDPOINT = re.compile(r"(?:containerRuntimeEndpoint:|--container-runtime-endpoint[= ])\s*\"?(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerdHere:
-    """A containerd of the node. `started` is in seconds of the epoch, None if it is not known."""
+    """A containerd of the node. `started` is in seconds since the epoch, None if unknown."""
 
     distribution: Distribution
     read: containerd_config.Containerd
@@ -59,49 +37,30 @@ class ContainerdHere:
 
     @property
     def root(self) -> str:
-        """The file that it is started with."""
+        """The configuration file that it is started with."""
         return self.read.root
 
 
 @dataclass(frozen=True, slots=True)
 class DockerHere:
-    """A Docker daemon of the node: the system's, the snap's, or that of a user."""
+    """A Docker daemon of the node."""
 
-    kind: str  # "docker", "snap", "rootless"
+    kind: str  # "docker" (the system's), "snap", or "rootless" (of a user)
     read: docker_config.Docker
     daemon: Version | None
     started: float | None
 
     @property
     def restart(self) -> str:
-        """The command that has it read its configuration."""
+        """The command that restarts it."""
         return {
             "snap": "snap restart docker",
             "rootless": "systemctl --user restart docker",
         }.get(self.kind, "systemctl restart docker")
 
 
-def program(tree: Tree, name: str, more: Iterable[str] = MORE_BIN_DIRS) -> str | None:
-    """Return the path at which a program is found, None if nothing that may be run is there.
-
-    A bare name is looked up where every system has programs, then in `more`, which are patterns.
-    """
-    if "/" in name:
-        paths = [name]
-    else:
-        paths = [f"{place}/{name}" for place in BIN_DIRS]
-        for place in more:
-            at = f"{place}/{name}"
-            paths += matching(tree, at) if "*" in at else [at]
-    for path in paths:
-        status = tree.status(path)
-        if status and status.is_executable:
-            return path
-    return None
-
-
 def kubelet(node: ExaminedNode) -> str:
-    """Return the directory of the node's kubelet, "" where it is no node of a cluster."""
+    """Return the directory of the node's kubelet, "" if the node is not in a cluster."""
     found: str = node.once(_kubelet)
     return found
 
@@ -112,18 +71,6 @@ def _kubelet(node: ExaminedNode) -> str:
     found = next((place for place in places if place), "")
     is_empty = not found and node.tree.status(kubelet_files.ROOTS[0]) is not None
     return kubelet_files.ROOTS[0] if is_empty else found
-
-
-def version(node: ExaminedNode, name: str) -> Version | None:
-    """Return the version that a program says it is of."""
-    programs = node.readings.document(node_readings.PROGRAMS) or {}
-    return engine_versions.parse_version(str((programs.get(name) or {}).get("version") or ""))
-
-
-def processes(node: ExaminedNode, *names: str) -> list[dict[str, Any]]:
-    """Return the node's processes of these names."""
-    found = node.readings.document(node_readings.PROCESSES) or []
-    return [one for one in found if one.get("name") in names]
 
 
 def containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
@@ -178,7 +125,9 @@ def _containerd(
     distribution = known or Distribution(
         "containerd", path, CONTAINERD.restart, f"{CONTAINERD.configure} --config={path}"
     )
-    own = daemon if distribution.name == "containerd" else None  # others bring their own
+    own = (
+        daemon if distribution.name == "containerd" else None
+    )  # a distribution has its own containerd
     read = containerd_config.read(node.tree, path, own)
     if not may_read(own, read.version):
         own = None
@@ -213,16 +162,16 @@ def _dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
         try:
             read = _docker_of(tree, home)
         except OSError:
-            continue  # what users lay there must not keep the system's own from being looked at
+            continue  # a file of a user must not hide the system's Docker
         if read is not None:
             found.append(DockerHere("rootless", read, daemon, None))
     return tuple(found)
 
 
 def _docker_of(tree: Tree, home: str) -> docker_config.Docker | None:
-    """Return a user's own configuration, None if there is none.
+    """Return the configuration of a user's Docker, None if there is none.
 
-    Raises OSError, also where it is not the user's: a link leads where its maker likes.
+    Raises OSError, also for a file that the user does not own: a link may lead anywhere.
     """
     owner, path = tree.status(home), f"{home}/{docker_config.OF_A_USER}"
     if owner is None or not tree.status(path):
@@ -232,7 +181,7 @@ def _docker_of(tree: Tree, home: str) -> docker_config.Docker | None:
 
 @dataclass(frozen=True, slots=True)
 class _OfUser:
-    """The files of a tree as far as they belong to one user."""
+    """The files of a tree that one user owns."""
 
     tree: Tree
     uid: int
@@ -245,7 +194,7 @@ class _OfUser:
 
 
 def homes(tree: Tree) -> list[str]:
-    """Return the homes of users who may run engines of their own."""
+    """Return the home directories of users, who may run rootless engines."""
     return [f"/home/{name}" for name in tree.names("/home")]
 
 
@@ -261,8 +210,8 @@ def _podman(node: ExaminedNode) -> podman_config.Podman | None:
     return podman_config.read(node.tree) if program(node.tree, "podman") else None
 
 
-def installed(node: ExaminedNode) -> frozenset[str]:
-    """Return the names of the engines of the node which could run containers with GPUs."""
+def installed_engines(node: ExaminedNode) -> frozenset[str]:
+    """Return the engines of the node that can run containers with GPUs."""
     found = {
         "containerd" if any(_serves_itself(node, one) for one in containerds(node)) else "",
         "docker" if dockers(node) else "",
@@ -273,49 +222,42 @@ def installed(node: ExaminedNode) -> frozenset[str]:
 
 
 def _serves_itself(node: ExaminedNode, one: ContainerdHere) -> bool:
-    """Return whether a containerd has containers of its own, and not those of Docker alone."""
+    """Return whether a containerd has other containers than those of Docker."""
     return one.read.has_cri and bool(kubelet(node) or not dockers(node))
 
 
 def why_no_gpus(node: ExaminedNode, engine: str) -> str:
-    """Return why GPUs are not this engine's task, "" where they are.
+    """Return why an engine need not give GPUs to containers, "" if it has to.
 
-    They are that of a kubelet's engine, or of the only one there is.
+    The engine of the kubelet has to, or the only engine of a node.
     """
     space = driver_user_space.driver_user_space(node)
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
-    has_gpu = driver_facts.has_gpu(node) or gpu_loss.missing(node)
+    has_gpu = driver_facts.has_gpu(node) or gpu_loss.missing_gpus(node)
     if not (has_gpu or is_other_kind or any(space.versions.values())):
         return "this machine has no NVIDIA GPU"
     if space.root == GKE:
-        return "GKE's device plugin gives nodes and mounts by itself"
+        return "GKE's device plugin adds the device nodes and mounts"
     if kubelet(node) and engine in ("containerd", "crio"):
         endpoint = _endpoint(node)
-        is_its = engine in endpoint if endpoint else not {"containerd", "crio"} <= installed(node)
-        return "" if is_its else "another engine is the kubelet's"
-    return "" if installed(node) == {engine} else "another engine has"
+        is_its = (
+            engine in endpoint
+            if endpoint
+            else not {"containerd", "crio"} <= installed_engines(node)
+        )
+        return "" if is_its else "the kubelet uses another engine"
+    return "" if installed_engines(node) == {engine} else "another engine does"
 
 
 def _endpoint(node: ExaminedNode) -> str:
-    """Return the socket of the engine that the kubelet calls, "" if nothing says."""
-    said = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
-    said += [
+    """Return the socket of the engine that the kubelet uses, "" if it is unknown."""
+    sources = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
+    sources += [
         text(node.tree, f"{kubelet(node)}/{name}") or ""
         for name in ("kubeadm-flags.env", "config.yaml")
     ]
-    for words in said:
+    for words in sources:
         found = _ENDPOINT.search(words)
         if found:
             return found.group(1).strip("\"'")
     return ""
-
-
-def gives_gpus(tree: Tree, runtime: Runtime) -> bool:
-    """Return whether containers of a runtime get GPUs: by its program, or by hooks of its spec."""
-    if runtime.gives_gpus:
-        return True
-    spec = runtime.options.get("base_runtime_spec")
-    if not isinstance(spec, str) or not posixpath.isabs(spec):
-        return False
-    content = tree.read(spec) or b""
-    return any(hook in content for hook in _HOOKS)

@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuhook.containers.hot import ledger
 from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import ledger_facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
-from gpuhook.host.hot import state
+from gpuhook.host.hot import procfs, state
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 KINDS = (vocabulary.VENDOR + "/gpu", vocabulary.PLUGIN_KIND)
 _NODE_FILE = f"{state.DIRECTORY}/node.json"
+_LEDGER = f"{state.DIRECTORY}/containers"
 _GPU_NODE = re.compile(r"/dev/nvidia([0-9]{1,7})", re.ASCII)
 _NAMES = ("namespace", "pod", "container")
 
@@ -52,11 +53,11 @@ class NamedGpu:
     def __str__(self) -> str:
         """Return the names for a message: "GPU-... at 0000:1b:00.0 (used by ml/train-0/main)"."""
         name = self.uuid or (f"/dev/nvidia{self.minor}" if self.minor is not None else "")
-        told = " at ".join(part for part in (name, self.bus_id) if part)
-        return told + (f" (used by {', '.join(self.containers)})" if self.containers else "")
+        text = " at ".join(part for part in (name, self.bus_id) if part)
+        return text + (f" (used by {', '.join(self.containers)})" if self.containers else "")
 
 
-def missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     """Return the GPUs that something names and that the PCI bus does not have, by minor number.
 
     () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
@@ -65,7 +66,7 @@ def missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     return found
 
 
-def named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
     found: tuple[NamedGpu, ...] = node.once(_named)
     return found
@@ -74,10 +75,12 @@ def named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
 def is_missing(node: ExaminedNode, uuid: str | None, pci_bus_id: str | None) -> bool:
     """Return whether the PCI bus does not have the GPU with this UUID or PCI bus id."""
     bus = device_selection.bus_id(pci_bus_id or "")
-    return any((uuid and one.uuid == uuid) or (bus and one.bus_id == bus) for one in missing(node))
+    return any(
+        (uuid and one.uuid == uuid) or (bus and one.bus_id == bus) for one in missing_gpus(node)
+    )
 
 
-def described(
+def gpu_with_users(
     node: ExaminedNode, uuid: str | None, minor: int | None, pci_bus_id: str | None
 ) -> NamedGpu:
     """Return a GPU that the driver has, with the containers that use it."""
@@ -89,7 +92,7 @@ def _missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     if facts.is_wsl(node) or facts.is_tegra(node) or _status(node, facts.PCI) is None:
         return ()
     devices = set(node.tree.names(facts.PCI))
-    return tuple(one for one in named(node) if _is_gone(node, one, devices))
+    return tuple(one for one in named_gpus(node) if _is_gone(node, one, devices))
 
 
 def _is_gone(node: ExaminedNode, gpu: NamedGpu, devices: set[str]) -> bool:
@@ -109,13 +112,13 @@ def _is_gone(node: ExaminedNode, gpu: NamedGpu, devices: set[str]) -> bool:
         return False
     if gpu.minor not in minors:
         return True
-    return bool(gpu.uuid) and None not in uuids and len(here) < len(named(node))
+    return bool(gpu.uuid) and None not in uuids and len(here) < len(named_gpus(node))
 
 
 def _named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     found: dict[int, NamedGpu] = {}
-    for one in specs.valid(node):
-        if one.kind in KINDS and not specs.hidden(node, one):
+    for one in specs.valid_specs(node):
+        if one.kind in KINDS and not specs.is_hidden(node, one):
             for minor, uuid in _described(one):
                 known = found.get(minor, NamedGpu(minor=minor))
                 paths = tuple(dict.fromkeys((*known.specs, one.path)))
@@ -145,7 +148,7 @@ def _minors(paths: Iterable[object]) -> set[int]:
 
 
 def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
-    """Add the UUID and the PCI address that the driver or generate-cdi has noted, and the users."""
+    """Add the UUID and PCI address that the driver or generate-cdi recorded, and the users."""
     for uuid, minor, pci_bus_id in node.once(_noted):
         if uuid == gpu.uuid if uuid and gpu.uuid else minor == gpu.minor:
             bus = device_selection.bus_id(pci_bus_id or "")
@@ -157,13 +160,13 @@ def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
 
 
 def _noted(node: ExaminedNode) -> list[tuple[str | None, int | None, str | None]]:
-    """Return (UUID, minor, PCI bus id) of GPUs: of this moment, then of when the spec was made."""
+    """Return (UUID, minor, PCI bus id) of GPUs: the present ones, then those of node.json."""
     found = [(gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in facts.gpus(node)]
     try:
-        told = dump.from_dict(documents.parse_json(_read(node, _NODE_FILE)))
+        noted = dump.from_dict(documents.parse_json(_read(node, _NODE_FILE)))
     except (GpuhookError, AttributeError, KeyError, TypeError, ValueError):
         return [*found]
-    return [*found, *((gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in told.gpus)]
+    return [*found, *((gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in noted.gpus)]
 
 
 def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
@@ -172,7 +175,7 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
 
 
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
-    """Return (name, minor numbers) of each container that was given GPUs."""
+    """Return (name, minor numbers) of each container with assigned GPUs."""
     found: list[tuple[str, set[int]]] = node.once(_all_holders)
     return found
 
@@ -196,16 +199,16 @@ def _name(one: dict[str, Any]) -> str:
 
 def _entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
     try:
-        names = node.tree.names(ledger_facts.LEDGER)
+        names = node.tree.names(_LEDGER)
     except OSError as error:
         if error.errno != errno.ENODATA:
             raise
         return
     for name in names:
-        path = f"{ledger_facts.LEDGER}/{name}"
-        if name.endswith(".json") and ledger_facts.is_usable(node, path):
-            entry = ledger_facts.parse_entry(node.tree.read(path) or b"")
-            if entry is not None and ledger_facts.is_alive(node, entry):
+        path = f"{_LEDGER}/{name}"
+        if name.endswith(".json") and _is_usable(node, path):
+            entry = _entry(node.tree.read(path) or b"")
+            if entry is not None and _is_alive(node, entry):
                 yield entry
 
 
@@ -224,3 +227,38 @@ def _read(node: ExaminedNode, path: str) -> bytes:
         return node.tree.read(path) or b""
     except OSError:
         return b""
+
+
+def _is_usable(node: ExaminedNode, path: str) -> bool:
+    """Return whether a state file is a regular file of root that no other user may write."""
+    found = node.tree.status(path, follow=False)
+    return found is None or (found.is_file and found.uid == 0 and not found.permissions & 0o022)
+
+
+def _entry(content: bytes) -> dict[str, Any] | None:
+    """Return the entry in a file of the ledger, None if it is not an entry."""
+    try:
+        found = documents.parse_json_object(content)
+    except ValueError:
+        return None
+    if found.get("schema") != ledger.SCHEMA:
+        return None
+    is_whole = isinstance(found.get("id"), str) and isinstance(found.get("root"), str)
+    return found if is_whole and isinstance(found.get("since"), (int, float)) else None
+
+
+def _is_alive(node: ExaminedNode, entry: dict[str, Any]) -> bool:
+    """Return whether the container of an entry exists, by the files of the node.
+
+    In the device plugin's pod no state root exists: no file shows that a container has ended.
+    """
+    root = entry["root"]
+    if root and (
+        node.tree.status(root) is None or node.tree.status(f"{root}/{entry['id']}") is not None
+    ):
+        return True
+    content = node.tree.read(f"/proc/{entry.get('pid')}/stat", 65536)
+    try:
+        return content is not None and procfs.start_ticks(content) == entry.get("started")
+    except (ValueError, IndexError):
+        return False

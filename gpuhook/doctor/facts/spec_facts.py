@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CDI specs of a node that describe NVIDIA's GPUs: who wrote each, and for which driver."""
+"""The CDI specs of NVIDIA GPUs on a node: their author, and the driver that they are made for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Status
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-# Lowest priority first. /var/run is a link to /run nearly everywhere; a tree may lack it.
+# Lowest priority first. /var/run is usually a link to /run; a tree may lack it.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 EXTENSIONS = (".json", ".yaml")
 GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "another program"
@@ -31,7 +31,7 @@ _TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
 _TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _REFRESH = "nvidia-cdi-refresh.service"
 _UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-# The pods of the GPU operator make anew what they have put on the node when they start.
+# The pods of the GPU operator write their files again when they start.
 OPERATORS_TOOLKIT = (
     "kubectl -n gpu-operator rollout restart daemonset/nvidia-container-toolkit-daemonset"
 )
@@ -40,7 +40,7 @@ _HOST_VERSION = "--host-driver-version="
 
 @dataclass(frozen=True, slots=True)
 class SpecFile:
-    """A spec: `document` is None where it is broken; then `error` says what is wrong with it."""
+    """A spec; if it is invalid, `document` is None and `error` has the fault."""
 
     path: str
     status: Status
@@ -55,43 +55,43 @@ class SpecFile:
 
     @property
     def kind(self) -> str:
-        """What its devices are called before the equals sign."""
+        """The kind of its devices, "" for an invalid spec."""
         return str(self.document["kind"]) if self.document else ""
 
     @property
     def device_names(self) -> list[str]:
-        """The names of its devices, without the kind."""
+        """The names of its devices without the kind."""
         return [str(one["name"]) for one in (self.document or {}).get("devices") or ()]
 
     def edits(self) -> Iterator[dict[str, Any]]:
-        """Yield the edits for every container, then those of each device."""
+        """Yield the edits of the spec, then those of each device."""
         for part in (self.document or {}, *((self.document or {}).get("devices") or ())):
             yield part.get("containerEdits") or {}
 
     def items(self, key: str) -> list[dict[str, Any]]:
-        """Return the mounts, hooks or deviceNodes of all its edits, each once."""
+        """Return the different mounts, hooks or deviceNodes of all its edits."""
         found: list[dict[str, Any]] = []
         for edits in self.edits():
             found += [item for item in edits.get(key) or () if item not in found]
         return found
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """Return the device nodes by their paths on the host."""
+        """Return host path -> device node."""
         return {one.get("hostPath") or one["path"]: one for one in self.items("deviceNodes")}
 
     def jobs(self) -> list[Jobs]:
-        """Return what our hooks in it are to do; none of those that nobody understands."""
+        """Return the jobs of gpuhook's hooks in it, without invalid ones."""
         found = []
         for hook in self.items("hooks"):
             if hook_args.is_ours(hook):
                 try:
                     found.append(hook_args.of_hook(hook))
                 except GpuhookError:
-                    continue  # the hook says so itself
+                    continue  # the hook reports it when it runs
         return found
 
     def driver_version(self) -> str:
-        """Return the version of the driver that it was made for, "" where it does not say."""
+        """Return the version of the driver that it was made for, "" if unknown."""
         for job in self.jobs():
             if job.driver_version:
                 return job.driver_version
@@ -108,18 +108,18 @@ class SpecFile:
 
 
 def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
-    """Return the specs of NVIDIA's GPUs, lowest priority first; those of others are left out."""
+    """Return the specs of NVIDIA GPUs, lowest priority first."""
     found: tuple[SpecFile, ...] = node.once(_specs)
     return found
 
 
-def valid(node: ExaminedNode) -> list[SpecFile]:
-    """Return those specs that say something."""
+def valid_specs(node: ExaminedNode) -> list[SpecFile]:
+    """Return the valid specs of NVIDIA GPUs, lowest priority first."""
     return [one for one in spec_files(node) if one.document is not None]
 
 
 def directories(node: ExaminedNode) -> list[str]:
-    """Return the directories of specs that are there, each once, lowest priority first."""
+    """Return the existing CDI directories, lowest priority first, without links to another."""
     found: list[str] = node.once(_directories)
     return found
 
@@ -130,18 +130,22 @@ def _directories(node: ExaminedNode) -> list[str]:
         real = node.tree.real(directory)
         if real is not None:
             found.pop(real, None)
-            found[real] = directory  # /var/run/cdi is the name that engines use
+            found[real] = directory  # the last name, /var/run/cdi, is the one that engines use
     return list(found.values())
 
 
-def _specs(node: ExaminedNode) -> tuple[SpecFile, ...]:
-    return tuple(
-        found
+def paths(node: ExaminedNode) -> list[str]:
+    """Return the paths of all specs, also of other vendors, lowest priority first."""
+    return [
+        f"{directory}/{name}"
         for directory in directories(node)
         for name in node.tree.names(directory)
         if name.endswith(EXTENSIONS)
-        for found in _spec(node, f"{directory}/{name}")
-    )
+    ]
+
+
+def _specs(node: ExaminedNode) -> tuple[SpecFile, ...]:
+    return tuple(spec for path in paths(node) for spec in _spec(node, path))
 
 
 def _spec(node: ExaminedNode, path: str) -> Iterator[SpecFile]:
@@ -172,12 +176,12 @@ def _author_of_text(content: bytes) -> str:
     return TOOLKIT if any(name.encode() in content for name in _TOOLKIT_HOOKS) else OTHER
 
 
-def hidden(node: ExaminedNode, one: SpecFile) -> bool:
-    """Return whether another spec, of higher priority, has all devices of this one."""
+def is_hidden(node: ExaminedNode, one: SpecFile) -> bool:
+    """Return whether a spec of higher priority has all devices of this one."""
     order = directories(node)
     later = [
         f"{other.kind}={name}"
-        for other in valid(node)
+        for other in valid_specs(node)
         if order.index(other.directory) > order.index(one.directory)
         for name in other.device_names
     ]
@@ -185,33 +189,37 @@ def hidden(node: ExaminedNode, one: SpecFile) -> bool:
     return bool(names) and set(names) <= set(later)
 
 
-def naming(node: ExaminedNode, path: str) -> list[str]:
-    """Return the paths of the specs that give containers the device node `path`."""
-    return [one.path for one in valid(node) if path in one.nodes() and not hidden(node, one)]
+def specs_with_node(node: ExaminedNode, path: str) -> list[str]:
+    """Return the paths of the specs that have the device node `path`."""
+    return [
+        one.path for one in valid_specs(node) if path in one.nodes() and not is_hidden(node, one)
+    ]
 
 
 def has_refresh(node: ExaminedNode) -> bool:
-    """Return whether the node has NVIDIA's unit that writes the spec again."""
+    """Return whether the node has NVIDIA's unit that updates the spec."""
     paths = [f"{directory}/{_REFRESH}" for directory in _UNIT_DIRECTORIES]
     return any(node.tree.status(path) is not None for path in paths)
 
 
 def has_toolkit(node: ExaminedNode) -> bool:
-    """Return whether the node has nvidia-ctk, and that is no front of gpuhook's."""
+    """Return whether the node has NVIDIA's nvidia-ctk, not gpuhook's command of that name."""
     here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
     return any(
         not compat_programs.is_text_of_ours(node.tree.read(path, 4096) or b"") for path in here
     )
 
 
-def rewrite(node: ExaminedNode, one: SpecFile) -> str:
-    """Return the command that writes a spec again, by who wrote it."""
+def rewrite_command(node: ExaminedNode, one: SpecFile) -> str:
+    """Return the command that writes a spec again with the program that wrote it."""
     if one.author == PLUGIN:
         return "kubectl delete pod -A -l 'app.kubernetes.io/name=nvidia-device-plugin'"
     if one.kind.startswith("management."):
         return OPERATORS_TOOLKIT
     if one.kind and one.author == OTHER and one.kind.partition("/")[0] != vocabulary.VENDOR:
-        return f"kubectl get pods -A -o wide | grep -i nvidia # delete that which wrote {one.path}"
+        return (
+            f"kubectl get pods -A -o wide | grep -i nvidia # delete the pod that wrote {one.path}"
+        )
     if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
         made = f"gpuhook generate-cdi --output {one.path}"
         return "gpuhook refresh --force" if one.author == GPUHOOK else made

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file of NVIDIA's toolkit, config.toml: its keys, what they may hold, the mode.
+"""config.toml, the settings file of NVIDIA's toolkit: its keys, their valid values, and the mode.
 
-The toolkit ignores keys that it does not know, and ends with an error on values of a wrong type.
+The toolkit ignores unknown keys and fails on values of a wrong type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.doctor.facts import driver_facts
-from gpuhook.doctor.facts.engine_facts import program, version
+from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import compat_programs, toml_document
 from gpuhook.engines.read.engine_config import ConfigPlace
 
@@ -30,7 +30,7 @@ COMPAT_MODES = ("disabled", "hook", "ldconfig", "mount")
 CAPABILITIES = ("all", "compat32", "compute", "display", "graphics", "ngx", "utility", "video")
 LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "fatal", "panic")
 RUNTIMES = ("runc", "crun")
-# Since 1.18 a runtime whose mode is auto works out CDI edits itself; before it had the hook.
+# Since 1.18, the mode auto generates CDI edits; before, it used the hook.
 JIT_BY_DEFAULT = (1, 18)
 
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
@@ -70,18 +70,18 @@ KEYS: dict[str, type] = {
         )
     },
 }
-_TYPES = {bool: "true or false", str: "a text in quotes", list: "a list"}
+_TYPES = {bool: "true or false", str: "a string", list: "a list"}
 
 
 def _is_like(key: str, other: str) -> bool:
-    """Return whether the last parts are alike: keys of one table share what is before it."""
+    """Return whether the last parts are similar: keys of one table share the first parts."""
     mine, its = key.rpartition(".")[2], other.rpartition(".")[2]
     return bool(difflib.get_close_matches(mine, [its], 1, 0.6))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolkitSettings:
-    """One file: `document` is {} where it cannot be read, and `trouble` says why."""
+    """One file; if it cannot be read, `document` is {} and `trouble` has the reason."""
 
     path: str
     document: dict[str, Any] = field(default_factory=dict)
@@ -89,41 +89,41 @@ class ToolkitSettings:
     trouble: toml_document.UnreadableTomlError | None = None
 
     def of(self, key: str) -> Any:
-        """Return the value of a dotted key, None where it is not set."""
+        """Return the value of a dotted key, None if it is not set."""
         *tables, last = key.split(".")
         return toml_document.table(self.document, *tables).get(last)
 
     def place(self, key: str) -> ConfigPlace:
-        """Return where a dotted key is written."""
+        """Return the file and line of a dotted key."""
         return ConfigPlace(self.path, toml_document.line_of(self.content, key.split(".")))
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """The low-level runtimes, of which the first that is found is taken."""
+        """The low-level runtimes; the first that exists is used."""
         return toml_document.texts(self.of(f"{_RUNTIME}.runtimes")) or RUNTIMES
 
     @property
     def mode(self) -> str:
-        """The mode that is asked for."""
+        """The configured mode."""
         return toml_document.text(self.of(f"{_RUNTIME}.mode")) or "auto"
 
     def unknown(self) -> Iterator[tuple[str, str]]:
-        """Return every key that the toolkit does not know, with the nearest that it knows."""
+        """Yield each unknown key and the most similar known key, "" if none is similar."""
         for key, _ in leaves(self.document):
             if key not in KEYS:
                 near = difflib.get_close_matches(key, KEYS, 3, 0.8)
                 yield key, next((one for one in near if _is_like(key, one)), "")
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """Return every key whose value the toolkit refuses, with what it has to be."""
+        """Yield each key with an invalid value, and the rule that it breaks."""
         for key, value in leaves(self.document):
             kind = KEYS.get(key)
             if kind and not isinstance(value, kind):
                 yield key, f"has to be {_TYPES[kind]}"
             elif kind:
-                said = self._refused(key, value)
-                if said:
-                    yield key, said
+                message = self._refused(key, value)
+                if message:
+                    yield key, message
 
     def _refused(self, key: str, value: Any) -> str:
         if key == f"{_RUNTIME}.mode" and value not in MODES:
@@ -134,10 +134,10 @@ class ToolkitSettings:
             return f"has to be one of {', '.join(COMPAT_MODES)}"
         if key == "supported-driver-capabilities":
             wrong = [one for one in str(value).split(",") if one and one not in CAPABILITIES]
-            return f"has {', '.join(wrong)}, which is no capability" if wrong else ""
+            return f"has {', '.join(wrong)}, which is not a capability" if wrong else ""
         if key == f"{_CLI}.ldconfig" and not str(value).startswith("@"):
             allowed = self.of("features.allow-ldconfig-from-container") is True
-            return "" if allowed else 'has to begin with "@", for ldconfig to be the host\'s'
+            return "" if allowed else 'has to begin with "@", for the ldconfig of the host'
         return ""
 
 
@@ -163,9 +163,9 @@ def _files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
 
 
 def is_of_fronts(node: ExaminedNode) -> bool:
-    """Return whether the toolkit's names are gpuhook's here: nobody reads the toolkit's settings.
+    """Return whether gpuhook provides the toolkit's names here, so that config.toml is not read.
 
-    Packages of the toolkit that were removed leave their config.toml behind.
+    Removed packages of the toolkit leave their config.toml behind.
     """
     found: bool = node.once(_is_of_fronts)
     return found
@@ -177,22 +177,17 @@ def _is_of_fronts(node: ExaminedNode) -> bool:
 
 
 def is_legacy(node: ExaminedNode, settings: ToolkitSettings) -> bool | None:
-    """Return whether the runtime leaves all to the prestart hook; None where it is not known."""
+    """Return whether the runtime uses the prestart hook, None if that is unknown."""
     if settings.mode != "auto":
         return settings.mode == "legacy"
     if driver_facts.is_tegra(node):
-        return False  # there it takes the mode csv
+        return False  # auto selects the mode csv
     number = version(node, "nvidia-ctk") or version(node, "nvidia-container-runtime")
     return number < JIT_BY_DEFAULT if number else None
 
 
-def known_keys() -> tuple[str, ...]:
-    """Return all keys that the toolkit knows, with dots between their tables."""
-    return tuple(KEYS)
-
-
 def leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every key of a document, with dots between its tables, and its value."""
+    """Yield each dotted key of a document, and its value."""
     for key, value in document.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{before}{key}.")

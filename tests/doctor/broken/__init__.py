@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which nodes are broken: one module per subject, each with its BROKEN.
+"""Broken nodes: one module per subject, each with a list BROKEN.
 
 The modules of `tests.doctor.parts` make the healthy nodes.
 """
@@ -14,7 +14,7 @@ from tests.doctor.case import Broken
 
 
 def all_of_them() -> list[Broken]:
-    """Return every breakage."""
+    """Return all broken nodes."""
     return [
         one
         for found in sorted(pkgutil.iter_modules(broken.__path__), key=lambda found: found.name)

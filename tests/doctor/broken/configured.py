@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines that gpuhook configured, changed since; its units and programs, gone or broken."""
+"""Changed configurations of gpuhook, and its broken units and programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFRESH = "/usr/lib/systemd/system/gpuhook-refresh.service"
 
 
 def configured(case: FaultCase, *words: str) -> None:
-    """Have Docker be configured by gpuhook, by a program of its own that cannot be asked here."""
+    """Configure Docker with gpuhook, without a dockerd that could verify it."""
     docker(case, runtimes={})
     case.remove("/usr/bin/dockerd")
     done = CliRunner().invoke(configure, ["docker", *words, "--host-root", str(case.root)])
@@ -45,7 +45,7 @@ def _record_cut_short(case: FaultCase) -> None:
 
 
 def kept(case: FaultCase, *, running: bool) -> None:
-    """Have Docker keep a container whose runtime was removed with gpuhook."""
+    """Make Docker keep a container whose runtime was removed with gpuhook."""
     found: list[dict[str, Any]] = case.readings.setdefault(node_readings.STORED, [])
     found.append(
         {
@@ -79,7 +79,7 @@ def _no_environment(document: Any) -> None:
 
 
 def edited(case: FaultCase) -> None:
-    """Let somebody write another key into a file that gpuhook has configured: that is no fault."""
+    """Write another key into a file that gpuhook configured, which is not a fault."""
     configured(case)
     document = json.loads(case.path(DAEMON).read_text("utf-8"))
     case.write(DAEMON, json.dumps({**document, "log-level": "warn"}))

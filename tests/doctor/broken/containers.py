@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that run and have lost what they were given, or never had it."""
+"""Running containers that lost their GPUs or never had them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def told(error: GpuhookError) -> dict[str, str]:
-    """Return a fault as a reading has it."""
+    """Return a fault in the form of a reading."""
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
 def running(case: FaultCase, **facts: Any) -> None:
-    """Have one more container run."""
+    """Add a running container."""
     case.readings[node_readings.CONTAINERS]["containers"].append(container("broken", **facts))
 
 

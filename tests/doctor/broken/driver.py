@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers, device nodes and GPUs that are broken."""
+"""Broken drivers, device nodes and GPUs."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import shutil
 import stat
 from functools import partial
 from pathlib import Path
 
 from gpuhook.node import node_readings
 from tests.doctor.case import Broken, FaultCase
-from tests.doctor.parts import driver
+from tests.doctor.parts import driver, kubernetes
+from tests.simulated import nvml_profile
 from tests.simulated.profiles import LIBRARY_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 _VERSIONS = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -143,7 +151,7 @@ def _stop(case: FaultCase, name: str) -> None:
 
 
 def _old_fabric_manager(case: FaultCase) -> None:
-    """Have the package of another driver: its daemon stops at once."""
+    """Install the package of another driver version: its daemon stops at once."""
     case.write(
         "/var/lib/dpkg/status",
         "Package: nvidia-driver-580\nStatus: install ok installed\nVersion: 580.95.05-1\n\n"
@@ -151,6 +159,36 @@ def _old_fabric_manager(case: FaultCase) -> None:
         "Version: 575.57.08-1\n",
     )
     _stop(case, "nvidia-fabricmanager.service")
+
+
+def _incomplete_windows_driver(case: FaultCase) -> None:
+    """Make the node a WSL system without one of the libraries of Windows' driver."""
+    case.write("/dev/dxg", "")
+    for name in ("libcuda.so.1", "libdxcore.so"):
+        case.write(f"/usr/lib/wsl/lib/{name}", "")
+
+
+def answer(case: FaultCase, gpus: tuple[Gpu, ...]) -> None:
+    """Have the driver answer for these GPUs only."""
+    answers = nvml_profile.text(dataclasses.replace(case.node.node, gpus=gpus))
+    Path(case.node.nvml_profile).write_text(answers, encoding="utf-8")
+
+
+def _unlisted(case: FaultCase) -> None:
+    answer(case, case.node.node.gpus[:-1])
+
+
+def _undivided(case: FaultCase) -> None:
+    """Remove the MIG devices of a GPU that is still in MIG mode, and describe the rest."""
+    gpus = case.node.node.gpus
+    empty = next(gpu for gpu in reversed(gpus) if gpu.instances)
+    shutil.rmtree(case.path(f"/proc/driver/nvidia/capabilities/gpu{empty.minor}/mig"))
+    rest = tuple(dataclasses.replace(gpu, instances=()) if gpu is empty else gpu for gpu in gpus)
+    answer(case, rest)
+    facts = dataclasses.replace(case.node.node, gpus=rest)
+    case.node = dataclasses.replace(case.node, node=facts)
+    case.write(driver.SPEC, json.dumps(driver.toolkit_spec(case)))
+    kubernetes.write_checkpoint(case, kubernetes.offered(case))
 
 
 def _mode(case: FaultCase, number: int) -> None:
@@ -177,7 +215,10 @@ BROKEN = [
     ),
     Broken("two-drivers-installed", "driver.files", _two_drivers, is_warning=True),
     Broken("no-gsp-firmware-for-the-open-module", "driver.firmware", _no_firmware),
+    Broken("windows-driver-incomplete", "driver.wsl", _incomplete_windows_driver),
     Broken("nvml-fails", "gpus.nvml", _nvml_fails),
+    Broken("gpu-that-nvml-does-not-list", "gpus.seen", _unlisted, "h100x8"),
+    Broken("mig-mode-without-mig-devices", "gpus.mig", _undivided, "a100-mig", is_warning=True),
     Broken("gpu-lost", "gpus.lost", lambda _: None, profile="lost-gpu"),
     Broken("no-nvidiactl", "devices.control", lambda s: s.remove("/dev/nvidiactl")),
     Broken("no-node-of-a-gpu", "devices.gpus", lambda s: s.remove("/dev/nvidia3"), "h100x8"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which containerd, and NVIDIA's toolkit below it, are broken."""
+"""Broken configurations of containerd and of NVIDIA's toolkit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _version_in_quotes(case: FaultCase) -> None:
 
 
 def _later_drop_in(case: FaultCase) -> None:
-    """A drop-in of the version of the engine, where the file is still of an older one."""
+    """Write a drop-in with the version of the engine, below a file with an older version."""
     programs(case)["containerd"]["version"] = "2.3.1"
     new = f"{RUNC}{NVIDIA}".replace(CRI, NEW_CRI)
     case.write(DROP_IN, f"version = 4\n{new}")
@@ -99,7 +99,7 @@ def _default(case: FaultCase) -> None:
 
 
 def _no_runc(case: FaultCase) -> None:
-    """containerd 1.x forgets its own runc where another runtime is registered."""
+    """containerd 1.x drops its default runc if another runtime is registered."""
     case.write(CONFIG, f"version = 2\n{IMPORTS}")
     case.write(DROP_IN, f"version = 2\n{NVIDIA}")
 
@@ -115,7 +115,7 @@ def _pod_annotations(case: FaultCase) -> None:
 
 
 def spec(case: FaultCase) -> None:
-    """See that there is a CDI spec of GPUs."""
+    """Write a CDI spec of GPUs if there is none."""
     if not any(case.path("/etc/cdi/x").parent.iterdir()):
         text = "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: []\n"
         case.write("/etc/cdi/nvidia.yaml", text)

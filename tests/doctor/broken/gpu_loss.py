@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that fell off the PCI bus, in the states that the driver is in then."""
+"""GPUs that fell off the PCI bus, with the resulting states of the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bus_id(case: FaultCase, index: int) -> str:
 
 
 def fall(case: FaultCase, *indices: int, is_kept_by_driver: bool = False) -> None:
-    """Remove GPUs from the PCI bus, and from what the driver answers."""
+    """Remove GPUs from the PCI bus and from the answers of the driver."""
     for index in indices:
         shutil.rmtree(case.path(f"/sys/bus/pci/devices/{bus_id(case, index)}"))
         if not is_kept_by_driver:
@@ -38,20 +38,20 @@ def fall(case: FaultCase, *indices: int, is_kept_by_driver: bool = False) -> Non
 
 
 def note_node(case: FaultCase) -> None:
-    """Write what generate-cdi notes of the node: UUIDs, minors and PCI addresses."""
+    """Write the record of generate-cdi: UUIDs, minors and PCI addresses."""
     facts: dict[str, Any] = dump.as_dict(case.node.node)
     case.write("/run/gpuhook/node.json", json.dumps(facts))
 
 
 def hold(case: FaultCase, *indices: int, **facts: Any) -> None:
-    """Have a container run that has the nodes of these GPUs."""
+    """Add a running container with the nodes of these GPUs."""
     minors = [case.node.node.gpus[index].minor for index in indices]
     nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{minor}" for minor in minors)]
     running(case, nodes=nodes, **facts)
 
 
 def every(case: FaultCase) -> None:
-    """Remove every GPU; the driver answers, and has none."""
+    """Remove every GPU; the driver answers that it has none."""
     fall(case, *range(len(case.node.node.gpus)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook installed in ways in which it does not work, or will not for long."""
+"""Broken installations of gpuhook."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode(case: FaultCase, path: str, bits: int) -> None:
 
 
 def other_python(case: FaultCase, name: str) -> None:
-    """Let the interpreter be of another version."""
+    """Replace the interpreter by another version."""
     case.write(f"/usr/bin/{name}", "an interpreter\n", 0o755)
     case.remove(PYTHON)
     case.path(PYTHON).symlink_to(name)
@@ -42,12 +42,12 @@ def no_package(case: FaultCase) -> None:
 
 
 def no_command(case: FaultCase) -> None:
-    """Take the command line away, that has to compile the settings."""
+    """Remove the command line, which compiles the settings."""
     case.remove(f"{BIN}/gpuhook")
 
 
 def two_versions(case: FaultCase) -> None:
-    """Install an older one in another place."""
+    """Install an older version in another directory."""
     library = "/usr/local/lib/gpuhook"
     case.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
     case.write(f"{library}/gpuhook/__pycache__/__init__.cpython-311.pyc", "")

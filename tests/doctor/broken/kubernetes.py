@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a node of a cluster is broken: kubelet, device plugin, RuntimeClass, node."""
+"""Broken nodes of a cluster: kubelet, device plugin, RuntimeClass, node object."""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which Docker, CRI-O, podman and what the host has to give engines are broken."""
+"""Broken configurations of Docker, CRI-O, podman and of the host."""
 
 from __future__ import annotations
 
 import json
+import shutil
 
+from gpuhook.node import node_readings
 from tests.doctor.broken.engines import spec
 from tests.doctor.case import Broken, FaultCase
-from tests.doctor.parts.engines import DEFAULTS, TOOLKIT, install, programs, run
+from tests.doctor.parts.driver import SPEC
+from tests.doctor.parts.engines import CONFIG, DEFAULTS, DROP_IN, TOOLKIT, install, programs, run
 
 DAEMON = "/etc/docker/daemon.json"
 CRIO = "/etc/crio/crio.conf.d/99-nvidia.conf"
@@ -45,7 +48,7 @@ def podman(case: FaultCase) -> None:
 
 
 def hook(case: FaultCase, name: str, path: str) -> None:
-    """Have podman run a hook."""
+    """Add a hook to podman."""
     document = {
         "version": "1.0.0",
         "hook": {"path": path, "args": [path, "prestart"]},
@@ -53,6 +56,39 @@ def hook(case: FaultCase, name: str, path: str) -> None:
         "stages": ["prestart"],
     }
     case.write(f"{HOOKS}/{name}.json", json.dumps(document))
+
+
+def _remove_containerd(case: FaultCase) -> None:
+    """Remove containerd; the node keeps the programs of NVIDIA's toolkit."""
+    for path in (CONFIG, DROP_IN, "/usr/bin/containerd", "/usr/bin/containerd-shim-runc-v2"):
+        case.remove(path)
+    del programs(case)["containerd"]
+    listed = case.readings[node_readings.PROCESSES]
+    listed[:] = [one for one in listed if one["name"] != "containerd"]
+
+
+def _docker_alone(case: FaultCase) -> None:
+    """Make Docker, which has no GPU runtime and no CDI, the only engine of a node."""
+    _remove_containerd(case)
+    shutil.rmtree(case.path("/var/lib/kubelet"))
+    docker(case, runtimes={})
+
+
+def _docker_without_cdi(case: FaultCase) -> None:
+    docker(case, runtimes={}, features={"cdi": False})
+
+
+def _crio_alone(case: FaultCase) -> None:
+    """Make CRI-O, which has neither a GPU runtime nor a CDI spec, the engine of the kubelet."""
+    _remove_containerd(case)
+    case.remove(SPEC)
+    crio(case, CRIO_RUNTIMES.partition("[crio.runtime.runtimes.nvidia]")[0])
+    case.readings[node_readings.API]["runtimeClasses"] = []
+
+
+def _crio_not_restarted(case: FaultCase) -> None:
+    crio(case)
+    run(case, "crio", started=1.0e9)
 
 
 def _no_json(case: FaultCase) -> None:
@@ -181,7 +217,7 @@ def _apparmor(case: FaultCase) -> None:
 
 
 def _rootless_docker(case: FaultCase) -> None:
-    """A user's Docker below a toolkit that sets device rules, which users may not."""
+    """Add a rootless Docker and a toolkit that sets device rules, which a user cannot."""
     docker(case)
     install(case, "newuidmap", "newgidmap")
     for path in ("/etc/subuid", "/etc/subgid"):
@@ -194,11 +230,15 @@ BROKEN = [
     Broken("docker-no-json", "docker.config", _no_json),
     Broken("docker-runtimes-a-list", "docker.config", _runtimes_list),
     Broken("docker-default-not-registered", "docker.default", _default),
+    Broken("docker-not-configured", "docker.runtime", _docker_alone),
+    Broken("docker-cdi-off", "docker.cdi", _docker_without_cdi, is_warning=True),
     Broken("docker-runtime-not-installed", "docker.binary", _no_binary),
     Broken("docker-gpus-without-hook", "docker.gpus", _no_hook),
     Broken("docker-gpus-in-mode-cdi", "nvidia-toolkit.gpus-flag", _mode_cdi),
     Broken("docker-not-restarted", "docker.restarted", _not_restarted, is_warning=True),
     Broken("docker-of-a-snap", "docker.snap", _snap),
+    Broken("crio-not-configured", "crio.runtime", _crio_alone),
+    Broken("crio-not-restarted", "crio.restarted", _crio_not_restarted, is_warning=True),
     Broken("crio-no-toml", "crio.config", _crio_no_toml),
     Broken("crio-runtime-not-installed", "crio.binary", _crio_no_binary),
     Broken("crio-default-not-registered", "crio.default", _crio_default),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI specs that are broken, stale, or at odds with the node."""
+"""Invalid and stale CDI specs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOOLKIT = "/var/run/cdi/nvidia.json"
 
 
 def _toolkit(change: Callable[[Any], None], **options: str) -> Callable[[FaultCase], None]:
-    """Return what puts a changed spec of NVIDIA's toolkit in the place of ours."""
+    """Return a function that replaces gpuhook's spec by a changed spec of NVIDIA's toolkit."""
 
     def do(case: FaultCase) -> None:
         document = driver.toolkit_spec(case, **options)
@@ -110,7 +110,7 @@ def _stale_and_hidden(case: FaultCase) -> None:
 
 
 def hidden_with_a_lost_hook(case: FaultCase) -> None:
-    """Have a spec whose hook is gone below one that counts instead."""
+    """Add a spec with a missing hook, and a spec of higher priority that overrides it."""
     document = driver.toolkit_spec(case)
     document["containerEdits"]["hooks"][0]["path"] = "/usr/bin/nvidia-ctk-of-old"
     case.write("/var/run/cdi/nvidia.yaml", case.path(SPEC).read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ def _replaced(case: FaultCase) -> None:
 
 
 def _remade(case: FaultCase) -> None:
-    """Destroy a MIG device: the driver says so, and its node may stay."""
+    """Destroy a MIG device; its device node remains."""
     capabilities = case.root / "proc/driver/nvidia/capabilities/gpu0/mig"
     shutil.rmtree(capabilities / "gi13")
     profile = Path(case.node.nvml_profile)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What healthy nodes have besides driver and GPUs: importing this package registers all parts."""
+"""The parts of healthy nodes; importing this package registers all of them."""
 
 from __future__ import annotations
 

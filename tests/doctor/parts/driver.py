@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a healthy node has of its driver beside what every simulated node has."""
+"""The driver of a healthy node, in addition to that of every simulated node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLATFORMS = "/usr/share/egl/egl_external_platform.d"
 
 @part
 def add_pci(case: FaultCase) -> None:
-    """Put the GPUs on the PCI bus, and NVSwitches beside eight of them."""
+    """Put the GPUs on the PCI bus, with NVSwitches if there are eight."""
     for gpu in case.node.node.gpus:
         add_pci_device(case, (gpu.pci_bus_id or "")[4:].lower(), "0x030200", "nvidia")
     if has_switches(case):
@@ -41,7 +41,7 @@ def add_pci(case: FaultCase) -> None:
 
 
 def add_pci_device(case: FaultCase, bus_id: str, device_class: str, driver: str) -> None:
-    """Put a device of NVIDIA's on the PCI bus, bound to a driver."""
+    """Put an NVIDIA device on the PCI bus, bound to a driver."""
     directory = f"/sys/bus/pci/devices/{bus_id}"
     case.write(f"{directory}/vendor", "0x10de\n")
     case.write(f"{directory}/class", f"{device_class}\n")
@@ -81,7 +81,7 @@ def add_links(case: FaultCase) -> None:
 
 @part
 def add_daemons(case: FaultCase) -> None:
-    """Have the driver's daemons run."""
+    """Add the driver's running daemons."""
     units = case.readings.setdefault(node_readings.UNITS, {})
     units["nvidia-persistenced.service"] = unit()
     if has_switches(case):
@@ -89,13 +89,13 @@ def add_daemons(case: FaultCase) -> None:
 
 
 def unit(active: str = "active", enabled: str = "enabled", result: str = "success") -> Any:
-    """Return what is read of a unit."""
+    """Return the state of a unit."""
     return {"load": "loaded", "active": active, "result": result, "enabled": enabled}
 
 
 @part
 def add_manifests(case: FaultCase) -> None:
-    """Write the manifests of Vulkan and EGL, where the driver has them."""
+    """Write the manifests of Vulkan and EGL that the driver has."""
     manifests: dict[str, Any] = dict(_ICDS)
     for name in case.path(f"{_PLATFORMS}/x").parent.iterdir():
         platform = name.name.removesuffix(".json").rpartition("_")[2]
@@ -107,7 +107,7 @@ def add_manifests(case: FaultCase) -> None:
 
 @part
 def add_spec(case: FaultCase) -> None:
-    """Describe the GPUs by a CDI spec of gpuhook's, and put its hook where the spec says."""
+    """Write a CDI spec of gpuhook, and its hook."""
     if not case.path(DEFAULT_HOOK_PATH).exists():
         case.write(DEFAULT_HOOK_PATH, "#!/bin/sh\nexit 0\n", mode=0o755)
     write_spec(case)
@@ -164,6 +164,6 @@ def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, An
 
 
 def write_toolkit_spec(case: FaultCase) -> None:
-    """Put nvidia-ctk's spec in the place of ours, whose hook goes."""
+    """Replace gpuhook's spec and hook by nvidia-ctk's spec."""
     case.write(SPEC, json.dumps(toolkit_spec(case)))
     case.remove(DEFAULT_HOOK_PATH)

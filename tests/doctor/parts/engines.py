@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A healthy node's engine: containerd 1.7 with NVIDIA's runtime, by a drop-in of NVIDIA's tool."""
+"""The engine of a healthy node: containerd 1.7 with NVIDIA's runtime in a drop-in."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ path = "nvidia-ctk"
 
 
 def programs(case: FaultCase) -> dict[str, Any]:
-    """Return what programs say of themselves, to be changed."""
+    """Return the versions of programs, to be changed."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
 def run(case: FaultCase, name: str, *argv: str, started: float | None = None) -> None:
-    """Have a process run; since later than every file was written, unless it is said."""
+    """Add a running process, by default started after all files were written."""
     found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     since = time.time() + 86400 if started is None else started
     found[:] = [one for one in found if one["name"] != name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook as packaging/install.py leaves it below /usr, without the weight of the package.
+"""gpuhook as packaging/install.py installs it below /usr, with a minimal package.
 
 The launchers are made of the templates that ship; the package is a few empty files.
 """
@@ -36,7 +36,7 @@ SETTINGS = "/etc/gpuhook/config.yaml"
 
 
 def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
-    """Return a running container as its reading has it: whole, with a GPU that gpuhook gave."""
+    """Return a reading of a healthy running container with a GPU from gpuhook."""
     return {
         "id": identity,
         "engine": "containerd",
@@ -54,7 +54,7 @@ def container(identity: str = "holder", **facts: Any) -> dict[str, Any]:
 
 
 def filled(name: str, **values: str) -> str:
-    """Return the text of a launcher, its words filled in as by the installer."""
+    """Return the text of a launcher with the installer's values."""
     text = (PACKAGING / LAUNCHERS.get(name, f"compat/{name}")).read_text("utf-8")
     for word, value in {**VALUES, **values}.items():
         text = text.replace(f"@{word}@", value)
@@ -63,7 +63,7 @@ def filled(name: str, **values: str) -> str:
 
 @part
 def installation(case: FaultCase) -> None:
-    """Put launchers, package and interpreter in their places."""
+    """Add launchers, package and interpreter."""
     for name in LAUNCHERS:
         case.write(f"{BIN}/{name}", filled(name), 0o755)
     case.write("/usr/bin/python3.11", "an interpreter\n", 0o755)
@@ -79,7 +79,7 @@ def installation(case: FaultCase) -> None:
 
 @part
 def state(case: FaultCase) -> None:
-    """Have a container run that gpuhook gave its GPU, and that the ledger knows."""
+    """Add a container with a GPU from gpuhook, and its ledger entry."""
     entry = {"schema": ledger.SCHEMA, "id": "holder", "root": "/run/runc", "since": 1.0}
     case.write(ENTRY, json.dumps(entry))
     case.write("/run/runc/holder/state.json", "{}")
@@ -87,7 +87,7 @@ def state(case: FaultCase) -> None:
 
 @part
 def asked(case: FaultCase) -> None:
-    """Answer for what is asked of a node that runs."""
+    """Add the readings of a running node."""
     case.readings[node_readings.CONTAINERS] = {
         "looked_at": 2,
         "containers": [container()],

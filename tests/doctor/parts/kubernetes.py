@@ -35,7 +35,7 @@ K3S_MANIFEST = "/var/lib/rancher/k3s/server/manifests/runtimes.yaml"
 
 
 def add_socket(case: FaultCase, path: str) -> None:
-    """Make a socket that nobody listens on: to look at, one is as good as another."""
+    """Make a socket without a listener."""
     os.mknod(case.path(path), stat.S_IFSOCK | 0o755)
 
 
@@ -52,18 +52,18 @@ def units(case: FaultCase) -> dict[str, Any]:
 
 
 def process(pid: int, name: str, *argv: str) -> dict[str, Any]:
-    """Return a process as the reading has it."""
+    """Return a process in the form of a reading."""
     return {"pid": pid, "name": name, "argv": [*argv], "started": 1.0e9, "exe": argv[0]}
 
 
 def write_checkpoint(case: FaultCase, registered: dict[str, list[str]]) -> None:
-    """Write what the kubelet keeps of devices."""
+    """Write the kubelet's checkpoint of devices."""
     data = {"PodDeviceEntries": None, "RegisteredDevices": registered}
     case.write(CHECKPOINT, json.dumps({"Data": data, "Checksum": 1}), 0o600)
 
 
 def offered(case: FaultCase) -> dict[str, list[str]]:
-    """Return what NVIDIA's plugin registers on the node."""
+    """Return the resources that NVIDIA's plugin registers."""
     found: dict[str, list[str]] = {}
     for gpu in case.node.node.gpus:
         if gpu.mig_mode != "enabled":
@@ -77,7 +77,7 @@ def offered(case: FaultCase) -> dict[str, list[str]]:
 
 @part
 def a_node_of_a_cluster(case: FaultCase) -> None:
-    """Add the kubelet and the device plugin, and what the cluster knows."""
+    """Add the kubelet, the device plugin and the API server's objects."""
     add_socket(case, f"{PLUGINS}/kubelet.sock")
     add_socket(case, f"{KUBELET}/pod-resources/kubelet.sock")
     case.write(f"{KUBELET}/config.yaml", "kind: KubeletConfiguration\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy nodes as they are met, each made as its distribution and its vendors lay it out."""
+"""Healthy nodes with the files of their distribution and vendors."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def nodes() -> list[RealNode]:
-    """Return all of them."""
+    """Return all nodes."""
     return [*workstations.NODES, *clusters.NODES, *clouds.NODES, *others.NODES]

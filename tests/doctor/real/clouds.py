@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of the clouds' own clusters: EKS on Amazon Linux 2023, GKE on COS, AKS."""
+"""Nodes of managed clusters: EKS on Amazon Linux 2023, GKE on COS, AKS."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def aks(directory: Path) -> FaultCase:
 
 
 def gke(directory: Path) -> FaultCase:
-    """GKE on COS: its own plugin gives nodes and mounts the driver; no runtime, no CDI."""
+    """GKE on COS: its plugin adds nodes and mounts the driver; no runtime, no CDI."""
     case = machines.with_gpu(directory, layout="gke", version="535.230.02", persistenced=False)
     case.write("/etc/os-release", "ID=cos\nNAME=Container-Optimized OS\n")
     text = f'version = 2\n[{CRI}.containerd]\ndefault_runtime_name = "runc"\n'

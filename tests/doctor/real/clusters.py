@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of clusters that people run themselves: kubeadm, GPU operator, k3s, rke2, CRI-O."""
+"""Nodes of self-managed clusters: kubeadm, GPU operator, k3s, rke2, CRI-O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OPERATOR = "/usr/local/nvidia/toolkit"
 DRIVER = "/run/nvidia/driver"
 CRI_3 = "plugins.'io.containerd.cri.v1.runtime'"
-# k3s and rke2 apply these by themselves, whether an engine has the handlers or not.
+# k3s and rke2 apply these, also if no engine has the handlers.
 RANCHER_CLASSES = ("nvidia", "nvidia-experimental", "crun", "lunatic", "slight", "spin", "wws")
 _OPERATORS = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 
@@ -42,7 +42,7 @@ def containerd(case: FaultCase, text: str, version: str = "1.7.28") -> None:
 
 
 def agent(case: FaultCase) -> None:
-    """Have kubeadm's kubelet run."""
+    """Add kubeadm's running kubelet."""
     kubelet(case)
     process(case, "kubelet", "/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml")
     unit(case, "kubelet.service")
@@ -74,7 +74,7 @@ def _operator_runtimes() -> str:
 
 
 def _operator(case: FaultCase, *, mode: str = "auto", accepts: str = "") -> None:
-    """Add what the operator's containers leave on a node: toolkit, plugin, specs."""
+    """Add the operator's files on a node: toolkit, plugin, specs."""
     names = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-cli", "nvidia-container-runtime")
     more = [f"nvidia-container-runtime{end}" for end in (".cdi", ".legacy", "-hook")]
     for name in (*names, *more):

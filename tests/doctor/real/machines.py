@@ -30,7 +30,7 @@ PERSISTENCED = "nvidia-persistenced.service"
 
 @dataclass(frozen=True)
 class RealNode:
-    """A healthy node: `make` makes it in a directory; `warned` are checks that warn, rightly."""
+    """A healthy node: `make` makes it in a directory; `warned` are its correct warnings."""
 
     name: str
     make: Callable[[Path], FaultCase]
@@ -38,7 +38,7 @@ class RealNode:
 
 
 def without_gpu(directory: Path) -> FaultCase:
-    """Make a host with systemd, cgroups of version 2, and nothing of NVIDIA's."""
+    """Make a host with systemd and cgroup v2, without NVIDIA software."""
     facts = replace(dump_file.load("t4"), gpus=(), files=(), links=(), device_nodes=())
     root = str(directory)
     case = FaultCase(directory, SimulatedNode(root, root, root, facts, "", ""))
@@ -118,13 +118,13 @@ def processes(case: FaultCase) -> list[dict[str, Any]]:
 
 
 def programs(case: FaultCase) -> dict[str, Any]:
-    """Return what programs tell of themselves, to be changed."""
+    """Return the versions of programs, to be changed."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
 def process(case: FaultCase, name: str, *argv: str) -> None:
-    """Have a daemon run, since a moment before now, as one that has just read what it reads."""
+    """Add a running daemon that was just started."""
     listed = processes(case)
     words = argv or (f"/usr/bin/{name}",)
     listed.append({
@@ -137,7 +137,7 @@ def process(case: FaultCase, name: str, *argv: str) -> None:
 
 
 def install(case: FaultCase, *names: str, into: str = "/usr/bin", **versions: str) -> None:
-    """Put programs into a directory; `versions` are what they say of themselves."""
+    """Add programs with their versions to a directory."""
     for name in names:
         case.write(f"{into}/{name}", "#!/bin/sh\nexit 0\n", 0o755)
     for name, version in versions.items():
@@ -148,7 +148,7 @@ def install(case: FaultCase, *names: str, into: str = "/usr/bin", **versions: st
 
 
 def unit(case: FaultCase, *names: str) -> None:
-    """Have systemd know units that run."""
+    """Add running units."""
     units(case).update({name: driver.unit() for name in names})
 
 
@@ -158,7 +158,7 @@ def move(case: FaultCase, old: str, new: str) -> None:
 
 
 def debian(case: FaultCase) -> None:
-    """Have the packages be Debian's or Ubuntu's."""
+    """Make the node a Debian or Ubuntu."""
     case.write("/etc/debian_version", "trixie/sid\n")
     install(case, "apt-get", "dpkg")
 
@@ -174,14 +174,14 @@ def kubelet(case: FaultCase, root: str = kubernetes.KUBELET, *, has_config: bool
 
 
 def socket(case: FaultCase, path: str) -> None:
-    """Make a socket that nobody listens on."""
+    """Make a socket without a listener."""
     os.mknod(case.path(path), stat.S_IFSOCK | 0o755)
 
 
 def registered(
     case: FaultCase, ids: list[str] | None = None, root: str = kubernetes.KUBELET
 ) -> dict[str, list[str]]:
-    """Have a plugin's socket there and its GPUs registered; by UUID if no ids are given."""
+    """Add a plugin's socket and its registered GPUs; the default ids are UUIDs."""
     known = [gpu.uuid or "" for gpu in case.node.node.gpus] if ids is None else ids
     resources = {"nvidia.com/gpu": known}
     socket(case, f"{root}/device-plugins/nvidia-gpu.sock")
@@ -192,7 +192,7 @@ def registered(
 
 
 def cluster(case: FaultCase, resources: dict[str, list[str]], *classes: str, **labels: str) -> None:
-    """Have the API server tell of the node, of what it offers, and of RuntimeClasses."""
+    """Add the API server's node object and its RuntimeClasses."""
     counts = {name: str(len(ids)) for name, ids in resources.items()}
     case.readings[node_readings.API] = {
         "source": "kubectl",
@@ -213,7 +213,7 @@ def cluster(case: FaultCase, resources: dict[str, list[str]], *classes: str, **l
 def spec(
     case: FaultCase, path: str, *, hook: str = "/usr/bin/nvidia-cdi-hook", prefix: str = ""
 ) -> None:
-    """Write the spec of nvidia-ctk 1.18; with `prefix`, as from a driver that lies below it."""
+    """Write the spec of nvidia-ctk 1.18, for a driver below `prefix`."""
     document = driver.toolkit_spec(case)
     text = json.dumps(document).replace("/usr/bin/nvidia-cdi-hook", hook)
     if hook != "/usr/bin/nvidia-cdi-hook":

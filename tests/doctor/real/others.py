@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes without a GPU of NVIDIA's that this is about, and Jetson, whose driver is another."""
+"""Nodes without an NVIDIA PCI GPU, among them a Jetson."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cpu_docker(directory: Path) -> FaultCase:
 
 
 def cpu_node(directory: Path) -> FaultCase:
-    """A node of a cluster whose GPUs are elsewhere: its classes are the cluster's."""
+    """A node without GPUs in a cluster with RuntimeClasses."""
     case = machines.without_gpu(directory)
     machines.debian(case)
     containerd(case, f"version = 2\n{IMPORTS}{RUNC}")
@@ -51,7 +51,7 @@ def cpu_crio(directory: Path) -> FaultCase:
 
 
 def amd(directory: Path) -> FaultCase:
-    """A node with GPUs of AMD's and their device plugin."""
+    """A node with AMD GPUs and their device plugin."""
     case = cpu_node(directory)
     case.write("/sys/bus/pci/devices/0000:03:00.0/vendor", "0x1002\n")
     case.write("/sys/bus/pci/devices/0000:03:00.0/class", "0x038000\n")
@@ -69,7 +69,7 @@ def amd(directory: Path) -> FaultCase:
 
 
 def jetson(directory: Path) -> FaultCase:
-    """Jetson Orin with JetPack 6: no PCI GPU, libraries of Tegra's, specs and Docker."""
+    """Jetson Orin with JetPack 6: no PCI GPU, Tegra libraries, specs and Docker."""
     case = machines.without_gpu(directory)
     machines.debian(case)
     case.write("/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3\n")
@@ -92,7 +92,7 @@ def jetson(directory: Path) -> FaultCase:
 
 
 def vfio(directory: Path) -> FaultCase:
-    """A host of virtual machines that has given its GPUs to them, with Docker for the rest."""
+    """A host with Docker that reserves its GPUs for virtual machines."""
     case = machines.without_gpu(directory)
     add_pci_device(case, "0000:65:00.0", "0x030200", "vfio-pci")
     docker(case)

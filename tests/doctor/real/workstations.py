@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that people sit at, or share by ssh: Docker, Podman, WSL, NixOS."""
+"""Workstations: Docker, podman, WSL, NixOS."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def toolkit(case: FaultCase, version: str = "1.18.0", text: str = DEFAULTS) -> N
 
 
 def refresh(case: FaultCase) -> None:
-    """Have the unit of toolkit 1.18 keep a spec in /run."""
+    """Add the unit of toolkit 1.18 that maintains a spec in /run."""
     case.write("/usr/lib/systemd/system/nvidia-cdi-refresh.service", "[Service]\n")
     unit(case, "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
     spec(case, "/var/run/cdi/nvidia.yaml")
@@ -64,7 +64,7 @@ def ubuntu_docker(directory: Path) -> FaultCase:
 
 
 def ubuntu_docker_old(directory: Path) -> FaultCase:
-    """Ubuntu 20.04: driver 470, Docker 20.10, toolkit 1.13, cgroups of version 1, no spec."""
+    """Ubuntu 20.04: driver 470, Docker 20.10, toolkit 1.13, cgroup v1, no spec."""
     case = machines.with_gpu(directory, version="470.256.02", persistenced=False)
     machines.debian(case)
     docker(case, "20.10.24", runtimes=NVIDIA, **{"default-runtime": "nvidia"})
@@ -76,7 +76,7 @@ def ubuntu_docker_old(directory: Path) -> FaultCase:
 
 
 def distribution_docker(directory: Path) -> FaultCase:
-    """Debian's own docker.io and containerd, with no configuration of containerd's."""
+    """Debian's docker.io and containerd, without a configuration of containerd."""
     case = machines.with_gpu(directory, layout="debian", version="535.247.01")
     machines.debian(case)
     docker(case, "26.1.5", runtimes=NVIDIA)
@@ -87,7 +87,7 @@ def distribution_docker(directory: Path) -> FaultCase:
 
 
 def docker_29(directory: Path) -> FaultCase:
-    """Docker 29, whose --gpus goes by CDI: no runtime of NVIDIA's, and mode cdi."""
+    """Docker 29, whose --gpus uses CDI: no NVIDIA runtime, and mode cdi."""
     case = machines.with_gpu(directory)
     machines.debian(case)
     docker(case, "29.1.0")
@@ -97,7 +97,7 @@ def docker_29(directory: Path) -> FaultCase:
 
 
 def without_systemd(directory: Path) -> FaultCase:
-    """A host of OpenRC with Docker, started by hand."""
+    """A host with OpenRC and a Docker that was started manually."""
     case = machines.with_gpu(directory, persistenced=False)
     docker(case, runtimes=NVIDIA)
     toolkit(case)
@@ -127,7 +127,7 @@ def fedora_podman(directory: Path) -> FaultCase:
 
 
 def wsl(directory: Path) -> FaultCase:
-    """Ubuntu on WSL2 with Docker: Windows has the driver, and the libraries are its own."""
+    """Ubuntu on WSL2 with Docker, and Windows' driver and libraries."""
     case = machines.without_gpu(directory)
     machines.debian(case)
     case.write("/dev/dxg", "")
@@ -169,7 +169,7 @@ def wsl(directory: Path) -> FaultCase:
 
 
 def nixos(directory: Path) -> FaultCase:
-    """NixOS: nothing of the driver, of Docker and of the toolkit is where others have it."""
+    """NixOS: driver, Docker and toolkit are in other directories than elsewhere."""
     case = machines.with_gpu(directory, is_open=True, persistenced=False)
     store = f"/nix/store/0c4pk5xm-nvidia-x11-{machines.VERSION}/lib"
     machines.move(case, "/usr/lib/x86_64-linux-gnu", store)

@@ -209,7 +209,7 @@ def test_a_whole_host(dirs: tuple[Path, Path], tmp_path: Path) -> None:
         ("deviceNodes", {"path": "/dev/no"}, "error {at} the device node /dev/no: No such file"),
         ("deviceNodes", {"path": "/x", "hostPath": "/etc/passwd"}, "error {at} /etc/passwd is no"),
         ("deviceNodes", {"path": "/dev/null", "type": "b"}, "error {at} /dev/null is not of the"),
-        ("deviceNodes", {"path": "/dev/null", "major": 9, "minor": 1}, "and the spec says 9:1"),
+        ("deviceNodes", {"path": "/dev/null", "major": 9, "minor": 1}, "and the spec has 9:1"),
         (
             "deviceNodes",
             {"path": "/dev/no", "type": "c", "major": 9},
@@ -217,7 +217,7 @@ def test_a_whole_host(dirs: tuple[Path, Path], tmp_path: Path) -> None:
         ),
         ("mounts", {"hostPath": "/no", "containerPath": "/c"}, "error {at} the mounted /no: No"),
         ("hooks", {**HOOK, "path": "/no/h"}, "error {at} the hook /no/h: No such"),
-        ("hooks", {**HOOK, "path": "/etc/passwd"}, "is no executable file"),
+        ("hooks", {**HOOK, "path": "/etc/passwd"}, "is not an executable file"),
         ("hooks", {**HOOK, "path": "/bin/sh", "env": []}, "warning {at} the hook /bin/sh has"),
     ],
 )
@@ -245,12 +245,12 @@ def test_who_may_write_what_root_runs(dirs: tuple[Path, Path], tmp_path: Path) -
     _write(dirs[0] / "a.json", _edits(hooks=[{**entry, "env": ["A=1"]}]))
     assert _findings() == []
     home.chmod(0o777)
-    assert "can be written by everybody (its mode is 0777)" in _findings()[0]
+    assert "can be written by every user (its mode is 0777)" in _findings()[0]
     home.chmod(0o1777)
     assert _findings() == []
     home.chmod(0o755)
     os.chown(hook, 1234, 0)
-    assert "can be written by the user 1234, whose it is" in _findings()[0]
+    assert "can be written by the user 1234, who owns it" in _findings()[0]
     os.chown(hook, 0, 1234)
     hook.chmod(0o775)
     assert "can be written by the group 1234" in _findings()[0]
@@ -284,10 +284,12 @@ def test_files_against_each_other(dirs: tuple[Path, Path]) -> None:
         _write(dirs[0] / name, _edits())
     found = _findings()
     assert len(found) == 2
-    assert all("neither of them counts" in one and one.startswith("error") for one in found)
+    assert all("engines use neither" in one and one.startswith("error") for one in found)
     (dirs[0] / "b.json").unlink()
     _write(dirs[1] / "b.json", _edits())
-    assert [one.startswith("warning /devices") and "wins" in one for one in _findings()] == [True]
+    assert [one.startswith("warning /devices") and "overrides" in one for one in _findings()] == [
+        True
+    ]
     assert gpuhook("validate").exit_code == 0
 
 
@@ -308,7 +310,7 @@ def test_engines_of_old(dirs: tuple[Path, Path]) -> None:
     _write(dirs[0] / "a.json", spec)
     assert "additionalGids needs 0.7.0" in _findings()[0]
     _write(dirs[0] / "a.json", {**_edits(), "cdiVersion": "1.0.0"})
-    assert "0.5.0 would do" in _findings()[0]
+    assert "0.5.0 is enough" in _findings()[0]
 
 
 def test_no_spec_at_all(dirs: tuple[Path, Path]) -> None:

@@ -168,8 +168,8 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
         "swarm-resource": "OTHER",
         "accept-nvidia-visible-devices-envvar-when-unprivileged": False,
     }
-    for key in toolkit_settings.known_keys():
-        value = special.get(key, others[toolkit_settings.KEYS[key]])
+    for key, kind in toolkit_settings.KEYS.items():
+        value = special.get(key, others[kind])
         document: dict[str, Any] = {}
         *tables, last = key.split(".")
         inner = document
@@ -219,7 +219,7 @@ VALUES = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from(toolkit_settings.known_keys()), VALUES, max_size=8))
+@given(st.dictionaries(st.sampled_from(list(toolkit_settings.KEYS)), VALUES, max_size=8))
 @example({"nvidia-container-runtime.runtimes": ["\x85"]})
 @examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is true of all checks of doctor, whatever they look at."""
+"""Rules for all checks of doctor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_a_check_needs_is_there() -> None:
 
 
 def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
-    """Where nothing is, and nothing can be asked, gpuhook's own checks find no fault."""
+    """gpuhook's own checks find no fault in an empty tree."""
     node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({}))
     found = examine(node, checks())
     ours = [one for one in found.results if one.check.section in ("gpuhook", "containers")]
@@ -55,8 +55,8 @@ def test_a_container_that_cannot_be_looked_at_is_not_passed_over(
     found = {"containers": [], "trouble": [late] * is_late, "looked_at": 0}
     node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({"containers": lambda: found}))
     (result,) = examine(node, checks(), ["containers.access"]).results
-    said = f"no {'other ' * is_late}running container has a GPU, or asks for one"
-    assert result.finding.said == said
+    message = f"no {'other ' * is_late}running container has or requests a GPU"
+    assert result.finding.message == message
 
 
 def test_a_machine_without_gpus_is_told_of_quietly_too(tmp_path: Path) -> None:

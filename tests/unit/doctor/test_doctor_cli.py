@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook doctor`: what it prints, how it ends, and what --fix does, with checks of the tests'."""
+"""The output and exit status of `gpuhook doctor`, and --fix, with checks made for these tests."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from gpuhook.cli import doctor as command
 from gpuhook.cli import main
 from gpuhook.doctor import doctor_text
 from gpuhook.doctor.check import (
-    DEVICES,
-    DRIVER,
-    ENGINES,
     FAILED,
-    HOST,
     WARNING,
     Check,
     ExaminedNode,
     Finding,
-    Mend,
+    Fix,
     absent,
     ok,
 )
@@ -40,7 +36,7 @@ SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 
 
 def of(text: str, name: str = "doctor") -> dict[str, Any]:
-    """Return a document, held against its schema."""
+    """Return a document after validation by its schema."""
     found: dict[str, Any] = json.loads(text)
     schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -50,7 +46,7 @@ def of(text: str, name: str = "doctor") -> dict[str, Any]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Give a node with a driver that is whole, and without the file that a check wants."""
+    """Give a node with a healthy driver that lacks the file that a check looks for."""
     root = tmp_path / "node"
     (root / "dev").mkdir(parents=True)
     return root
@@ -58,12 +54,12 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
-    """Have the command know these checks alone, and give them."""
+    """Replace the checks of the command, and give the new ones."""
 
     def missing(node: ExaminedNode) -> Iterable[Finding]:
         if node.tree.status("/dev/there") is not None:
             return [ok("/dev/there is there", "/dev/there")]
-        mend = Mend("make /dev/there", (tree / "dev/there").touch)
+        fix = Fix("make /dev/there", (tree / "dev/there").touch)
         return [
             Finding(
                 FAILED,
@@ -72,7 +68,7 @@ def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
                 meaning='programs say "no such file"',
                 command="touch /dev/there",
                 looked_at=("/dev/there",),
-                mend=mend,
+                fix=fix,
             )
         ]
 
@@ -80,11 +76,11 @@ def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
         return [Finding(WARNING, "it is\x1b[2J slow", meaning="you wait", command="be patient")]
 
     made = (
-        Check("driver.version", DRIVER, "The driver is whole", lambda node: [ok("it is 570.1")]),
-        Check("devices.there", DEVICES, "The node is there", missing),
-        Check("devices.after", DEVICES, "It works", lambda n: [ok("works")], ("devices.there",)),
-        Check("docker.absent", ENGINES, "Docker", lambda node: [absent("Docker is not installed")]),
-        Check("containerd.slow", ENGINES, "It is quick", warns),
+        Check("driver.version", "The driver is whole", lambda node: [ok("it is 570.1")]),
+        Check("devices.there", "The node is there", missing),
+        Check("devices.after", "It works", lambda n: [ok("works")], ("devices.there",)),
+        Check("docker.absent", "Docker", lambda node: [absent("Docker is not installed")]),
+        Check("containerd.slow", "It is quick", warns),
     )
     monkeypatch.setattr(command, "checks", lambda: made)
     return made
@@ -92,7 +88,7 @@ def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
 
 @pytest.fixture
 def doctor(tree: Path) -> Callable[..., Result]:
-    """Give what calls `gpuhook doctor` for the tree, as a node that runs unless --root is named."""
+    """Give a function that runs `gpuhook doctor` on the tree: as a live node, or `offline`."""
 
     def called(*words: str, quietly: bool = False, offline: bool = False) -> Result:
         place = ["--root"] if offline else ["--host-root"]
@@ -105,17 +101,17 @@ def doctor(tree: Path) -> Callable[..., Result]:
     return called
 
 
-def test_the_first_cause_is_told_on_top(doctor: Callable[..., Result]) -> None:
+def test_the_root_cause_is_on_top(doctor: Callable[..., Result]) -> None:
     shown = doctor(offline=True)
     assert shown.exit_code == 1
     first, meaning, cure, *_ = shown.stdout.splitlines()
-    assert first == "First: devices.there: /dev/there is not there"
+    assert first == "Root cause: devices.there: /dev/there is not there"
     assert meaning.split(": ", 1)[1] == 'programs say "no such file"'
-    assert cure.endswith("to mend: touch /dev/there")
-    assert "waits for devices.there to be mended" in shown.stdout
+    assert cure.endswith("fix:     touch /dev/there")
+    assert "waits for devices.there to be fixed" in shown.stdout
     assert "Engines: docker" in shown.stdout
     assert "Engines: containerd" in shown.stdout
-    assert shown.stderr == "1 failed, 1 to be warned of, 1 ok, 2 not applicable\n"
+    assert shown.stderr == "1 failed, 1 warning, 1 ok, 2 not applicable\n"
 
 
 def test_nothing_that_was_read_commands_the_terminal(doctor: Callable[..., Result]) -> None:
@@ -133,10 +129,10 @@ def test_quiet_leaves_what_is_wrong(doctor: Callable[..., Result]) -> None:
     assert shown.stderr == ""
 
 
-def test_the_first_cause_is_told_whole_once(doctor: Callable[..., Result]) -> None:
+def test_the_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
     shown = doctor(offline=True).stdout
     assert shown.count("FAILED   devices.there") == 1
-    assert shown.count("to mend: touch /dev/there") == 1
+    assert shown.count("fix:     touch /dev/there") == 1
     quiet = doctor("--quiet", offline=True).stdout
     assert quiet.count("devices.there") == 1
     assert "FAILED" not in quiet
@@ -152,7 +148,7 @@ def test_warnings_are_no_failure(tree: Path, doctor: Callable[..., Result]) -> N
     (tree / "dev/there").touch()
     shown = doctor(offline=True)
     assert shown.exit_code == 0
-    assert "First:" not in shown.stdout
+    assert "Root cause:" not in shown.stdout
     assert "devices.after" in shown.stdout
 
 
@@ -215,7 +211,9 @@ def test_names_are_of_what_is_wrong_and_taken_by_checks(doctor: Callable[..., Re
     assert set(told.stdout.split()) < set(listed)
 
 
-def test_fix_mends_and_looks_again(tree: Path, doctor: Callable[..., Result]) -> None:
+def test_fix_changes_the_node_and_examines_it_again(
+    tree: Path, doctor: Callable[..., Result]
+) -> None:
     shown = doctor("--fix", "--dry-run")
     assert shown.exit_code == 1
     assert "would do: devices.there: make /dev/there" in shown.stdout
@@ -223,7 +221,7 @@ def test_fix_mends_and_looks_again(tree: Path, doctor: Callable[..., Result]) ->
     shown = doctor("--fix")
     assert (shown.exit_code, (tree / "dev/there").exists()) == (0, True)
     assert "devices.there: make /dev/there" in shown.stderr
-    assert "(was failed, is as it should be)" in shown.stdout
+    assert "(was failed, is fixed)" in shown.stdout
     found = of(doctor("--fix", "-o", "json").stdout)
     assert (found["mended"], found["well"]) == ([], True)
 
@@ -237,7 +235,7 @@ def test_fix_says_what_it_could_not_do(tree: Path, doctor: Callable[..., Result]
     assert shown.exit_code == 1
 
 
-def test_a_tree_is_not_mended(tree: Path, doctor: Callable[..., Result]) -> None:
+def test_a_tree_is_not_fixed(tree: Path, doctor: Callable[..., Result]) -> None:
     refused = doctor("--fix", offline=True)
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"Error GH1903: {tree} is a tree of files")
@@ -253,9 +251,16 @@ def test_roots_lie_in_the_host_root(tree: Path, tmp_path: Path) -> None:
     assert (missing.exit_code, "GH1900" in missing.stderr) == (1, True)
 
 
+def test_the_driver_root_is_the_host_root_by_default(tree: Path) -> None:
+    for words in (["doctor", "-o", "json"], ["doctor", "-o", "json", "--driver-root", str(tree)]):
+        shown = CliRunner().invoke(main, [*words, "--host-root", str(tree)])
+        assert shown.exit_code == 1, shown.stderr
+        assert of(shown.stdout)["first"] == "devices.there"
+
+
 @pytest.fixture(autouse=True)
 def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may be asked: these checks read files alone."""
+    """Fail if a reading is taken: these checks read only files."""
 
     def asked(*args: object) -> None:
         raise AssertionError("a reading was taken that no check needs")
@@ -265,7 +270,7 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
-    """The words stay what they are: colour tells nothing that they do not."""
+    """The words are the same with and without colour."""
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), catalogue)
     plain, coloured = (
         "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
@@ -275,7 +280,7 @@ def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> No
 
 
 def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
-    check = Check("gpus.all", DRIVER, "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
+    check = Check("gpus.all", "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), [check])
     assert [line.strip() for line in doctor_text.lines(found)[1:]] == [
         "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
@@ -283,27 +288,27 @@ def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
     assert len(doctor_text.lines(found, is_wide=True)) == 10
 
 
-def test_each_section_is_told_once(tree: Path) -> None:
-    """A check that waits for one of a later section does not divide its own section."""
+def test_each_section_is_printed_once(tree: Path) -> None:
+    """A check that needs one of a later section does not divide its own section."""
 
-    def well(name: str, section: str, *needs: str) -> Check:
-        return Check(name, section, name, lambda _: [ok(name)], needs)
+    def well(name: str, *needs: str) -> Check:
+        return Check(name, name, lambda _: [ok(name)], needs)
 
     checks = (
-        well("host.first", HOST),
-        well("host.reload", HOST, "toolkit.values"),
-        well("host.last", HOST),
-        well("toolkit.values", ENGINES),
-        well("docker.config", ENGINES),
+        well("host.first"),
+        well("host.reload", "docker.values"),
+        well("host.last"),
+        well("docker.values"),
+        well("crio.config"),
     )
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), checks)
     lines = doctor_text.lines(found)
     headings = [line for line in lines if line and not line.startswith(" ")]
-    assert headings == ["Host", "Engines: toolkit", "Engines: docker"]
+    assert headings == ["Host", "Engines: docker", "Engines: crio"]
     assert sum("host." in line for line in lines) == 3
 
 
-def test_who_is_not_root_is_told_that_much_is_hidden(
+def test_a_user_who_is_not_root_gets_a_note(
     doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 65534)

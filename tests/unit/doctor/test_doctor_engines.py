@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of engines on nodes that have an engine of their own kind, and on trees alone."""
+"""Checks of engines, on nodes with one engine and on file trees."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from gpuhook.doctor.check import ExaminedNode
-from gpuhook.doctor.checks.driver import gpu_access
 from gpuhook.doctor.checks.engine import (
     containerd,
-    containerd_annotations,
     containerd_runtimes,
     crio,
     docker,
+    gpu_access,
     nvidia_toolkit,
     podman,
     rootless,
@@ -33,7 +32,6 @@ CHECKS = (
     *rootless.CHECKS,
     *nvidia_toolkit.CHECKS,
     *containerd.CHECKS,
-    *containerd_annotations.CHECKS,
     *containerd_runtimes.CHECKS,
     *gpu_access.CHECKS,
     *docker.CHECKS,
@@ -50,7 +48,7 @@ PLAIN = f'version = 2\n[{CRI}.runtimes.runc]\nruntime_type = "io.containerd.runc
 
 
 class Trial:
-    """A node with a driver that has what a test writes."""
+    """A node with a driver and the files that a test writes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -203,7 +201,7 @@ def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
 def test_annotations_that_pods_may_write(
     patterns: list[str], words: list[str], version: int, plugin: str, trial: Trial
 ) -> None:
-    """In configurations of each version; container_annotations copy those of the kubelet alone."""
+    """In each version of the file; container_annotations only copy those of the kubelet."""
     trial.programs("containerd", "gpuhook-runtime", "containerd-shim-runc-v2")
     if version == 3:
         trial.version("containerd", "2.1.9")
@@ -272,11 +270,11 @@ TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 def test_toml_past_a_bound_of_gpuhook_does_not_stop_the_engine(
     trial: Trial, path: str, check: str, text: str
 ) -> None:
-    """Go has no such bound: the file is valid, and is neither blamed nor moved away."""
+    """Go has no such limit: the file is valid, and the command must not move it."""
     trial.programs("containerd", "crio", "podman", "nvidia-container-runtime")
     trial.write(path, text)
     finding = trial.examine(check).of("failed")[0].finding
-    assert "is not read by gpuhook: " in finding.said
+    assert "is not read by gpuhook: " in finding.message
     assert "start" not in finding.meaning
     assert "mv " not in finding.command
 
@@ -329,7 +327,7 @@ def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> 
 
 
 def test_users_engines_limit_by_what_systemd_delegates(trial: Trial) -> None:
-    """That shows while the user has a session, and with control groups of version 2."""
+    """This is visible only with cgroup v2, while the user is logged in."""
     manager = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
     found = []
     trial.programs("newuidmap", "newgidmap")
@@ -345,13 +343,16 @@ def test_users_engines_limit_by_what_systemd_delegates(trial: Trial) -> None:
     ):
         trial.write(path, content)
         (one,) = [o for o in trial.examine().results if o.check.id == "host.delegation"]
-        found.append((one.finding.status, one.finding.said))
+        found.append((one.finding.status, one.finding.message))
     assert found == [
-        ("not-applicable", "control groups of version 2 alone are delegated to users"),
-        ("not-applicable", "ada has no session now: what systemd delegates shows in one"),
+        ("not-applicable", "only cgroup v2 is delegated to users"),
+        (
+            "not-applicable",
+            "ada is not logged in; delegated controllers are visible only in a session",
+        ),
         ("ok", "systemd delegates memory, pids to ada"),
-        ("warning", f"{_NOT} pids to ada, who has containers of their own"),
-        ("warning", f"{_NOT} memory and pids to ada, who has containers of their own"),
+        ("warning", f"{_NOT} pids to ada, a user of rootless containers"),
+        ("warning", f"{_NOT} memory and pids to ada, a user of rootless containers"),
     ]
 
 
@@ -361,7 +362,7 @@ def test_the_installers_settings_are_looked_at_too(trial: Trial) -> None:
     trial.write(path, '[nvidia-container-runtime]\nmode = "cdi-jit"\n')
     assert trial.failed() == ["nvidia-toolkit.values"]
     finding = trial.examine("nvidia-toolkit.values").of("failed")[0].finding
-    assert f"{path}:2" in finding.said
+    assert f"{path}:2" in finding.message
 
 
 def test_ldconfig_of_the_container_is_taken_where_it_is_allowed(trial: Trial) -> None:
@@ -385,4 +386,4 @@ def test_the_low_level_runtime_is_told_with_its_version(trial: Trial) -> None:
     trial.programs("runc", "nvidia-container-runtime")
     trial.version("runc", "1.2.5")
     (one,) = trial.examine("nvidia-toolkit.low-level").of("ok")
-    assert one.finding.said == "NVIDIA's runtime becomes /usr/bin/runc, of version 1.2.5"
+    assert one.finding.message == "NVIDIA's runtime starts /usr/bin/runc, version 1.2.5"

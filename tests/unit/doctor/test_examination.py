@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One check that goes wrong is told, and the others are done."""
+"""A check that crashes is reported, and the other checks run."""
 
 from __future__ import annotations
 
 import pytest
 
-from gpuhook.doctor.check import DRIVER, OK, WARNING, Check, ExaminedNode, Finding, ok
+from gpuhook.doctor.check import OK, WARNING, Check, ExaminedNode, Finding, ok
 from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
 from gpuhook.node.node_readings import Readings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (KeyError("a\nb\x1b[31m"), "driver.first met something"),
+        (KeyError("a\nb\x1b[31m"), "driver.first failed with an internal error"),
         (RecursionError("too deep"), "RecursionError: too deep"),
         (fault("GH1310", path="/x", limit=1), "GH1310: "),
         (TimeoutError(110, "it does not answer", "/x"), "/x cannot be read: it does not answer"),
@@ -31,13 +31,13 @@ def test_a_check_that_crashes_is_one_finding(raised: Exception, said: str) -> No
         raise raised
 
     checks = (
-        Check("driver.first", DRIVER, "It crashes", crashing),
-        Check("driver.second", DRIVER, "It does not", lambda _: [ok("well")], ("driver.first",)),
+        Check("driver.first", "It crashes", crashing),
+        Check("driver.second", "It does not", lambda _: [ok("well")], ("driver.first",)),
     )
     found = examine(ExaminedNode(DirectoryTree("/"), Readings({})), checks)
     assert [(one.check.id, one.finding.status) for one in found.results] == [
         ("driver.first", WARNING),
         ("driver.second", OK),
     ]
-    assert said in found.results[0].finding.said
-    assert found.results[0].finding.said.isprintable()
+    assert said in found.results[0].finding.message
+    assert found.results[0].finding.message.isprintable()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a node that runs: its services, processes, programs, and its driver."""
+"""The readings of a running node: services, processes, programs and driver."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_processes_are_those_of_engines(tmp_path: Path) -> None:
 
 
 def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
-    """Nor what it has started, which has its output open."""
+    """Nor does a child that has its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
     with pytest.raises(OSError, match="did not answer within"):
         node_programs.answer([path], seconds=0.2)
@@ -116,32 +116,34 @@ def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> N
 
 def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_programs, "DIRECTORIES", ())
-    taken = reading_collectors.live(DirectoryTree("/"), ReadingPlace())
+    taken = reading_collectors.live_readings(DirectoryTree("/"), ReadingPlace())
     assert taken.of(node_readings.CONTAINERD).trouble.startswith(
         "containerd: there is no such program"
     )
 
 
 def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What NVML answers; an NVML that hangs is given up; this process has never loaded one."""
+    """NVML is read in a child process with a deadline."""
     node = make_node(tmp_path, "t4", real_nodes=False)
     place = ReadingPlace(node.driver_root, node.dev_root, node.host_root)
     tree = DirectoryTree(node.host_root)
-    taken = reading_collectors.live(tree, place)
+    taken = reading_collectors.live_readings(tree, place)
     assert taken.document(node_readings.INVENTORY)["gpus"][0]["name"] == "Tesla T4"
     maps = Path("/proc/self/maps").read_text("utf-8")
     assert str(tmp_path) not in maps
     monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
-    late = reading_collectors.live(tree, place).of(node_readings.INVENTORY)
+    late = reading_collectors.live_readings(tree, place).of(node_readings.INVENTORY)
     assert (late.document, late.code) == (None, "GH1901")
     shutil.rmtree(node.driver_root + "/usr")
     monkeypatch.undo()
-    assert reading_collectors.live(tree, place).of(node_readings.INVENTORY).code == "GH1200"
+    assert (
+        reading_collectors.live_readings(tree, place).of(node_readings.INVENTORY).code == "GH1200"
+    )
 
 
 def test_a_node_without_systemd_says_so(tmp_path: Path) -> None:
-    taken = reading_collectors.live(
+    taken = reading_collectors.live_readings(
         DirectoryTree(str(tmp_path)), ReadingPlace(host_root=str(tmp_path))
     )
     assert taken.of(node_readings.UNITS).code == "GH1902"
@@ -185,22 +187,22 @@ def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
 
 
 def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told of, after its time; the others are looked at all the same."""
+    """It is reported after the deadline; the other containers are read."""
 
-    def look(looker: gpu_containers._Looker, number: int) -> dict[str, Any]:
-        if looker._living[number].id == "slow":
+    def read(reader: gpu_containers._ContainerReader, number: int) -> dict[str, Any]:
+        if reader._living[number].id == "slow":
             time.sleep(600)
-        if looker._living[number].id == "broken":
+        if reader._living[number].id == "broken":
             raise fault("GH1733", path="/proc/7", reason="no")
-        if looker._living[number].id == "ended":
+        if reader._living[number].id == "ended":
             raise fault("GH1732", pid=7)
-        return {} if looker._living[number].id == "plain" else {"id": looker._living[number].id}
+        return {} if reader._living[number].id == "plain" else {"id": reader._living[number].id}
 
     monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.3)
-    monkeypatch.setattr(gpu_containers._Looker, "look", look)
+    monkeypatch.setattr(gpu_containers._ContainerReader, "read", read)
     living = [Found(name) for name in ("first", "slow", "plain", "broken", "ended", "last")]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    found = gpu_containers.looked_at()
+    found = gpu_containers.inspect_all()
     assert [one["id"] for one in found["containers"]] == ["first", "last"]
     assert [(one["where"], one["code"]) for one in found["trouble"]] == [
         ("slow", "GH1760"), ("broken", "GH1733"),
@@ -211,26 +213,30 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.1)
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 2)
-    monkeypatch.setattr(gpu_containers._Looker, "look", lambda looker, number: time.sleep(600))
+    monkeypatch.setattr(
+        gpu_containers._ContainerReader, "read", lambda reader, number: time.sleep(600)
+    )
     living = [Found(str(number)) for number in range(6)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    codes = [one["code"] for one in gpu_containers.looked_at()["trouble"]]
+    codes = [one["code"] for one in gpu_containers.inspect_all()["trouble"]]
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
 
 
 def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 3)
-    monkeypatch.setattr(gpu_containers._Looker, "look", lambda looker, number: {"id": number})
+    monkeypatch.setattr(
+        gpu_containers._ContainerReader, "read", lambda reader, number: {"id": number}
+    )
     living = [Found(str(number)) for number in range(10)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    assert [one["id"] for one in gpu_containers.looked_at()["containers"]] == list(range(10))
+    assert [one["id"] for one in gpu_containers.inspect_all()["containers"]] == list(range(10))
 
 
 @pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
 def test_containers_seen_from_inside_one(
     is_mounted: bool, has_pids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node's files in another directory: its containers are in its /run, by its pids."""
+    """The node's files are in another directory; its containers need its /run and pids."""
     boot = tmp_path / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_bytes(Path("/proc/sys/kernel/random/boot_id").read_bytes())
@@ -240,8 +246,10 @@ def test_containers_seen_from_inside_one(
         (tmp_path / "run").mkdir()
     pids = os.stat("/proc/self/ns/pid").st_ino
     monkeypatch.setattr(reading_collectors, "_INITIAL_PIDS", pids if has_pids else pids + 1)
-    monkeypatch.setattr(gpu_containers, "looked_at", lambda roots: {"looked_at": len(roots)})
-    taken = reading_collectors.live(DirectoryTree(str(tmp_path)), ReadingPlace(), ["a", "b"])
+    monkeypatch.setattr(gpu_containers, "inspect_all", lambda roots: {"looked_at": len(roots)})
+    taken = reading_collectors.live_readings(
+        DirectoryTree(str(tmp_path)), ReadingPlace(), ["a", "b"]
+    )
     found = taken.of(node_readings.CONTAINERS)
     if is_mounted and has_pids:
         assert found.document == {"looked_at": 2}
@@ -250,7 +258,7 @@ def test_containers_seen_from_inside_one(
 
 
 def test_fronts_under_nvidias_names(tmp_path: Path) -> None:
-    """gpuhook's programs under NVIDIA's names tell nothing of the version of NVIDIA's toolkit."""
+    """gpuhook's programs under NVIDIA's names do not have the version of NVIDIA's toolkit."""
     bindir = tmp_path / "usr/bin"
     bindir.mkdir(parents=True)
     (bindir / "nvidia-ctk").write_text('#!/bin/sh\nexec "/usr/bin/gpuhook" "$@"\n')

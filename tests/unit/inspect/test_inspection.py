@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of a container that has made its /dev itself."""
+"""The facts of a container that made its own /dev."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuhook.vendors.nvidia.spec import injection_traces
 
 @pytest.mark.parametrize("directory", injection_traces.NODE_DIRECTORIES)
 def test_no_directory(directory: str, live: Live, tmp_path: Path) -> None:
-    """A file where nodes are looked for holds none, and is not kept open."""
+    """A file in place of a node directory has no nodes and is closed again."""
     place = tmp_path / directory[1:]
     if place.is_dir():
         place.rmdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook ps`: who holds what, for people and for programs."""
+"""The output of `gpuhook ps`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the command a state directory of its own."""
+    """Give the command an empty state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", ())  # what else runs on this machine
@@ -78,7 +78,7 @@ def listed() -> list[dict[str, Any]]:
 
 
 def test_nobody() -> None:
-    """Where nobody holds a GPU, a line on standard error says so, and the data is empty."""
+    """Without a holder, the data is empty, and standard error has a note."""
     shown = ps()
     assert shown.exit_code == 0
     assert "no container holds a GPU" in shown.stderr
@@ -123,7 +123,7 @@ def limited(gpu: int, hard: int, by: str = "driver") -> dict[str, Any]:
 
 
 def test_limits_of_memory(place: Path) -> None:
-    """What a container may have and who bounds it, once where it is the same of all its GPUs."""
+    """The limit and what enforces it, once if all GPUs have the same."""
     both = {"devices": [f"nvidia.com/gpu={uuid}" for uuid in UUIDS], "route": "wrapper"}
     same = [limited(0, 3776 << 20), limited(1, 3776 << 20)]
     container(place, "same", **both, memory=same)
@@ -151,7 +151,7 @@ def test_limits_of_memory(place: Path) -> None:
 
 
 def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
-    """Who is alone on a GPU and has a limit hears of it, and why nobody holds it."""
+    """A container with a limit and without neighbours has the reason why it is not enforced."""
     unheld = {**limited(0, 3 << 30, by=""), "trouble": "GH1250: too old"}
     container(place, "one", **holding(0), memory=[unheld])
     mounts = [{"destination": f"{VOCABULARY.memory_prefix}/{UUIDS[1]},hard=3072,soft=3072"}]
@@ -168,7 +168,7 @@ def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> GuardShare:
 
 
 def test_who_is_watched_by_the_guard(place: Path) -> None:
-    """One that ends processes bounds memory where no driver does; one that reports does not."""
+    """A guard that ends processes enforces the limit; one that only reports does not."""
     for name in ("kept", "above", "unnoted", "alone"):
         own = {} if name == "unnoted" else {"memory": [limited(0, 3776 << 20, by="")]}
         container(place, name, **holding(0), **own)
@@ -201,7 +201,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
 
 
 def test_turns_of_the_gpus(place: Path) -> None:
-    """The time slice and the compute mode are the node's own, where they are known."""
+    """The time slice and the compute mode are those of the node, if they are known."""
     document = place / "state/node.json"
     document.parent.mkdir()
     gpus = [{"minor": n, "uuid": uuid, "time_slice": "long"} for n, uuid in enumerate(UUIDS)]
@@ -227,7 +227,7 @@ def bundled(place: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def ways() -> dict[str, tuple[str, str]]:
-    """Return how each container shares its GPU, and who bounds its memory."""
+    """Return the sharing of each container's GPU, and what enforces its memory limit."""
     return {
         one["id"]: (told["sharing"], told["memory_by"])
         for one in listed()
@@ -236,7 +236,7 @@ def ways() -> dict[str, tuple[str, str]]:
 
 
 def test_who_is_alone(place: Path) -> None:
-    """A GPU in the hands of two containers is shared in turns, though nobody said so."""
+    """A GPU that two containers hold is time-sliced, also without a setting."""
     container(place, "one", **holding(0))
     assert ways() == {"one": ("none", "nobody")}
     assert "whole GPU's memory" in ps("--isolation").stdout
@@ -255,7 +255,7 @@ def test_who_is_alone(place: Path) -> None:
 
 
 def test_how_gpus_are_shared(place: Path) -> None:
-    """By what a device plugin has left: replicas, MPS's directory, the mount that grants units."""
+    """By the traces of a device plugin: replicas, MPS's directory, the grant's mount."""
     container(place, "slice", pod="a", namespace="ml", **holding(0, 1))
     pipe = {"process": {"env": ["CUDA_MPS_PIPE_DIRECTORY=/mps/pipe"]}}
     container(place, "mps", **{**holding(1, 0), **bundled(place, "mps", pipe)})
@@ -276,12 +276,12 @@ def test_how_gpus_are_shared(place: Path) -> None:
     }
     shown = ps("--isolation", "-o", "wide").stdout
     assert f"slice ml/a {UUIDS[0]}: shared, time-slicing" in shown
-    assert "mig MIG-1: for itself alone" in shown
+    assert "mig MIG-1: not shared" in shown
     assert ps("--isolation").exit_code == 0
 
 
 def test_gpus_are_named_by_their_nodes(place: Path) -> None:
-    """With an inventory a container's nodes say which GPUs it has, whatever it called them."""
+    """With an inventory, the device nodes of a container identify its GPUs."""
     gpus = [{"minor": n, "uuid": uuid} for n, uuid in enumerate(UUIDS)]
     node = place / "state/node.json"
     node.parent.mkdir()
@@ -296,7 +296,7 @@ def test_gpus_are_named_by_their_nodes(place: Path) -> None:
 
 
 def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:
-    """Who has an instance's own capability node has the instance, and not its GPU."""
+    """A container with the capability node of an instance has the instance, not its GPU."""
     node = place / "state/node.json"
     node.parent.mkdir()
     document = dump.as_dict(dump_file.load("a100-mig"))
@@ -318,14 +318,14 @@ def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:
 
 
 def test_what_is_gone_is_not_listed(place: Path) -> None:
-    """An entry goes with the runtime's state of its container."""
+    """An entry is over when the runtime's state of its container is removed."""
     container(place, "one", **holding(0))
     os.rmdir(place / "runc/one")
     assert listed() == []
 
 
 def test_words_of_a_container_command_no_terminal(place: Path) -> None:
-    """A pod's name or a replica with control characters is shown, not obeyed."""
+    """Control characters in the name of a pod or a replica are escaped."""
     entry = {**holding(0), "replicas": ["\x1b]0;owned\x07\n::1"], "pod": "a\x1b[31mb\r"}
     container(place, "one", **entry)
     lines = ps().stdout.splitlines()
@@ -341,7 +341,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Be a user without rights."""
+    """Become a user without privileges."""
     os.seteuid(NOBODY)
     try:
         yield
@@ -351,7 +351,7 @@ def nobody() -> Iterator[None]:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """Give a directory that every user can look into."""
+    """Give a directory that every user can read."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         yield Path(place)
@@ -359,7 +359,7 @@ def public() -> Iterator[Path]:
 
 @AS_ROOT
 def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where runtimes' state is root's alone, a warning says that containers may have ended."""
+    """If only root can read the runtimes' state, a warning says that containers may have ended."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     for identity in ("one", "two"):
         container(public, identity, **holding(0))
@@ -375,7 +375,7 @@ def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch)
 
 @AS_ROOT
 def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be told is told, with a warning of the rest."""
+    """Readable entries are listed, and a warning reports the others."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     container(public, "one", **holding(0))
     (public / "runc").chmod(0o700)
@@ -390,7 +390,7 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
 
 @AS_ROOT
 def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state directory that is closed may hold containers: that it is so is told, and a fault."""
+    """An unreadable state directory is a fault: it may have containers."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     (public / "state").mkdir(mode=0o755)
     (public / "closed").mkdir(mode=0o700)
@@ -404,7 +404,7 @@ def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.Mo
 
 @AS_ROOT
 def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's own ledger is another one than root's, which is not passed over in silence."""
+    """A user's ledger is not root's: a warning reports root's ledger."""
     monkeypatch.delenv("GPUHOOK_STATE_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(public / "run"))
     monkeypatch.setattr(visibility, "OF_ROOT", str(public / "containers"))
@@ -415,7 +415,7 @@ def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with nobody():
         shown = ps()
     assert shown.exit_code == 1
-    assert "run as root: 1 entry of root's ledger not looked at" in shown.stderr
+    assert "run as root: 1 entry of root's ledger was not read" in shown.stderr
     assert "no container" not in shown.stderr
     (public / "containers").chmod(0o700)
     with nobody():
@@ -426,7 +426,7 @@ def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_state_directory_that_can_be_none(
     wrong: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file, or a place that is not there, is a fault that names the variable."""
+    """A file or a missing directory is a fault that names the variable."""
     (place / "file").touch()
     (place / "dangling").symlink_to(place / "nowhere")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place / wrong))
@@ -439,14 +439,14 @@ def test_a_state_directory_that_can_be_none(
 
 
 def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
-    """Nothing was given where there is none yet; whoever mistyped its name sees that."""
+    """A missing state directory has no containers; a note helps if its name is misspelt."""
     shown = ps()
     assert shown.exit_code == 0
     assert f"no container holds a GPU: there is no {place}/state yet" in (shown.stderr)
 
 
 def test_a_node_without_a_driver_is_called_so(place: Path) -> None:
-    """Nobody wonders why a list is empty; a driver that was not to be asked is not missed."""
+    """An empty list has a note; --no-nvml does not report a missing driver."""
     (place / "state").mkdir(exist_ok=True)
     shown = ps("--driver-root", str(place))
     assert shown.stderr == "no container holds a GPU, and there is no NVIDIA driver\n"

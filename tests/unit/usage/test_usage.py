@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses which GPU: processes, containers, the kubelet and the driver put together."""
+"""The usage of GPUs by processes and containers, with the kubelet and the driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import container_share, gpu_readings, kubelet_units, plugin_containers, ps_text
+from gpuhook.usage import container_sharing, gpu_readings, kubelet_units, ps_text
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespace
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the command a state directory of its own, and nothing else of this machine."""
+    """Give the command an empty state directory, and hide the rest of this machine."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
@@ -85,7 +85,7 @@ def rows(shown: Result) -> dict[str, list[str]]:
 
 
 def test_memory_and_processes_of_containers(node: SimulatedNode, running: Running) -> None:
-    """A process counts for the container whose mounts it sees, the host's for nobody."""
+    """A process belongs to the container whose mounts it sees; one of the host to none."""
     gpu = uuid(node)
     train = running.start("train", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
     running.start("idle", ["/dev/nvidia0"])
@@ -143,7 +143,7 @@ def test_who_gave_it(
 
 
 def test_what_is_no_holder(node: SimulatedNode, running: Running) -> None:
-    """An image that asks in vain, and who may open whatever the host has, hold nothing."""
+    """An image whose request was not handled and a privileged container hold no GPU."""
     running.start("asks", env=["NVIDIA_VISIBLE_DEVICES=all"])
     everything = {"linux": {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
     privileged = running.start("privileged", config=everything)
@@ -177,7 +177,7 @@ def test_recorded_containers_have_their_limit_as_share(
 
 
 def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
-    """The table tells them apart by the names that other commands take."""
+    """The table has the names that other commands accept."""
     running.start("one", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
     running.start("two", pod=("train-0", "ml", "side"))
     entry = {"pod": "train-0", "namespace": "ml", "container": "side", "route": "wrapper"}
@@ -187,7 +187,7 @@ def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
 
 
 def test_a_container_that_uses_what_it_was_not_given(node: SimulatedNode, running: Running) -> None:
-    """It stands there with the GPU, which it does not hold."""
+    """It is listed with the GPU, which it does not hold."""
     pid = running.start("one")
     running.record("one", devices=[], nodes=[], route="wrapper")
     stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
@@ -240,7 +240,7 @@ def test_a_device_plugin_is_listed_and_has_no_part_in_shares(
 def test_a_volume_of_a_tenant_makes_no_device_plugin(
     node: SimulatedNode, running: Running, place: Path, source: str
 ) -> None:
-    """Neither its name nor its place in the container counts: it is one that shares the GPU."""
+    """The name of the mount and its path in the container do not matter."""
     root = place / "kubelet"
     (root / "device-plugins").mkdir(parents=True)
     config = _plugin_config(root, source.format(root) or "/nowhere/device-plugins")
@@ -279,11 +279,11 @@ def test_a_kubelet_directory_by_two_names(
 
 @pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
 def test_mounts_that_are_none_make_no_device_plugin(mounts: object) -> None:
-    assert not plugin_containers.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
+    assert not kubelet_units.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
 
 
 def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An instance has memory and processes of its own, and does not tell how busy it is."""
+    """An instance has its own memory and processes; NVML does not report its utilization."""
     node = make_node(place / "node", "a100-mig", real_nodes=False)
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", node.host_root)
     gpu = node.node.gpus[1]
@@ -305,9 +305,9 @@ def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.Monkey
 def test_a_driver_that_hangs(
     node: SimulatedNode, running: Running, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told, and the rest is shown without it."""
+    """A warning reports it, and the rest is listed."""
     running.start("one", ["/dev/nvidia0"])
-    os.mkfifo(place / "profile")  # nobody will write to it
+    os.mkfifo(place / "profile")  # no process writes to it
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
     monkeypatch.setattr(gpu_readings, "PATIENCE", 0.3)
     shown = ps(node)
@@ -342,14 +342,14 @@ def test_pids_of_another_namespace_are_nobodys(
     stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
     monkeypatch.setattr(container_processes, "_FIRST_PID_NAMESPACE", 1)
     found = document(node)
-    assert found["processes"][0]["reason"] == "it may not be looked at"
+    assert found["processes"][0]["reason"] == "permission denied"
     assert not found["processes"][0]["host"]
     assert "GH1953" in ps(node).stderr
     assert rows(ps(node))["(unknown)"][4:6] == ["-", "0Mi/15Gi"]
 
 
 def test_memory_that_a_driver_does_not_tell(node: SimulatedNode, running: Running) -> None:
-    """A process without an amount is none of 0 bytes, and the rest is nobody's in particular."""
+    """The memory of the process is unknown, not 0, and so is the unattributed memory."""
     pid = running.start("one", ["/dev/nvidia0"])
     stub_events.say(node, uuid(node), f"used {900 * MIB}", f"process compute {pid} -")
     found = document(node)
@@ -372,19 +372,19 @@ def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: 
 def test_shares() -> None:
     container = {"memory": [{"gpu": "GPU-1", "limit": None}], "replicas": ["GPU-1::0", "GPU-2::0"]}
     units = ["GPU-1::0", "GPU-1::1"]
-    assert container_share.fair_share("GPU-1", 100, container, units, 7) == {
+    assert container_sharing.fair_share("GPU-1", 100, container, units, 7) == {
         "bytes": 50,
         "by": "replicas",
     }
-    assert container_share.fair_share("GPU-1", 100, container, (), 4) == {
+    assert container_sharing.fair_share("GPU-1", 100, container, (), 4) == {
         "bytes": 25,
         "by": "holders",
     }
-    assert container_share.fair_share("GPU-1", None, container, units, 1) is None
+    assert container_sharing.fair_share("GPU-1", None, container, units, 1) is None
     limited = {**container, "memory": [{"gpu": "GPU-1", "limit": 30}]}
-    assert container_share.fair_share("GPU-1", None, limited, units, 1) == {
+    assert container_sharing.fair_share("GPU-1", None, limited, units, 1) == {
         "bytes": 30,
         "by": "limit",
     }
-    assert container_share.over(31, {"bytes": 30})
-    assert not container_share.over(None, {"bytes": 30})
+    assert container_sharing.is_over(31, {"bytes": 30})
+    assert not container_sharing.is_over(None, {"bytes": 30})

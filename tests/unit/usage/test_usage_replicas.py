@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which replicas containers hold that the ledger does not have: by the kubelet, by a variable."""
+"""The replicas of containers without a ledger entry: from the kubelet, or a variable."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_that_is_none(
 def test_a_container_that_the_engine_gave_its_replica(
     node: SimulatedNode, running: Running, tmp_path: Path
 ) -> None:
-    """By CDI: its variable asks for nothing, and the device plugin's names its replicas."""
+    """With CDI: its variable requests nothing, and the device plugin's has its replicas."""
     gpu, other = uuid(node), "GPU-00000000-1111-2222-3333-444444444444"
     env = ["NVIDIA_VISIBLE_DEVICES=void", f"GPUHOOK_REPLICAS={gpu}::2,{other}::0"]
     running.start("one", ["/dev/nvidia0"], env=env)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI specs against the GPUs and MIG devices that there are, and against the host they are of."""
+"""The devices of CDI specs: they are the GPUs and MIG devices of the node in its present state."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import SPECS, Check, Finding, absent, ok
-from gpuhook.doctor.checks.cdi.specs import DRIVER, each, listed, stale
+from gpuhook.doctor.check import absent, check, ok
+from gpuhook.doctor.checks.cdi.specs import DRIVER, each, first_items, stale_spec
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node import node_tree
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
     from gpuhook.vendors.nvidia.inventory import inventory
 
@@ -24,40 +24,61 @@ _GPUS = "/proc/driver/nvidia/gpus"
 _NODE = "/dev/nvidia-caps/nvidia-cap"
 
 
-def _instances(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
-    """Compare the capability nodes of a spec with those of the MIG devices, by files alone."""
-    given = {path for path in one.nodes() if _NODE in path}
+@check(
+    "specs.instances",
+    "The MIG devices in the specs exist",
+    needs=("driver.module", "devices.capabilities"),
+)
+@each
+def _instances(node: ExaminedNode, one: SpecFile) -> Findings:
+    in_spec = {path for path in one.nodes() if _NODE in path}
     known = facts.capabilities(node)
-    if not given and not known:
-        return [absent("there are no MIG devices", mig_capabilities.CAPABILITIES)]
-    there = {vocabulary.capability_node(capability.minor) for capability in known.values()}
-    gone = sorted(path for path in given if path[path.index("/dev/nvidia-caps") :] not in there)
+    if not in_spec and not known:
+        return absent("the node has no MIG devices", mig_capabilities.CAPABILITIES)
+    existing = {vocabulary.capability_node(capability.minor) for capability in known.values()}
+    gone = sorted(
+        path for path in in_spec if path[path.index("/dev/nvidia-caps") :] not in existing
+    )
     if not gone:
-        return [
-            ok(
-                f"{one.path} gives MIG devices that are there",
-                one.path,
-                mig_capabilities.CAPABILITIES,
-            )
-        ]
-    said = f"{one.path} describes MIG devices that are gone: no instance has {listed(gone)}"
+        return ok(
+            f"the MIG devices of {one.path} exist",
+            one.path,
+            mig_capabilities.CAPABILITIES,
+        )
+    message = f"{one.path} describes removed MIG devices: no instance has {first_items(gone)}"
     meaning = (
         "MIG was changed after the spec was made: containers get devices that do not exist "
-        '(nvidia-smi says "No devices were found"), and the new ones are unresolvable'
+        '(nvidia-smi prints "No devices were found"), and the new ones are unresolvable'
     )
-    return [stale(node, one, said, meaning, mig_capabilities.MINORS, mig_capabilities.CAPABILITIES)]
+    return stale_spec(
+        node, one, message, meaning, mig_capabilities.MINORS, mig_capabilities.CAPABILITIES
+    )
 
 
-def _devices(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
+@check(
+    "specs.devices",
+    "The specs have the node's GPUs and MIG devices and no others",
+    needs=(
+        "driver.bus",
+        "gpus.nvml",
+        "gpus.lost",
+        "gpus.seen",
+        "devices.gpus",
+        "devices.capabilities",
+        "specs.instances",
+    ),
+)
+@each
+def _devices(node: ExaminedNode, one: SpecFile) -> Findings:
     found = facts.inventory_of(node)
     if found is None:
-        return [absent("the GPUs that a spec should have cannot be told from files alone")]
+        return absent("the files of a node do not show which GPUs a spec should have")
     if one.kind not in gpu_loss.KINDS:
-        return [absent(f"{one.path} is of the kind {one.kind}", one.path)]
+        return absent(f"{one.path} has the kind {one.kind}", one.path)
     known, lacking = _names(found), []
     given = set(one.device_names)
     if given == {device_selection.EVERY}:
-        return [ok(f"{one.path} describes all GPUs as one", one.path)]
+        return ok(f"{one.path} describes all GPUs as one", one.path)
     for gpu in found.gpus:
         for instance in device_selection.offered(gpu):
             mine = device_selection.names(gpu, device_selection.STRATEGIES, instance)
@@ -66,20 +87,20 @@ def _devices(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
                 lacking.append(mine[0])
     gone = sorted(given - known - {device_selection.EVERY})
     if not gone and not lacking:
-        return [ok(f"{one.path} has every GPU and MIG device", one.path)]
+        return ok(f"{one.path} has every GPU and MIG device", one.path)
     if gone:
-        said = f"{one.path} describes {listed(gone)}, which the node does not have"
+        message = f"{one.path} describes {first_items(gone)}, which the node does not have"
         meaning = (
-            "the GPUs or MIG devices were changed after the spec was made: containers that are "
-            "given these find no device, or another one than they asked for"
+            "the GPUs or MIG devices were changed after the spec was made: containers with "
+            "these find no device, or another one than they requested"
         )
-        return [stale(node, one, said, meaning)]
-    said = f"{one.path} lacks {listed(lacking)}, which the node has"
+        return stale_spec(node, one, message, meaning)
+    message = f"{one.path} lacks {first_items(lacking)}, which the node has"
     meaning = (
-        'containers that ask for them do not start: "unresolvable CDI devices '
+        'containers that request them do not start: "unresolvable CDI devices '
         f'{one.kind}={lacking[0]}"'
     )
-    return [stale(node, one, said, meaning)]
+    return stale_spec(node, one, message, meaning)
 
 
 def _names(found: inventory.Node) -> set[str]:
@@ -91,42 +112,56 @@ def _names(found: inventory.Node) -> set[str]:
     }
 
 
-def _fresh(node: ExaminedNode, one: SpecFile) -> Iterable[Finding]:
+@check(
+    "specs.fresh",
+    "gpuhook's specs match this boot, driver and MIG configuration",
+    needs=(
+        "driver.bus",
+        DRIVER,
+        "devices.uvm",
+        "devices.capabilities",
+        "specs.instances",
+        "specs.devices",
+        "specs.mounts",
+    ),
+)
+@each
+def _fresh(node: ExaminedNode, one: SpecFile) -> Findings:
     recorded = [job for job in one.jobs() if job.fingerprint]
     if not recorded:
-        return [absent(f"{one.path} does not say of which state of the host it is", one.path)]
+        return absent(f"{one.path} has no fingerprint of the host", one.path)
     job = recorded[0]
-    told = dict(part.partition("=")[::2] for part in job.fingerprint.split(","))
+    recorded_parts = dict(part.partition("=")[::2] for part in job.fingerprint.split(","))
     changed = [
         phrase
         for part in host_fingerprint.PARTS
-        if part in told
-        for phrase in _changed(node, part, told[part], job.libcuda)
+        if part in recorded_parts
+        for phrase in _changed(node, part, recorded_parts[part], job.libcuda)
     ]
     if not changed:
-        return [ok(f"{one.path} is of this state of the host", one.path, job.libcuda)]
-    said = f"{one.path} describes another state of this host ({'; '.join(changed)})"
+        return ok(f"{one.path} matches the present state of the host", one.path, job.libcuda)
+    message = f"{one.path} describes another state of this host ({'; '.join(changed)})"
     meaning = (
-        "gpuhook gives no GPU by it, as nodes and files may not be what they were: GH1120, the "
-        "CDI spec describes another state of this host"
+        "gpuhook does not use it, as nodes and files may have changed: GH1120, the CDI spec "
+        "describes another state of this host"
     )
-    return [stale(node, one, said, meaning, job.libcuda)]
+    return stale_spec(node, one, message, meaning, job.libcuda)
 
 
-def _changed(node: ExaminedNode, part: str, told: str, libcuda: str) -> Iterable[str]:
-    """Yield what differs in one part of a fingerprint."""
+def _changed(node: ExaminedNode, part: str, before: str, libcuda: str) -> Iterable[str]:
+    """Yield the difference in one part of a fingerprint."""
     now = _part(node, part, libcuda)
     if part == "tree":
-        told, now = told.partition("-")[2], now.partition("-")[2]
-        # The number of an inode is that of one file system, so not of a copy of the node.
-        if _file(told) != _file(now):
+        before, now = before.partition("-")[2], now.partition("-")[2]
+        # A copy of the node has other inode numbers.
+        if _file(before) != _file(now):
             yield f"{libcuda} was replaced"
-    elif told != now:
-        yield f"{part}: was {told or 'none'}, is {now or 'none'}"
+    elif before != now:
+        yield f"{part}: was {before or 'none'}, is {now or 'none'}"
 
 
 def _file(identity: str) -> tuple[str, str]:
-    """Return size and time, to the second: copies do not keep what is finer."""
+    """Return the size and the time in seconds: copies do not keep the nanoseconds."""
     size, _, nanoseconds = identity.partition("-")
     return size, nanoseconds[:-9]
 
@@ -147,42 +182,4 @@ def _part(node: ExaminedNode, part: str, libcuda: str) -> str:
     return host_fingerprint.mig_of(node.tree.read(mig_capabilities.MINORS) or b"", instances)
 
 
-CHECKS: tuple[Check, ...] = (
-    Check(
-        "specs.instances",
-        SPECS,
-        "The MIG devices in the specs are those of the node",
-        each(_instances),
-        needs=("driver.module", "devices.capabilities"),
-    ),
-    Check(
-        "specs.devices",
-        SPECS,
-        "The specs have the node's GPUs and MIG devices, and no others",
-        each(_devices),
-        needs=(
-            "driver.bus",
-            "gpus.nvml",
-            "gpus.lost",
-            "gpus.seen",
-            "devices.gpus",
-            "devices.capabilities",
-            "specs.instances",
-        ),
-    ),
-    Check(
-        "specs.fresh",
-        SPECS,
-        "gpuhook's specs are of this boot, driver and set of MIG devices",
-        each(_fresh),
-        needs=(
-            "driver.bus",
-            DRIVER,
-            "devices.uvm",
-            "devices.capabilities",
-            "specs.instances",
-            "specs.devices",
-            "specs.mounts",
-        ),
-    ),
-)
+CHECKS = (_instances, _devices, _fresh)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI specs as files: engines find them, can read them, and they do not contradict each other."""
+"""CDI specs as files: engines find them, can read them, and they do not conflict."""
 
 from __future__ import annotations
 
 import posixpath
 
 from gpuhook.cdi.hot import spec_versions
-from gpuhook.doctor import engine_specs
-from gpuhook.doctor.check import FAILED, SPECS, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
 from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import service_state
+from gpuhook.doctor.facts import gpu_runtimes
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.node import node_readings
 
@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
 
-NONE = "there is no CDI spec of NVIDIA GPUs"
+NONE = "the node has no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
 _REFRESH_UNITS = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
 _GROUP, _OTHERS = 0o020, 0o002
@@ -27,36 +27,36 @@ _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
 
 
-def _present(node: ExaminedNode) -> Iterable[Finding]:
+@check("specs.present", "A CDI spec describes the GPUs")
+def _present(node: ExaminedNode) -> Findings:
     found = specs.spec_files(node)
     if found:
-        return [ok(f"{one.path} is a spec that {one.author} wrote", one.path) for one in found]
+        return [ok(f"{one.path} is a spec from {one.author}", one.path) for one in found]
     if not (facts.has_gpu(node) or facts.is_wsl(node) or facts.is_tegra(node)):
-        return [absent(f"{NONE}, and no GPU", *specs.DIRECTORIES)]
-    users = engine_specs.users(node)
+        return absent(f"{NONE} and no GPU", *specs.DIRECTORIES)
+    users = gpu_runtimes.spec_users(node)
     if not users:
-        return [absent(f"{NONE}, and no engine here needs one", *specs.DIRECTORIES)]
+        return absent(f"{NONE}, and no engine here needs one", *specs.DIRECTORIES)
     command = "gpuhook refresh"
     if specs.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     if specs.has_refresh(node):
         command = "systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
-    return [
-        Finding(
-            WARNING,
-            f"{NONE} in {' or '.join(specs.DIRECTORIES)}, and {', '.join(users)} gives GPUs by one",
-            meaning="engines that inject devices by CDI (podman run --device nvidia.com/gpu=all, "
-            f"docker run --device, Kubernetes with CDI) say {_UNRESOLVABLE}",
-            command=command,
-            looked_at=specs.DIRECTORIES,
-        )
-    ]
+    return Finding(
+        WARNING,
+        f"{NONE} in {' or '.join(specs.DIRECTORIES)}, and {', '.join(users)} needs one",
+        meaning="engines that inject devices by CDI (podman run --device nvidia.com/gpu=all, "
+        f"docker run --device, Kubernetes with CDI) fail with {_UNRESOLVABLE}",
+        command=command,
+        looked_at=specs.DIRECTORIES,
+    )
 
 
-def _valid(node: ExaminedNode) -> Iterable[Finding]:
+@check("specs.valid", "Engines can read the CDI specs")
+def _valid(node: ExaminedNode) -> Findings:
     found = specs.spec_files(node)
     if not found:
-        return [absent(NONE)]
+        return absent(NONE)
     return [
         ok(f"{one.path} is valid", one.path)
         if one.error is None
@@ -64,16 +64,17 @@ def _valid(node: ExaminedNode) -> Iterable[Finding]:
             FAILED,
             one.error.message,
             subject=one.path,
-            meaning="engines leave out the whole file, and mostly say so in their logs alone; "
-            f"containers that ask for its devices get {_UNRESOLVABLE}",
-            command=specs.rewrite(node, one),
+            meaning="engines skip the whole file and usually report it only in their logs; "
+            f"containers that request its devices fail with {_UNRESOLVABLE}",
+            command=specs.rewrite_command(node, one),
             looked_at=(one.path,),
         )
         for one in found
     ]
 
 
-def _names(node: ExaminedNode) -> Iterable[Finding]:
+@check("specs.names", "Specs have names that engines read")
+def _names(node: ExaminedNode) -> Findings:
     found = [
         f"{directory}/{name}"
         for directory in specs.directories(node)
@@ -82,24 +83,25 @@ def _names(node: ExaminedNode) -> Iterable[Finding]:
     ]
     strangers = [path for path in found if "nvidia" in path or path.endswith(".yml")]
     if not strangers:
-        return [ok("every file in the directories of specs has a name that engines read")]
+        return ok("every file in the CDI directories has a name that engines read")
     return [
         Finding(
             WARNING,
-            f"{path} is no spec to an engine: its name does not end in .yaml or .json",
+            f"engines ignore {path}: its name does not end in .yaml or .json",
             subject=path,
             meaning=f"its devices do not exist: {_UNRESOLVABLE}",
-            command=f"mv -n {path} {posixpath.splitext(path)[0]}.yaml  # or rm, if nobody needs it",
+            command=f"mv -n {path} {posixpath.splitext(path)[0]}.yaml  # or remove it",
             looked_at=(path,),
         )
         for path in strangers
     ]
 
 
-def _conflicts(node: ExaminedNode) -> Iterable[Finding]:
-    files = specs.valid(node)
+@check("specs.conflicts", "No device is described twice")
+def _conflicts(node: ExaminedNode) -> Findings:
+    files = specs.valid_specs(node)
     if not files:
-        return [absent(NONE)]
+        return absent(NONE)
     owners: dict[tuple[str, str], list[str]] = {}
     for one in files:
         for name in one.device_names:
@@ -109,14 +111,14 @@ def _conflicts(node: ExaminedNode) -> Iterable[Finding]:
         if len(paths) > 1:
             found.setdefault(tuple(paths), []).append(name)
     if not found:
-        return [ok("no device is described twice in one directory", *specs.directories(node))]
+        return ok("no device is described twice in one directory", *specs.directories(node))
     return [
         Finding(
             FAILED,
             f"{' and '.join(paths)} both describe {', '.join(names[:3])}"
             + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
             subject=paths[-1],
-            meaning="engines give neither of the two, and a device in conflict does not exist: "
+            meaning="engines use neither of the two: a device in conflict does not exist: "
             f"{_UNRESOLVABLE}",
             command=f"rm {_superfluous(node, paths)}",
             looked_at=paths,
@@ -126,7 +128,7 @@ def _conflicts(node: ExaminedNode) -> Iterable[Finding]:
 
 
 def _superfluous(node: ExaminedNode, paths: tuple[str, ...]) -> str:
-    """Return the spec that nobody writes again: of an odd name, else the oldest."""
+    """Return the spec that no tool maintains: one with an unusual name, else the oldest."""
 
     def order(path: str) -> tuple[bool, float]:
         status = node.tree.status(path)
@@ -135,12 +137,13 @@ def _superfluous(node: ExaminedNode, paths: tuple[str, ...]) -> str:
     return min(paths, key=order)
 
 
-def _owners(node: ExaminedNode) -> Iterable[Finding]:
+@check("specs.owners", "Only root can write the specs")
+def _owners(node: ExaminedNode) -> Findings:
     places = [*specs.directories(node), *(one.path for one in specs.spec_files(node))]
     if not places:
-        return [absent(NONE)]
+        return absent(NONE)
     found = [finding for path in places for finding in _loose(node, path)]
-    return found or [ok("only root may write the specs", *places)]
+    return found or [ok("only root can write the specs", *places)]
 
 
 def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
@@ -151,47 +154,48 @@ def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
     writers = bits & (_OTHERS if status.gid == 0 else _OTHERS | _GROUP)
     if status.uid == 0 and not writers:
         return
-    whose = f"belongs to the user {status.uid}" if status.uid else f"has mode {bits:04o}"
+    reason = f"belongs to the user {status.uid}" if status.uid else f"has mode {bits:04o}"
     yield Finding(
         WARNING,
-        f"{path} {whose}: others than root may write it",
+        f"{path} {reason}: users other than root can write it",
         subject=path,
-        meaning="who may write a spec is root on this node: its hooks run as root, and it mounts "
-        "any file of the host",
+        meaning="a user who can write a spec is root on this node: its hooks run as root, and "
+        "it can mount any file of the host",
         command=f"chown root:root {path} && chmod go-w {path}",
         looked_at=(path,),
     )
 
 
-def _engines(node: ExaminedNode) -> Iterable[Finding]:
-    files = specs.valid(node)
+@check("specs.engines", "The engines support the CDI version of the specs")
+def _engines(node: ExaminedNode) -> Findings:
+    files = specs.valid_specs(node)
     programs = node.readings.document(node_readings.PROGRAMS)
     if not files or programs is None:
-        return [absent("versions of engines cannot be told from files alone" if files else NONE)]
+        return absent("the files of a node do not show the versions of engines" if files else NONE)
     podman = str((programs.get("podman") or {}).get("version") or "").split()
     version = next((word for word in podman if word[:1].isdigit()), "")
     limit = "0.4.0" if version.startswith(("4.0", "4.1", "4.2")) else "0.6.0"
     if not version.startswith("4."):
-        return [ok("no engine here is known to be too old for these specs")]
+        return ok("no engine here is too old for these specs, as far as is known")
     newer = [
         one
         for one in files
         if _order(one.document or {}) > spec_versions.VERSIONS.index(limit)
-        and not specs.hidden(node, one)
+        and not specs.is_hidden(node, one)
     ]
     if not newer:
-        return [ok(f"Podman {version} reads these specs")]
+        return ok(f"Podman {version} reads these specs")
     return [
         Finding(
             FAILED,
             f"{one.path} needs CDI {spec_versions.lowest(one.document or {})}, and "
             f"Podman {version} reads none newer than {limit}",
             subject=one.path,
-            meaning='Podman leaves the file out: "unmarshal CDI Spec: json: unknown field '
+            meaning='Podman skips the file: "unmarshal CDI Spec: json: unknown field '
             f'\\"additionalGids\\"" with --log-level=debug, and {_UNRESOLVABLE}',
             command=f"nvidia-ctk cdi generate {_WITHOUT_GROUPS} --output={one.path}"
             if one.author != specs.GPUHOOK
-            else f"chmod 0666 /dev/nvidia* && {specs.rewrite(node, one)}",
+            else f"chmod 0666 /dev/nvidia* && {specs.rewrite_command(node, one)}",
             looked_at=(one.path,),
         )
         for one in newer
@@ -202,47 +206,18 @@ def _order(document: dict[str, object]) -> int:
     return spec_versions.VERSIONS.index(spec_versions.lowest(document))
 
 
-def _refresh(node: ExaminedNode) -> Iterable[Finding]:
+@check("specs.refresh", "NVIDIA's unit keeps its spec up to date")
+def _refresh(node: ExaminedNode) -> Findings:
     if not specs.has_refresh(node):
-        return [absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")]
-    told = {name: service_state.unit(node, name) for name in _REFRESH_UNITS}
-    if not any(told.values()):
-        return [absent("units' states cannot be told from files alone")]
-    failed = [name for name, unit in told.items() if unit.get("active") == "failed"]
-    disabled = [name for name, unit in told.items() if unit.get("enabled") == "disabled"]
-    if failed:
-        return [
-            Finding(
-                WARNING,
-                f"{' and '.join(failed)} failed ({told[failed[0]].get('result') or 'no reason'})",
-                subject=failed[0],
-                meaning="the spec in /var/run/cdi is missing or stale after a boot or a change of "
-                f"the driver: {_UNRESOLVABLE}",
-                command=f"systemctl reset-failed {' '.join(failed)} && systemctl restart "
-                "nvidia-cdi-refresh.service && journalctl -u nvidia-cdi-refresh -n 20",
-                looked_at=_REFRESH_UNITS,
-            )
-        ]
-    if disabled:
-        return [
-            Finding(
-                WARNING,
-                f"{' and '.join(disabled)} is not enabled",
-                subject=disabled[0],
-                meaning="nobody writes /var/run/cdi/nvidia.yaml after a boot or for a new driver",
-                command=f"systemctl enable --now {' '.join(disabled)}",
-                looked_at=_REFRESH_UNITS,
-            )
-        ]
-    return [ok("nvidia-cdi-refresh writes the spec when the driver changes", *_REFRESH_UNITS)]
+        return absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")
+    meaning = (
+        "the spec in /var/run/cdi is missing or stale after a boot or a driver change:"
+        f" {_UNRESOLVABLE}"
+    )
+    fault = unit_fault(node, _REFRESH_UNITS, _REFRESH_UNITS, meaning)
+    return fault or ok(
+        "nvidia-cdi-refresh updates the spec when the driver changes", *_REFRESH_UNITS
+    )
 
 
-CHECKS: tuple[Check, ...] = (
-    Check("specs.present", SPECS, "A CDI spec describes the GPUs", _present),
-    Check("specs.valid", SPECS, "Engines can read the CDI specs", _valid),
-    Check("specs.names", SPECS, "Specs have names that engines look for", _names),
-    Check("specs.conflicts", SPECS, "No device is described twice", _conflicts),
-    Check("specs.owners", SPECS, "Nobody but root may write the specs", _owners),
-    Check("specs.engines", SPECS, "The engines know the specs' version of CDI", _engines),
-    Check("specs.refresh", SPECS, "NVIDIA's unit keeps its spec up to date", _refresh),
-)
+CHECKS = (_present, _valid, _names, _conflicts, _owners, _engines, _refresh)

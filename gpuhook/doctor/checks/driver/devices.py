@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's device nodes: they are there, and are what the kernel module says."""
+"""The driver's device nodes: they exist, and their numbers are those of the kernel module."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from gpuhook.doctor.check import DEVICES, FAILED, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, ok
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
@@ -15,32 +15,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.device_facts import RequiredNode
 
 _NO_DRIVER = "no kernel module is loaded"
 _MEANINGS = {
-    devices.CONTROL: 'no program of a container reaches the driver: nvidia-smi says "Failed to '
+    devices.CONTROL: 'no program of a container reaches the driver: nvidia-smi prints "Failed to '
     'initialize NVML"',
     devices.UVM: "nvidia-smi works, and CUDA does not: cuInit fails with CUDA_ERROR_UNKNOWN (999) "
-    'or CUDA_ERROR_NO_DEVICE, and PyTorch says "CUDA unknown error - this may be due to an '
+    'or CUDA_ERROR_NO_DEVICE, and PyTorch prints "CUDA unknown error - this may be due to an '
     'incorrectly set up environment"',
     devices.UVM_TOOLS: "debuggers and profilers (cuda-gdb, Nsight) do not see unified memory",
     devices.MODESET: "graphics (EGL, Vulkan with a display) find no GPU",
 }
 _GPU = (
-    'no container can use this GPU: nvidia-smi says "No devices were found" or counts one GPU '
-    'less, and engines say "no such file or directory" of the node'
+    'no container can use this GPU: nvidia-smi prints "No devices were found" or lists one GPU '
+    'less, and engines print "no such file or directory" for the node'
 )
 _OPTIONAL = (devices.UVM_TOOLS, devices.MODESET)
 
 
+_DRIVER = ("driver.module",)
+
+
 def _control(path: str, node: ExaminedNode) -> Iterable[Finding]:
-    wanted = devices.control()[path]
-    place = devices.place(node, wanted)
+    required = devices.control_nodes()[path]
+    place = devices.node_path(node, required)
     if not facts.module_version(node):
         return [absent(_NO_DRIVER)]
-    number = devices.major(node, wanted)
+    number = devices.node_major(node, required)
     if number is None and path in (devices.UVM, devices.UVM_TOOLS):
         return (
             [absent("the module nvidia-uvm is not loaded")]
@@ -50,118 +53,130 @@ def _control(path: str, node: ExaminedNode) -> Iterable[Finding]:
                     FAILED,
                     f"the kernel module nvidia-uvm is not loaded: it is not in {facts.DEVICES}",
                     meaning=_MEANINGS[path],
-                    command=f"{devices.command(node)} --load-kernel-modules",
+                    command=f"{devices.nodes_command(node)} --load-kernel-modules",
                     looked_at=(facts.DEVICES, place),
                 )
             ]
         )
-    if devices.device_status(node, wanted) is not None:
-        return [ok(f"{place} is there", place)]
-    users = specs.naming(node, place)
+    if devices.device_status(node, required) is not None:
+        return [ok(f"{place} exists", place)]
+    users = specs.specs_with_node(node, place)
     if path in _OPTIONAL and not users:
         return [_optional(node, path, place)]
-    refused = f"; engines refuse what {', '.join(users)} describes" if users else ""
-    return [_missing(node, wanted, _MEANINGS[path] + refused)]
+    refused = f"; engines refuse the devices of {', '.join(users)}" if users else ""
+    return [_missing(node, required, _MEANINGS[path] + refused)]
 
 
 def _optional(node: ExaminedNode, path: str, place: str) -> Finding:
     if path == devices.MODESET:
-        return absent(f"{place} is not there: this node does no graphics", place)
-    said = f"{place} is missing"
-    return Finding(WARNING, said, place, _MEANINGS[path], devices.command(node), (place,))
+        return absent(f"{place} does not exist: this node has no graphics", place)
+    message = f"{place} is missing"
+    return Finding(WARNING, message, place, _MEANINGS[path], devices.nodes_command(node), (place,))
 
 
-def _missing(node: ExaminedNode, wanted: RequiredNode, meaning: str) -> Finding:
-    place = devices.place(node, wanted)
+def _missing(node: ExaminedNode, required: RequiredNode, meaning: str) -> Finding:
+    place = devices.node_path(node, required)
     return Finding(
         FAILED,
         f"{place} is missing",
         subject=place,
         meaning=meaning,
-        command=devices.command(node),
+        command=devices.nodes_command(node),
         looked_at=(place, facts.DEVICES),
-        mend=devices.mend(node, wanted),
+        fix=devices.node_fix(node, required),
     )
 
 
-def _gpus(node: ExaminedNode) -> Iterable[Finding]:
+@check("devices.gpus", "Every GPU has its device node", needs=_DRIVER)
+def _gpus(node: ExaminedNode) -> Findings:
     if not facts.module_version(node):
-        return [absent(_NO_DRIVER)]
-    wanted = devices.of_gpus(node)
-    lacking = [one for one in wanted if devices.device_status(node, one) is None]
+        return absent(_NO_DRIVER)
+    required = devices.gpu_nodes(node)
+    lacking = [one for one in required if devices.device_status(node, one) is None]
     if lacking:
         return [_missing(node, one, _GPU) for one in lacking]
-    if not wanted:
-        return [absent("the kernel module has no GPU that works", facts.GPUS)]
-    places = [devices.place(node, one) for one in wanted]
-    return [ok(f"{', '.join(places)}: one for each GPU", *places)]
+    if not required:
+        return absent("the kernel module has no working GPU", facts.GPUS)
+    places = [devices.node_path(node, one) for one in required]
+    return ok(f"{', '.join(places)}: one for each GPU", *places)
 
 
-def _capabilities(node: ExaminedNode) -> Iterable[Finding]:
-    wanted = devices.of_capabilities(node)
-    if not wanted:
-        return [absent("there are no MIG devices", mig_capabilities.CAPABILITIES)]
-    lacking = [one for one in wanted if devices.device_status(node, one) is None]
+@check("devices.capabilities", "Every MIG device has the nodes that open it", needs=_DRIVER)
+def _capabilities(node: ExaminedNode) -> Findings:
+    required = devices.capability_nodes(node)
+    if not required:
+        return absent("the node has no MIG devices", mig_capabilities.CAPABILITIES)
+    lacking = [one for one in required if devices.device_status(node, one) is None]
     meaning = (
-        'containers do not get the MIG device that it opens: engines say "no such file or '
-        'directory", CUDA finds no device, and specs are made without it'
+        'containers do not get its MIG device: engines print "no such file or directory", CUDA '
+        "finds no device, and new specs do not contain it"
     )
     if lacking:
         return [_missing(node, one, meaning) for one in lacking]
-    places = [devices.place(node, one) for one in wanted]
-    return [ok(f"all {len(wanted)} nodes of MIG's capabilities are there", *places)]
+    places = [devices.node_path(node, one) for one in required]
+    return ok(f"all {len(required)} nodes of MIG capabilities exist", *places)
 
 
-def _numbers(node: ExaminedNode) -> Iterable[Finding]:
+@check(
+    "devices.numbers",
+    "The device nodes have the majors and minors of the kernel module",
+    needs=_DRIVER,
+)
+def _numbers(node: ExaminedNode) -> Findings:
     if not facts.module_version(node):
-        return [absent(_NO_DRIVER)]
-    found = [finding for one in devices.every(node) for finding in _wrong(node, one)]
+        return absent(_NO_DRIVER)
+    found = [finding for one in devices.all_nodes(node) for finding in _wrong(node, one)]
     return found or [ok(f"the device nodes have the numbers of {facts.DEVICES}", facts.DEVICES)]
 
 
-def _wrong(node: ExaminedNode, wanted: RequiredNode) -> Iterable[Finding]:
-    place, status = devices.place(node, wanted), devices.device_status(node, wanted)
-    number = devices.major(node, wanted)
+def _wrong(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
+    place, status = devices.node_path(node, required), devices.device_status(node, required)
+    number = devices.node_major(node, required)
     if status is None or number is None:
         return
     is_node = status.is_character_device
-    if is_node and (status.major, status.minor) == (number, wanted.minor):
+    if is_node and (status.major, status.minor) == (number, required.minor):
         return
-    is_what = f"the device {status.major}:{status.minor}" if is_node else "no device node"
+    kind = f"the device {status.major}:{status.minor}" if is_node else "no device node"
     if status.is_directory:
-        is_what = "a directory"
+        kind = "a directory"
     yield Finding(
         FAILED,
-        f"{place} is {is_what}, and the kernel module has {number}:{wanted.minor}",
+        f"{place} is {kind}, and the kernel module has {number}:{required.minor}",
         subject=place,
-        meaning='opening it reaches another driver or none: nvidia-smi says "Failed to '
+        meaning='opening it reaches another driver or none: nvidia-smi prints "Failed to '
         'initialize NVML: Unknown Error", CUDA CUDA_ERROR_UNKNOWN (999) or CUDA_ERROR_NO_DEVICE, '
         'open(2) "No such device or address"',
-        command=f"rm -rf {place} && {devices.command(node)}"
+        command=f"rm -rf {place} && {devices.nodes_command(node)}"
         if status.is_directory
-        else devices.command(node, is_wrong=True),
+        else devices.nodes_command(node, is_wrong=True),
         looked_at=(place, facts.DEVICES),
-        mend=devices.mend(node, wanted, is_there=True) if is_node else None,
+        fix=devices.node_fix(node, required, is_there=True) if is_node else None,
     )
 
 
-def _permissions(node: ExaminedNode) -> Iterable[Finding]:
+@check(
+    "devices.permissions",
+    "Users other than root can open the device nodes",
+    needs=(*_DRIVER, "devices.numbers"),
+)
+def _permissions(node: ExaminedNode) -> Findings:
     if not facts.module_version(node):
-        return [absent(_NO_DRIVER)]
-    wanted = [*devices.control().values(), *devices.of_gpus(node)]
-    found = [finding for one in wanted for finding in _closed(node, one)]
-    return found or [ok("every user may open the driver's device nodes")]
+        return absent(_NO_DRIVER)
+    required = [*devices.control_nodes().values(), *devices.gpu_nodes(node)]
+    found = [finding for one in required for finding in _closed(node, one)]
+    return found or [ok("every user can open the driver's device nodes")]
 
 
-def _closed(node: ExaminedNode, wanted: RequiredNode) -> Iterable[Finding]:
-    place, status = devices.place(node, wanted), devices.device_status(node, wanted)
+def _closed(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
+    place, status = devices.node_path(node, required), devices.device_status(node, required)
     if status is None or not status.is_character_device or status.permissions & 0o006 == 0o006:
         return
     has_group = status.gid and status.permissions & 0o060 == 0o060
-    who = f"root and the group {status.gid}" if has_group else "root"
+    users = f"root and the group {status.gid}" if has_group else "root"
     yield Finding(
         WARNING,
-        f"{place} has mode {status.permissions:04o}: only {who} may open it",
+        f"{place} has mode {status.permissions:04o}: only {users} can open it",
         subject=place,
         meaning="containers whose processes are of another user or group, and rootless ones, get "
         '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM',
@@ -171,57 +186,33 @@ def _closed(node: ExaminedNode, wanted: RequiredNode) -> Iterable[Finding]:
     )
 
 
-_DRIVER = ("driver.module",)
-
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
         "devices.control",
-        DEVICES,
-        "/dev/nvidiactl is there",
+        "The control node /dev/nvidiactl exists",
         partial(_control, devices.CONTROL),
         needs=_DRIVER,
     ),
-    Check("devices.gpus", DEVICES, "Every GPU has its device node", _gpus, needs=_DRIVER),
+    _gpus,
     Check(
         "devices.uvm",
-        DEVICES,
-        "/dev/nvidia-uvm is there, without which CUDA does not start",
+        "/dev/nvidia-uvm, which CUDA needs, exists",
         partial(_control, devices.UVM),
         needs=_DRIVER,
     ),
     Check(
         "devices.uvm-tools",
-        DEVICES,
-        "/dev/nvidia-uvm-tools is there",
+        "/dev/nvidia-uvm-tools exists for profilers",
         partial(_control, devices.UVM_TOOLS),
         needs=(*_DRIVER, "devices.uvm"),
     ),
     Check(
         "devices.modeset",
-        DEVICES,
-        "/dev/nvidia-modeset is there, where graphics are given to containers",
+        "/dev/nvidia-modeset exists if containers get graphics",
         partial(_control, devices.MODESET),
         needs=_DRIVER,
     ),
-    Check(
-        "devices.capabilities",
-        DEVICES,
-        "Every MIG device has the nodes that open it",
-        _capabilities,
-        needs=_DRIVER,
-    ),
-    Check(
-        "devices.numbers",
-        DEVICES,
-        "The device nodes have the majors and minors of the kernel module",
-        _numbers,
-        needs=_DRIVER,
-    ),
-    Check(
-        "devices.permissions",
-        DEVICES,
-        "Users other than root may open the device nodes",
-        _permissions,
-        needs=(*_DRIVER, "devices.numbers"),
-    ),
+    _capabilities,
+    _numbers,
+    _permissions,
 )

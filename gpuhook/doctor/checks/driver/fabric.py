@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that are joined by NVSwitches need a daemon of their driver's version."""
+"""The fabric manager: a daemon that GPUs with NVSwitches need, in the version of their driver."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, GPUS, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, Finding, absent, check, ok
 from gpuhook.doctor.facts import driver_facts as facts
-from gpuhook.doctor.facts import service_state
+from gpuhook.doctor.facts import program_facts
 from gpuhook.node import node_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
 
 _NO_SWITCH = "this machine has no NVSwitch"
 _SOCKET = "/run/nvidia-fabricmanager/socket"
@@ -26,34 +24,37 @@ _NOT_READY = (
 )
 
 
-def _version(node: ExaminedNode) -> Iterable[Finding]:
+@check(
+    _VERSION,
+    "The fabric manager has the driver's version",
+    needs=("driver.module", "driver.version"),
+)
+def _version(node: ExaminedNode) -> Findings:
     if not facts.switches(node):
-        return [absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)]
+        return absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)
     installed = _installed(node_tree.text(node.tree, _PACKAGES) or "")
     if not installed:
-        said = f"no package {_PACKAGE} is in {_PACKAGES}; other packages cannot be told from files"
-        return [absent(said, _PACKAGES)]
+        message = f"no package {_PACKAGE} is in {_PACKAGES}; other kinds of packages are not read"
+        return absent(message, _PACKAGES)
     module = facts.module_version(node)
     if module in installed.values():
-        return [ok(f"the fabric manager is of the driver's version, {module}", _PACKAGES)]
-    if service_state.runs(node, _UNIT, _PROGRAM):
-        return [ok("a fabric manager runs: with another driver's it would have stopped", _UNIT)]
+        return ok(f"the fabric manager has the driver's version, {module}", _PACKAGES)
+    if program_facts.runs(node, _UNIT, _PROGRAM):
+        return ok("a fabric manager runs: one of another version would have stopped", _UNIT)
     names = ", ".join(f"{name} {version}" for name, version in installed.items())
     branch = module.partition(".")[0]
-    return [
-        Finding(
-            FAILED,
-            f"{names} is installed, and the driver is {module}: they must be of one version",
-            meaning=f"the fabric manager stops as soon as it starts; then {_NOT_READY}",
-            command=f"apt-get install '{_PACKAGE}-{branch}={module}-*' && "
-            "systemctl enable --now nvidia-fabricmanager.service",
-            looked_at=(_PACKAGES, facts.VERSION),
-        )
-    ]
+    return Finding(
+        FAILED,
+        f"{names} is installed, and the driver is {module}: the versions must match",
+        meaning=f"the fabric manager stops as soon as it starts; then {_NOT_READY}",
+        command=f"apt-get install '{_PACKAGE}-{branch}={module}-*' && "
+        "systemctl enable --now nvidia-fabricmanager.service",
+        looked_at=(_PACKAGES, facts.VERSION),
+    )
 
 
 def _installed(status: str) -> dict[str, str]:
-    """Return the versions, without Debian's revision, of the fabric manager's packages."""
+    """Return package -> version, without Debian's revision, of the fabric manager."""
     found = {}
     for paragraph in status.split("\n\n"):
         if not paragraph.startswith(f"Package: {_PACKAGE}"):
@@ -64,41 +65,29 @@ def _installed(status: str) -> dict[str, str]:
     return found
 
 
-def _fabric(node: ExaminedNode) -> Iterable[Finding]:
+@check(
+    "gpus.fabric",
+    "The fabric manager runs on a machine with NVSwitches",
+    needs=("driver.module", "driver.version", _VERSION),
+)
+def _fabric(node: ExaminedNode) -> Findings:
     switches = facts.switches(node)
     if not switches:
-        return [absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)]
-    runs = service_state.runs(node, _UNIT, _PROGRAM)
+        return absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)
+    runs = program_facts.runs(node, _UNIT, _PROGRAM)
     if runs is None:
-        said = "whether the fabric manager runs cannot be told from files alone"
-        return [absent(said, _SOCKET)]
+        message = "the files of a node do not show whether the fabric manager runs"
+        return absent(message, _SOCKET)
     if runs:
-        return [ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)]
-    return [
-        Finding(
-            FAILED,
-            f"the fabric manager does not run, on a machine with NVSwitches ({len(switches)})",
-            meaning=_NOT_READY,
-            command="systemctl enable --now nvidia-fabricmanager.service && "
-            "journalctl -u nvidia-fabricmanager -n 20",
-            looked_at=(_UNIT, facts.SWITCHES),
-        )
-    ]
+        return ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)
+    return Finding(
+        FAILED,
+        f"the fabric manager does not run, and the machine has {len(switches)} NVSwitches",
+        meaning=_NOT_READY,
+        command="systemctl enable --now nvidia-fabricmanager.service && "
+        "journalctl -u nvidia-fabricmanager -n 20",
+        looked_at=(_UNIT, facts.SWITCHES),
+    )
 
 
-CHECKS: tuple[Check, ...] = (
-    Check(
-        _VERSION,
-        GPUS,
-        "The fabric manager is of the driver's version",
-        _version,
-        needs=("driver.module", "driver.version"),
-    ),
-    Check(
-        "gpus.fabric",
-        GPUS,
-        "The fabric manager runs where GPUs are joined by NVSwitches",
-        _fabric,
-        needs=("driver.module", "driver.version", _VERSION),
-    ),
-)
+CHECKS = (_version, _fabric)

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""containerd's configuration: read, with CRI, and with a runtime that gives GPUs."""
+"""containerd's configuration: CRI is on, and a GPU runtime is registered where containerd reads."""
 
 from __future__ import annotations
 
-from gpuhook.doctor import register_commands
-from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.engine_findings import gpu_runtimes, named, refused
-from gpuhook.doctor.facts.engine_facts import (
-    containerds,
-    gives_gpus,
-    installed,
-    kubelet,
-    why_no_gpus,
-)
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
+from gpuhook.doctor.commands import register_commands
+from gpuhook.doctor.facts.engine_facts import containerds, installed_engines, kubelet, why_no_gpus
+from gpuhook.doctor.facts.gpu_runtimes import gives_gpus, gpu_runtimes, runtime_names
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.node.node_tree import matching, text
 
@@ -24,57 +19,44 @@ if TYPE_CHECKING:
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
 
-NOT_HERE = "containerd is not installed"
 NO_RUNTIME = (
     "pods with runtimeClassName: nvidia stay in ContainerCreating: failed to get sandbox runtime:"
     ' no runtime for "nvidia" is configured'
 )
 _DROP_INS = ("/etc/containerd/conf.d/*.toml", "/etc/containerd/config.d/*.toml")
+_READ = ("containerd.config",)
+_REGISTERED = (
+    "containerd.config",
+    "containerd.cri",
+    "containerd.plugin-key",
+    "containerd.replaced",
+    "containerd.drop-in",
+    "containerd.wrong-file",
+    "containerd.template",
+)
 
 
-def config(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether every file that containerd reads can be read."""
-    for one in containerds(node):
-        meaning = (
-            "containerd does not start after its next restart, and with it no container:"
-            " containerd: failed to load TOML (or: failed to unmarshal TOML)"
+@check("containerd.cri", "containerd has its interface for the kubelet", needs=_READ)
+@for_each(containerds, not_installed("containerd"))
+def _cri(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    if one.read.has_cri:
+        yield ok("the plugin cri is not disabled", one.root, subject=one.distribution.name)
+    elif not kubelet(node) or "crio" in installed_engines(node):
+        message = f"{one.root} disables the plugin cri: this containerd serves only Docker"
+        yield absent(message, one.root)
+    else:
+        yield Finding(
+            FAILED,
+            f"{one.root} disables the plugin cri: {', '.join(one.read.disabled)}",
+            subject=one.distribution.name,
+            meaning="the kubelet does not start: container runtime is not running: unknown"
+            " service runtime.v1.RuntimeService",
+            command=_enable_cri(node, one),
+            looked_at=(one.root,),
         )
-        command = (
-            f"containerd --config {one.root} config dump >/dev/null && {one.distribution.restart}"
-        )
-        found = refused(one.read.configuration, meaning, command)
-        files = one.read.configuration.files
-        said = f"{', '.join(files)} can be read, version {one.read.version}"
-        if not files:
-            said = f"{one.root} is not there: containerd goes by its defaults"
-        yield from found or [ok(said, one.root, *files, subject=one.distribution.name)]
-    if not containerds(node):
-        yield absent(NOT_HERE, reader.PATH)
 
 
-def cri(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a kubelet can talk to containerd."""
-    for one in containerds(node):
-        if one.read.has_cri:
-            yield ok("the plugin cri is not disabled", one.root, subject=one.distribution.name)
-        elif not kubelet(node) or "crio" in installed(node):
-            said = f"{one.root} disables the plugin cri: this containerd serves Docker alone"
-            yield absent(said, one.root)
-        else:
-            yield Finding(
-                FAILED,
-                f"{one.root} disables the plugin cri: {', '.join(one.read.disabled)}",
-                subject=one.distribution.name,
-                meaning="the kubelet does not start: container runtime is not running: unknown"
-                " service runtime.v1.RuntimeService",
-                command=_cure_of_cri(node, one),
-                looked_at=(one.root,),
-            )
-    if not containerds(node):
-        yield absent(NOT_HERE)
-
-
-def _cure_of_cri(node: ExaminedNode, one: ContainerdHere) -> str:
+def _enable_cri(node: ExaminedNode, one: ContainerdHere) -> str:
     found = gpu_runtimes(node.tree, one.read.configuration)
     if register_commands.has_gpuhook(node) and all(
         register_commands.is_gpuhooks(node, run) for run in found
@@ -84,57 +66,59 @@ def _cure_of_cri(node: ExaminedNode, one: ContainerdHere) -> str:
     return f"{edit} && {one.distribution.restart}"
 
 
-def plugin_key(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether GPU runtimes are written where this containerd looks for runtimes."""
-    for one in containerds(node):
-        wrong = [
-            ignored
-            for ignored in one.read.ignored
-            if not ignored.by and gives_gpus(node.tree, ignored.runtime)
-        ]
-        for ignored in wrong:
-            yield Finding(
-                FAILED,
-                f'{ignored.runtime.where} has runtime "{ignored.runtime.name}" below plugin'
-                f' "{ignored.key}", and this containerd reads "{one.read.key}"',
-                subject=ignored.runtime.name,
-                meaning=NO_RUNTIME,
-                command=register_commands.with_containerd(node, one, ignored.runtime),
-                looked_at=one.read.configuration.files,
-            )
-        if not wrong:
-            said = f'no GPU runtime is below another plugin than "{one.read.key}"'
-            yield ok(said, one.root, subject=one.distribution.name)
-    if not containerds(node):
-        yield absent(NOT_HERE)
+@check(
+    "containerd.plugin-key",
+    "GPU runtimes are registered under the plugin that this version of containerd reads",
+    needs=_READ,
+)
+@for_each(containerds, not_installed("containerd"))
+def _plugin_key(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    wrong = _ignored(node, one, is_replaced=False)
+    for ignored in wrong:
+        yield Finding(
+            FAILED,
+            f'{ignored.runtime.where} has runtime "{ignored.runtime.name}" under plugin'
+            f' "{ignored.key}", and this containerd reads "{one.read.key}"',
+            subject=ignored.runtime.name,
+            meaning=NO_RUNTIME,
+            command=register_commands.with_containerd(node, one, ignored.runtime),
+            looked_at=one.read.configuration.files,
+        )
+    if not wrong:
+        message = f'no GPU runtime is under another plugin than "{one.read.key}"'
+        yield ok(message, one.root, subject=one.distribution.name)
 
 
-def replaced(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a later file takes a GPU runtime's place, as files do up to containerd 2.0."""
-    for one in containerds(node):
-        lost = [
-            ignored
-            for ignored in one.read.ignored
-            if ignored.by and gives_gpus(node.tree, ignored.runtime)
-        ]
-        for ignored in lost:
-            yield Finding(
-                FAILED,
-                f'{ignored.runtime.where} has runtime "{ignored.runtime.name}", and'
-                f" {ignored.by}, which is read later, replaces all of that plugin's table",
-                subject=ignored.runtime.name,
-                meaning=NO_RUNTIME,
-                command=_cure_of_replaced(node, one, ignored),
-                looked_at=one.read.configuration.files,
-            )
-        if not lost:
-            said = "no file takes the place of a GPU runtime"
-            yield ok(said, *one.read.configuration.files, subject=one.distribution.name)
-    if not containerds(node):
-        yield absent(NOT_HERE)
+def _ignored(node: ExaminedNode, one: ContainerdHere, *, is_replaced: bool) -> list[reader.Ignored]:
+    """Return the GPU runtimes that containerd ignores: replaced by a later file, or misplaced."""
+    return [
+        ignored
+        for ignored in one.read.ignored
+        if bool(ignored.by) == is_replaced and gives_gpus(node.tree, ignored.runtime)
+    ]
 
 
-def _cure_of_replaced(node: ExaminedNode, one: ContainerdHere, ignored: reader.Ignored) -> str:
+@check("containerd.replaced", "No later file replaces a GPU runtime", needs=_READ)
+@for_each(containerds, not_installed("containerd"))
+def _replaced(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    """Up to containerd 2.0, a file replaces the whole table of a plugin."""
+    lost = _ignored(node, one, is_replaced=True)
+    for ignored in lost:
+        yield Finding(
+            FAILED,
+            f'{ignored.runtime.where} has runtime "{ignored.runtime.name}", and'
+            f" {ignored.by}, which is read later, replaces the whole table of that plugin",
+            subject=ignored.runtime.name,
+            meaning=NO_RUNTIME,
+            command=_restore(node, one, ignored),
+            looked_at=one.read.configuration.files,
+        )
+    if not lost:
+        files = one.read.configuration.files
+        yield ok("no file replaces a GPU runtime", *files, subject=one.distribution.name)
+
+
+def _restore(node: ExaminedNode, one: ContainerdHere, ignored: reader.Ignored) -> str:
     if register_commands.is_gpuhooks(node, ignored.runtime):
         return register_commands.with_containerd(node, one, ignored.runtime)
     return (
@@ -144,15 +128,15 @@ def _cure_of_replaced(node: ExaminedNode, one: ContainerdHere, ignored: reader.I
     )
 
 
-def drop_in(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether drop-ins with GPU runtimes are imported."""
+@check("containerd.drop-in", "Drop-ins with GPU runtimes are imported", needs=_READ)
+def _drop_in(node: ExaminedNode) -> Iterable[Finding]:
     here = [one for one in containerds(node) if one.root == reader.PATH]
     for one in here:
         unread = [
             path
             for pattern in _DROP_INS
             for path in matching(node.tree, pattern)
-            if path not in one.read.configuration.files and _has_gpu_runtime(node, path)
+            if path not in one.read.configuration.files and _runtimes_in(node, path)
         ]
         for path in unread:
             has_another = bool(gpu_runtimes(node.tree, one.read.configuration))
@@ -164,170 +148,127 @@ def drop_in(node: ExaminedNode) -> Iterable[Finding]:
                 meaning=NO_RUNTIME,
                 command=f"rm {path} # {one.root} registers a GPU runtime itself"
                 if has_another
-                else _cure_of_drop_in(node, one, path),
+                else _import(node, one, path),
                 looked_at=(one.root, path),
             )
         if not unread:
-            yield ok("no drop-in with a GPU runtime is left out", one.root, *_DROP_INS)
+            yield ok("every drop-in with a GPU runtime is imported", one.root, *_DROP_INS)
     if not here:
         yield absent(f"no containerd of this node reads {reader.PATH}", reader.PATH)
 
 
-def _has_gpu_runtime(node: ExaminedNode, path: str) -> bool:
-    return bool(_gpu_runtimes_of(node, path))
-
-
-def _gpu_runtimes_of(node: ExaminedNode, path: str) -> list[Runtime]:
+def _runtimes_in(node: ExaminedNode, path: str) -> list[Runtime]:
     read = reader.read(node.tree, path)
     runtimes = [*read.configuration.runtimes.values(), *(one.runtime for one in read.ignored)]
     return [one for one in runtimes if gives_gpus(node.tree, one)]
 
 
-def _cure_of_drop_in(node: ExaminedNode, one: ContainerdHere, path: str) -> str:
-    runtime = _gpu_runtimes_of(node, path)[0]
+def _import(node: ExaminedNode, one: ContainerdHere, path: str) -> str:
+    runtime = _runtimes_in(node, path)[0]
     if one.read.imports or register_commands.is_gpuhooks(node, runtime):
         return register_commands.with_containerd(node, one, runtime)
     edit = f"sed -i '1i imports = [\"{path.rpartition('/')[0]}/*.toml\"]' {one.root}"
     return f"{edit} && {one.distribution.restart}"
 
 
-def wrong_file(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a GPU runtime is written in a file that no running containerd reads."""
+@check("containerd.wrong-file", "GPU runtimes are in the file that containerd reads", needs=_READ)
+def _wrong_file(node: ExaminedNode) -> Iterable[Finding]:
     others = [one for one in containerds(node) if one.root != reader.PATH]
     without = [one for one in others if not gpu_runtimes(node.tree, one.read.configuration)]
     main = [one for one in containerds(node) if one.root == reader.PATH and one.started is None]
-    written = [run for one in main for run in gpu_runtimes(node.tree, one.read.configuration)]
+    registered = [run for one in main for run in gpu_runtimes(node.tree, one.read.configuration)]
     if not others or not main:
         yield absent(f"{reader.PATH} is the only configuration of containerd here", reader.PATH)
-    elif written and without:
+    elif registered and without:
         for one in without:
             yield Finding(
                 FAILED,
-                f"{named(written)} is registered in {reader.PATH}, and the containerd of"
+                f"{runtime_names(registered)} is registered in {reader.PATH}, and the containerd of"
                 f" {one.distribution.name} reads {one.root}, which has no GPU runtime",
                 subject=one.distribution.name,
                 meaning=NO_RUNTIME,
-                command=register_commands.with_containerd(node, one, written[0]),
+                command=register_commands.with_containerd(node, one, registered[0]),
                 looked_at=(reader.PATH, one.root),
             )
     else:
         yield ok("no GPU runtime is in a file that is not read", reader.PATH)
 
 
-def template(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a generated configuration has the GPU runtimes of its template."""
-    seen = False
-    for one in containerds(node):
-        for path in one.distribution.templates:
-            content = text(node.tree, path)
-            if content is None:
-                continue
-            seen = True
-            if _lacks_template(node, one, content):
-                yield Finding(
-                    FAILED,
-                    f"{path} has a GPU runtime, and {one.root}, which {one.distribution.name} makes"
-                    " of it at its start, has none",
-                    subject=one.distribution.name,
-                    meaning=NO_RUNTIME,
-                    command=one.distribution.restart,
-                    looked_at=(path, one.root),
-                )
-            else:
-                yield ok(f"{one.root} has what {path} says of GPUs", path, one.root)
-    if not seen:
-        yield absent("no configuration of containerd here is made of a template")
+@check("containerd.template", "Generated configurations match their template", needs=_READ)
+def _template(node: ExaminedNode) -> Iterable[Finding]:
+    templates = [
+        (one, path, content)
+        for one in containerds(node)
+        for path in one.distribution.templates
+        if (content := text(node.tree, path)) is not None
+    ]
+    for one, path, content in templates:
+        if not _has_runtime(content) or gpu_runtimes(node.tree, one.read.configuration):
+            yield ok(f"{one.root} has the GPU runtimes of {path}", path, one.root)
+            continue
+        yield Finding(
+            FAILED,
+            f"{path} has a GPU runtime, and {one.root}, which {one.distribution.name} generates"
+            " from it when it starts, has none",
+            subject=one.distribution.name,
+            meaning=NO_RUNTIME,
+            command=one.distribution.restart,
+            looked_at=(path, one.root),
+        )
+    if not templates:
+        yield absent("no configuration of containerd here is generated from a template")
 
 
-def _lacks_template(node: ExaminedNode, one: ContainerdHere, content: str) -> bool:
-    has_runtime = any(
+def _has_runtime(template: str) -> bool:
+    return any(
         name in line
-        for line in content.splitlines()
+        for line in template.splitlines()
         if not line.lstrip().startswith("#")
         for name in ("nvidia-container-runtime", "gpuhook-runtime")
     )
-    return has_runtime and not gpu_runtimes(node.tree, one.read.configuration)
 
 
-def runtime(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether containers can get GPUs by containerd."""
-    for one in containerds(node):
-        name = one.distribution.name
-        found = gpu_runtimes(node.tree, one.read.configuration)
-        files = one.read.configuration.files
-        if not one.read.has_cri:
-            yield absent(f"{one.root} disables the plugin cri", one.root)
-        elif found:
-            yield ok(f"runtime {named(found)} gives GPUs", *files, subject=name)
-        elif one.read.has_cdi(one.daemon):
-            said = f"{one.root} registers no GPU runtime: containers get GPUs as CDI devices alone"
-            yield ok(said, *files, subject=name)
-        elif not (why := _why_not(node, one)):
-            yield Finding(
-                FAILED,
-                f"{one.root} registers no GPU runtime ({', '.join(one.read.configuration.runtimes)}"
-                " alone), and CDI is off",
-                subject=name,
-                meaning=NO_RUNTIME,
-                command=register_commands.with_containerd(node, one),
-                looked_at=files or (one.root,),
-            )
-        else:
-            yield absent(f"{one.root} registers no GPU runtime: {why}", one.root)
-    if not containerds(node):
-        yield absent(NOT_HERE)
+@check("containerd.runtime", "containerd can give containers GPUs", needs=_REGISTERED)
+@for_each(containerds, not_installed("containerd"))
+def _runtime(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    name, configuration = one.distribution.name, one.read.configuration
+    found = gpu_runtimes(node.tree, configuration)
+    if not one.read.has_cri:
+        yield absent(f"{one.root} disables the plugin cri", one.root)
+    elif found:
+        message = f"runtime {runtime_names(found)} gives GPUs"
+        yield ok(message, *configuration.files, subject=name)
+    elif one.read.has_cdi(one.daemon):
+        message = f"{one.root} registers no GPU runtime: containers get GPUs only by CDI"
+        yield ok(message, *configuration.files, subject=name)
+    elif why := _why_not(node, one):
+        yield absent(f"{one.root} registers no GPU runtime: {why}", one.root)
+    else:
+        yield Finding(
+            FAILED,
+            f"{one.root} registers no GPU runtime (only {', '.join(configuration.runtimes)}),"
+            " and CDI is off",
+            subject=name,
+            meaning=NO_RUNTIME,
+            command=register_commands.with_containerd(node, one),
+            looked_at=configuration.files or (one.root,),
+        )
 
 
 def _why_not(node: ExaminedNode, one: ContainerdHere) -> str:
-    """Return why containers with GPUs are not this containerd's task, "" where they are."""
+    """Return why this containerd need not give GPUs to containers, "" if it has to."""
     if one.started is None and len(containerds(node)) > 1 and one.root == reader.PATH:
-        return "another containerd has"
+        return "another containerd does"
     return why_no_gpus(node, "containerd")
 
 
-_READ = ("containerd.config",)
-_REGISTERED = (
-    "containerd.config",
-    "containerd.cri",
-    "containerd.plugin-key",
-    "containerd.replaced",
-    "containerd.drop-in",
-    "containerd.wrong-file",
-    "containerd.template",
-)
 CHECKS = (
-    Check("containerd.config", ENGINES, "containerd can read its configuration", config),
-    Check("containerd.cri", ENGINES, "containerd has its interface for the kubelet", cri, _READ),
-    Check(
-        "containerd.plugin-key",
-        ENGINES,
-        "GPU runtimes stand where this version of containerd looks",
-        plugin_key,
-        _READ,
-    ),
-    Check(
-        "containerd.replaced",
-        ENGINES,
-        "No later file takes a GPU runtime's place",
-        replaced,
-        _READ,
-    ),
-    Check("containerd.drop-in", ENGINES, "Drop-ins with GPU runtimes are imported", drop_in, _READ),
-    Check(
-        "containerd.wrong-file",
-        ENGINES,
-        "GPU runtimes are in the file that containerd reads",
-        wrong_file,
-        _READ,
-    ),
-    Check(
-        "containerd.template",
-        ENGINES,
-        "Generated configurations are made of the template of now",
-        template,
-        _READ,
-    ),
-    Check(
-        "containerd.runtime", ENGINES, "containerd can give containers GPUs", runtime, _REGISTERED
-    ),
+    config_check("containerd"),
+    _cri,
+    _plugin_key,
+    _replaced,
+    _drop_in,
+    _wrong_file,
+    _template,
+    _runtime,
 )

@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU runtimes that are registered with containerd: whether containers can be made by them."""
+"""The GPU runtimes that are registered with containerd: whether they can start containers."""
 
 from __future__ import annotations
 
 import re
 
-from gpuhook.doctor import register_commands
-from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.checks.engine.containerd import NOT_HERE
-from gpuhook.doctor.engine_findings import (
-    all_is_well,
-    gpu_runtimes,
-    installing,
-    not_read_yet,
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.checks.engine.engine_checks import binary_check, not_installed, restart_check
+from gpuhook.doctor.checks.engine.engine_findings import (
+    unregistered_default,
     unseen_specs,
     without_cdi_dirs,
-    without_program,
 )
-from gpuhook.doctor.facts.engine_facts import containerds, kubelet, program
+from gpuhook.doctor.commands import package_commands, register_commands
+from gpuhook.doctor.facts.engine_facts import containerds, kubelet
+from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure.engine_options import NAME
 from gpuhook.engines.read import containerd_config as reader
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.containerd_config import covers
 from gpuhook.node.node_tree import text
+from gpuhook.request.annotation_origin import CRIO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
@@ -32,16 +33,30 @@ if TYPE_CHECKING:
 
 _DRIVER = re.compile(r"^cgroupDriver:\s*\"?(\w+)", re.MULTILINE)
 _NO_GPU = "no GPU runtime is registered with containerd"
+_ANNOTATIONS = "pod_annotations"
+# What a pod can do that may set an annotation with this key.
+_MEANINGS = {
+    "cdi.k8s.io/": "a pod can request any CDI device of this node by an annotation, whatever the"
+    " device plugin assigns it: gpuhook-runtime cannot tell it from an annotation of the kubelet",
+    CRIO: "a pod can pass as a container of CRI-O: `gpuhook ps` then shows the pod's own"
+    " annotations as the name of the pod",
+}
+_READ = ("containerd.config",)
+_RUNTIME = ("containerd.runtime",)
 
 
 def _with_gpus(node: ExaminedNode) -> list[tuple[ContainerdHere, list[Runtime]]]:
-    """Return the containerds that have GPU runtimes, with these."""
+    """Return the containerds that have GPU runtimes, with these runtimes."""
     found = [(one, gpu_runtimes(node.tree, one.read.configuration)) for one in containerds(node)]
     return [(one, runtimes) for one, runtimes in found if runtimes and one.read.has_cri]
 
 
-def runtime_type(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether GPU runtimes have the type of shim that containerd needs to know."""
+def _with_cri(node: ExaminedNode) -> list[ContainerdHere]:
+    return [one for one in containerds(node) if one.read.has_cri]
+
+
+@check("containerd.runtime-type", "GPU runtimes of containerd have a runtime_type", needs=_RUNTIME)
+def _runtime_type(node: ExaminedNode) -> Iterable[Finding]:
     here = _with_gpus(node)
     for one, runtimes in here:
         found = [
@@ -57,183 +72,128 @@ def runtime_type(node: ExaminedNode) -> Iterable[Finding]:
             for run in runtimes
             if not run.type and not run.options.get("runtime_engine")
         ]
-        yield from all_is_well(found, f"runtimes of {one.root} have their type", one.root)
+        yield from found or [ok(f"the runtimes in {one.root} have their type", one.root)]
     if not here:
         yield absent(_NO_GPU)
 
 
-def binary(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the programs of the registered runtimes can be run."""
-    here = containerds(node)
-    for one in here:
-        found = without_program(
-            node.tree,
-            one.read.configuration.runtimes.values(),
-            'no container of this runtime starts: OCI runtime create failed: exec: "{path}":'
-            " no such file or directory (or permission denied)",
-            f"{installing(node.tree, 'nvidia-container-toolkit', again=True)}"
-            f" && {one.distribution.restart}",
-            "containerd",
+@check("containerd.default", "containerd's default runtime is registered", needs=_RUNTIME)
+@for_each(_with_cri, not_installed("containerd"))
+def _default(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    configuration = one.read.configuration
+    chosen = configuration.runtimes.get(configuration.default)
+    if chosen is None:
+        yield unregistered_default(
+            one.root,
+            configuration,
+            one.distribution.name,
+            "containerd's plugin cri does not start, and with it no pod: invalid plugin"
+            " config: no corresponding runtime configured in `containerd.runtimes` for"
+            f' `containerd` `default_runtime_name = "{configuration.default}"`',
+            _register_default(node, one),
         )
-        yield from all_is_well(found, f"the programs of {one.root}'s runtimes are there", one.root)
-    if not here:
-        yield absent(NOT_HERE)
+        return
+    of_all = chosen in gpu_runtimes(node.tree, configuration)
+    message = f'the default runtime is "{chosen.name}" ({chosen.path or "runc"})'
+    more = ": every pod uses it, with or without a RuntimeClass" if of_all else ""
+    yield ok(message + more, *configuration.files, subject=one.distribution.name)
 
 
-def default(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the default runtime is a registered one, and whether it gives GPUs to all."""
-    here = [one for one in containerds(node) if one.read.has_cri]
-    for one in here:
-        configuration = one.read.configuration
-        chosen = configuration.runtimes.get(configuration.default)
-        files = configuration.files
-        if chosen is None:
-            yield Finding(
-                FAILED,
-                f'the default runtime "{configuration.default}" of {one.root} is not registered'
-                f" ({', '.join(configuration.runtimes)})",
-                subject=one.distribution.name,
-                meaning="containerd's plugin cri does not start, and with it no pod: invalid"
-                " plugin config: no corresponding runtime configured in `containerd.runtimes` for"
-                f' `containerd` `default_runtime_name = "{configuration.default}"`',
-                command=_cure_of_default(node, one),
-                looked_at=files,
-            )
-        else:
-            of_all = chosen in gpu_runtimes(node.tree, configuration)
-            said = f'the default runtime is "{chosen.name}" ({chosen.path or "runc"})'
-            more = ": every pod goes through it, with a RuntimeClass or without" if of_all else ""
-            yield ok(said + more, *files, subject=one.distribution.name)
-    if not here:
-        yield absent(NOT_HERE)
-
-
-def _cure_of_default(node: ExaminedNode, one: ContainerdHere) -> str:
+def _register_default(node: ExaminedNode, one: ContainerdHere) -> str:
     configuration = one.read.configuration
     found = gpu_runtimes(node.tree, configuration)
     if not found and register_commands.has_gpuhook(node) and configuration.default == NAME:
-        return register_commands.with_containerd(
-            node, one, options=register_commands.as_default(NAME)
-        )
-    return f"{_edit_of_default(one)} && {one.distribution.restart}"
+        options = register_commands.as_default(NAME)
+        return register_commands.with_containerd(node, one, options=options)
+    return f"{_edit_default(one)} && {one.distribution.restart}"
 
 
-def _edit_of_default(one: ContainerdHere) -> str:
+def _edit_default(one: ContainerdHere) -> str:
     configuration = one.read.configuration
     if configuration.default == "runc":
         path = next(iter(configuration.runtimes.values())).where.path
         header = f'[plugins."{one.read.key}".containerd.runtimes.runc]'
         return f"printf '\\n{header}\\n  runtime_type = \"{reader.RUNC}\"\\n' >> {path}"
-    known = "runc" if "runc" in configuration.runtimes else next(iter(configuration.runtimes))
-    edit = f's/default_runtime_name *=.*/default_runtime_name = "{known}"/'
+    other = "runc" if "runc" in configuration.runtimes else next(iter(configuration.runtimes))
+    edit = f's/default_runtime_name *=.*/default_runtime_name = "{other}"/'
     return f"sed -i '{edit}' {' '.join(configuration.files)}"
 
 
-def cdi(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether CDI, where it is asked for, is something that this containerd does."""
-    here = [one for one in containerds(node) if one.read.has_cri]
-    for one in here:
-        said = one.read.configuration.cdi_enabled
-        if said and one.daemon and one.daemon < reader.HAS_CDI:
-            number = ".".join(map(str, one.daemon))
-            yield Finding(
-                WARNING,
-                f"{one.root} has enable_cdi, and containerd {number} knows no CDI",
-                subject=one.distribution.name,
-                meaning="it ignores the option: a device plugin that hands GPUs over as CDI devices"
-                " gives containers none; CDI comes with containerd 1.7",
-                command=f"{installing(node.tree, 'containerd')}"
-                " # 1.7 or later; or have the device plugin use DEVICE_LIST_STRATEGY=envvar",
-                looked_at=(one.root,),
-            )
-        else:
-            state = "on" if one.read.has_cdi(one.daemon) else "off"
-            reason = "as it says" if said is not None else "by its version"
-            yield ok(f"CDI is {state} in {one.root}, {reason}", one.root)
-    if not here:
-        yield absent(NOT_HERE)
+@check("containerd.cdi", "containerd supports CDI if its configuration enables it", needs=_READ)
+@for_each(_with_cri, not_installed("containerd"))
+def _cdi(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    enabled = one.read.configuration.cdi_enabled
+    if enabled and one.daemon and one.daemon < reader.HAS_CDI:
+        number = ".".join(map(str, one.daemon))
+        yield Finding(
+            WARNING,
+            f"{one.root} has enable_cdi, and containerd {number} does not support CDI",
+            subject=one.distribution.name,
+            meaning="it ignores the option: a device plugin that hands over GPUs as CDI devices"
+            " gives containers none; CDI comes with containerd 1.7",
+            command=f"{package_commands.install(node.tree, 'containerd')}"
+            " # 1.7 or later; or set DEVICE_LIST_STRATEGY=envvar for the device plugin",
+            looked_at=(one.root,),
+        )
+    else:
+        state = "on" if one.read.has_cdi(one.daemon) else "off"
+        reason = "as configured" if enabled is not None else "by default"
+        yield ok(f"CDI is {state} in {one.root}, {reason}", one.root)
 
 
-def cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether containerd finds the CDI specs that are there."""
-    here = [one for one in containerds(node) if one.read.has_cdi(one.daemon) and one.read.has_cri]
+@check("containerd.cdi-dirs", "containerd finds the CDI specs of GPUs", needs=_READ)
+def _cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
+    here = [one for one in _with_cri(node) if one.read.has_cdi(one.daemon)]
     for one in here:
         configuration = one.read.configuration
-        found = unseen_specs(
-            node,
-            "containerd",
-            configuration,
-            without_cdi_dirs(configuration, one.distribution.restart),
-        )
-        said = f"containerd looks for CDI specs in {', '.join(configuration.cdi_dirs)}"
-        yield from all_is_well(found, said, one.root, *configuration.cdi_dirs)
+        command = without_cdi_dirs(configuration, one.distribution.restart)
+        message = f"containerd reads CDI specs in {', '.join(configuration.cdi_dirs)}"
+        yield from unseen_specs(node, "containerd", configuration, command) or [
+            ok(message, one.root, *configuration.cdi_dirs)
+        ]
     if not here:
         yield absent("CDI is off in containerd")
 
 
-def restarted(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether containerd was started after its configuration was written."""
-    here = [one for one in containerds(node) if one.started]
-    for one in here:
-        files = one.read.configuration.files
-        of_gpus = {run.where.path for run in gpu_runtimes(node.tree, one.read.configuration)}
-        needed = [path for path in files if path in of_gpus or path == one.root]
-        others = [path for path in files if path not in needed]
-        command, started = one.distribution.restart, one.started or 0.0
-        literal = 'no runtime for "nvidia" is configured'
-        found = [
-            finding
-            for paths, fails in ((needed, bool(of_gpus)), (others, False))
-            for finding in not_read_yet(
-                node.tree, "containerd", paths, started, command, literal=literal, fails=fails
-            )
-        ]
-        yield from all_is_well(found, "containerd was started after its files were written", *files)
-    if not here:
-        yield absent("no running containerd is known here, so since when cannot be told")
-
-
-def cgroup_driver(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether GPU runtimes make cgroups the way in which the kubelet names them."""
-    wanted = _kubelets_driver(node)
-    here = _with_gpus(node) if wanted else []
+@check(
+    "containerd.cgroup-driver",
+    "GPU runtimes have the kubelet's cgroup driver",
+    needs=("containerd.runtime", "containerd.runtime-type"),
+)
+def _cgroup_driver(node: ExaminedNode) -> Iterable[Finding]:
+    path = f"{kubelet(node)}/config.yaml"
+    match = _DRIVER.search(text(node.tree, path) or "")
+    here = _with_gpus(node) if match else []
     for one, runtimes in here:
-        place = f"{kubelet(node)}/config.yaml"
-        yield from (_driver_of(one, run, wanted, place) for run in runtimes)
+        yield from (_driver_finding(one, run, match[1], path) for run in runtimes if match)
     if not here:
-        said = "the kubelet's configuration does not say which cgroup driver it has"
-        yield absent(said, f"{kubelet(node)}/config.yaml")
+        yield absent("the kubelet's configuration does not set its cgroup driver", path)
 
 
-def _driver_of(one: ContainerdHere, run: Runtime, wanted: str, place: str) -> Finding:
+def _driver_finding(one: ContainerdHere, run: Runtime, required: str, path: str) -> Finding:
     options = run.options.get("options")
     is_systemd = isinstance(options, dict) and options.get("systemdcgroup") is True
     driver = "systemd" if is_systemd or one.read.cri.get("systemd_cgroup") is True else "cgroupfs"
-    files = (str(run.where), place)
-    if driver == wanted:
+    files = (str(run.where), path)
+    if driver == required:
         return ok(f'runtime "{run.name}" has the cgroup driver {driver}', *files, subject=run.name)
-    said = (
-        f'runtime "{run.name}" ({run.where}) has the cgroup driver {driver}, and the kubelet'
-        f" {wanted}"
+    meaning = (
+        "containers of this runtime are outside the kubelet's slices: the limits of their pods do"
+        " not apply, and GPUs are lost at `systemctl daemon-reload`"
     )
     if driver == "systemd":
         meaning = (
             "no pod of this runtime starts: expected cgroupsPath to be of format"
             ' "slice:prefix:name" for systemd cgroups'
         )
-    else:
-        meaning = (
-            "containers of this runtime are outside the kubelet's slices, so that limits of their"
-            " pods do not hold, and GPUs are lost at `systemctl daemon-reload`"
-        )
-    value = "true" if wanted == "systemd" else "false"
+    value = "true" if required == "systemd" else "false"
+    edit = f"/runtimes.{run.name}.options\\]/a SystemdCgroup = {value}"
     if isinstance(options, dict) and "systemdcgroup" in options:
         edit = f"s/SystemdCgroup *=.*/SystemdCgroup = {value}/I"
-    else:
-        edit = f"/runtimes.{run.name}.options\\]/a SystemdCgroup = {value}"
     return Finding(
         FAILED if driver == "systemd" else WARNING,
-        said,
+        f'runtime "{run.name}" ({run.where}) has the cgroup driver {driver}, and the kubelet'
+        f" {required}",
         subject=run.name,
         meaning=meaning,
         command=f"sed -i '{edit}' {run.where.path} && {one.distribution.restart}",
@@ -241,85 +201,72 @@ def _driver_of(one: ContainerdHere, run: Runtime, wanted: str, place: str) -> Fi
     )
 
 
-def _kubelets_driver(node: ExaminedNode) -> str:
-    found = _DRIVER.search(text(node.tree, f"{kubelet(node)}/config.yaml") or "")
-    return found.group(1) if found else ""
-
-
-def shim(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the shim of the GPU runtimes' type is installed."""
+@check("containerd.shim", "The shim of GPU runtimes is installed", needs=_RUNTIME)
+def _shim(node: ExaminedNode) -> Iterable[Finding]:
     here = [one for one in _with_gpus(node) if one[0].distribution.name == "containerd"]
     for one, runtimes in here:
         kinds = {run.type for run in runtimes if run.type.startswith("io.containerd.runc.")}
-        names = {kind: f"containerd-shim-{'-'.join(kind.split('.')[-2:])}" for kind in kinds}
-        for kind, name in sorted(names.items()):
+        for kind in sorted(kinds):
+            name = f"containerd-shim-{'-'.join(kind.split('.')[-2:])}"
             path = program(node.tree, name)
             if path:
                 yield ok(f"the shim of {kind} is {path}", path, subject=kind)
-            else:
-                yield Finding(
-                    FAILED,
-                    f"{one.root} has runtimes of type {kind}, and {name} is not installed",
-                    subject=kind,
-                    meaning=f'no container of it starts: runtime "{kind}" binary not installed'
-                    f' "{name}": file does not exist',
-                    command=installing(node.tree, "containerd", again=True),
-                    looked_at=(one.root,),
-                )
+                continue
+            yield Finding(
+                FAILED,
+                f"{one.root} has runtimes of type {kind}, and {name} is not installed",
+                subject=kind,
+                meaning=f'no container of this type starts: runtime "{kind}" binary not installed'
+                f' "{name}": file does not exist',
+                command=package_commands.install(node.tree, "containerd", again=True),
+                looked_at=(one.root,),
+            )
     if not here:
         yield absent(_NO_GPU)
 
 
-_RUNTIME = ("containerd.runtime",)
+@check(
+    "containerd.pod-annotations", "Pods cannot write annotations that assign GPUs", needs=_RUNTIME
+)
+@for_each(containerds, not_installed("containerd"))
+def _pod_annotations(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+    found = [
+        finding
+        for run in gpu_runtimes(node.tree, one.read.configuration)
+        for finding in _copied_annotations(one, run)
+    ]
+    message = f"no GPU runtime of {one.root} copies annotations of pods that gpuhook trusts"
+    yield from found or [ok(message, *one.read.configuration.files)]
+
+
+def _copied_annotations(one: ContainerdHere, run: Runtime) -> Iterator[Finding]:
+    patterns = toml_document.texts(run.options.get(_ANNOTATIONS))
+    covering = [part for part in patterns if any(covers(part, key) for key in _MEANINGS)]
+    if not covering:
+        return
+    means = [
+        meaning for key, meaning in _MEANINGS.items() if any(covers(part, key) for part in covering)
+    ]
+    edit = f"vi +{run.where.line or 1} {run.where.path} && {one.distribution.restart}"
+    quoted = ", ".join(f'"{pattern}"' for pattern in covering)
+    yield Finding(
+        WARNING,
+        f'runtime "{run.name}" ({run.where}) has {_ANNOTATIONS} = [{quoted}]',
+        subject=run.name,
+        meaning="; ".join(means),
+        command=f"{edit} # remove these patterns",
+        looked_at=one.read.configuration.files,
+    )
+
+
 CHECKS = (
-    Check(
-        "containerd.runtime-type",
-        ENGINES,
-        "GPU runtimes of containerd have a runtime_type",
-        runtime_type,
-        _RUNTIME,
-    ),
-    Check("containerd.shim", ENGINES, "The shim of GPU runtimes is installed", shim, _RUNTIME),
-    Check(
-        "containerd.binary",
-        ENGINES,
-        "The programs of containerd's runtimes can be run",
-        binary,
-        ("containerd.config",),
-    ),
-    Check(
-        "containerd.default",
-        ENGINES,
-        "containerd's default runtime is registered",
-        default,
-        _RUNTIME,
-    ),
-    Check(
-        "containerd.cdi",
-        ENGINES,
-        "containerd does CDI where it is told to",
-        cdi,
-        ("containerd.config",),
-    ),
-    Check(
-        "containerd.cdi-dirs",
-        ENGINES,
-        "containerd finds the CDI specs of GPUs",
-        cdi_dirs,
-        ("containerd.config",),
-    ),
-    Check(
-        "containerd.restarted",
-        ENGINES,
-        "containerd was started after its configuration was written",
-        restarted,
-        _RUNTIME,
-    ),
-    Check(
-        "containerd.cgroup-driver",
-        ENGINES,
-        "GPU runtimes have the kubelet's cgroup driver",
-        cgroup_driver,
-        ("containerd.runtime", "containerd.runtime-type"),
-    ),
+    _runtime_type,
+    _shim,
+    binary_check("containerd"),
+    _default,
+    _cdi,
+    _cdi_dirs,
+    restart_check("containerd", "containerd.runtime"),
+    _cgroup_driver,
+    _pod_annotations,
 )

@@ -1,27 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker: its daemon.json, its GPU runtime, and what `docker run --gpus` needs."""
+"""Docker: its GPU runtime, `docker run --gpus`, CDI, and the flags that dockerd is started with."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.doctor import register_commands
-from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.engine_findings import (
-    AT_ONCE,
-    all_is_well,
-    gpu_runtimes,
-    installing,
-    named,
-    not_read_yet,
-    refused,
-    spec_dirs,
-    unseen_specs,
-    without_program,
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.checks.engine.engine_checks import (
+    HOOK,
+    NO_DRIVER,
+    TOOLKIT,
+    UNKNOWN_RUNTIME,
+    binary_check,
+    config_check,
+    not_installed,
+    restart_check,
 )
+from gpuhook.doctor.checks.engine.engine_findings import unregistered_default, unseen_specs
+from gpuhook.doctor.commands import package_commands, register_commands
 from gpuhook.doctor.facts import spec_facts
-from gpuhook.doctor.facts.engine_facts import dockers, program, why_no_gpus
+from gpuhook.doctor.facts.engine_facts import dockers, why_no_gpus
+from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes, runtime_names, spec_dirs
+from gpuhook.doctor.facts.program_facts import program
+from gpuhook.engines.configure.docker import dockerd_flags
 from gpuhook.engines.read import docker_config as reader
+from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,59 +33,41 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.facts.engine_facts import DockerHere
 
-NOT_HERE = "Docker is not installed"
-HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
-UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
-NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'
-_TOOLKIT = "nvidia-container-toolkit"
+_CDI_HOOK = "nvidia-cdi-hook"
+_INSTALL = "snap remove docker && apt-get install docker.io"
+# The flags that concern GPUs, and the members of daemon.json that conflict with them.
+_FLAGS = {
+    "add-runtime": "runtimes",
+    "default-runtime": "default-runtime",
+    "cdi-spec-dir": "cdi-spec-dirs",
+    "feature": "features",
+}
+_READ = ("docker.config",)
+_RUNTIME = ("docker.config", "docker.snap", "docker.runtime")
 
 
-def config(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether Docker can read its daemon.json, and knows its default runtime."""
-    for one in dockers(node):
-        meaning = (
-            "dockerd does not start: unable to configure the Docker daemon with file"
-            f" {one.read.path}"
-        )
-        command = f"dockerd --validate --config-file={one.read.path} && {one.restart}"
-        found = refused(one.read.configuration, meaning, command)
-        read = one.read.configuration.files
-        said = f"{one.read.path} {'can be read' if read else 'is not there: Docker has defaults'}"
-        yield from all_is_well(found, said, one.read.path)
-    if not dockers(node):
-        yield absent(NOT_HERE, reader.PATH)
+@check("docker.default", "Docker's default runtime is registered", needs=_READ)
+@for_each(dockers, not_installed("docker"))
+def _default(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
+    configuration = one.read.configuration
+    chosen = configuration.default
+    if chosen in configuration.runtimes or chosen.startswith("io.containerd."):
+        yield ok(f'the default runtime is "{chosen}"', one.read.path, subject=one.kind)
+        return
+    found = gpu_runtimes(node.tree, configuration)
+    options = register_commands.as_default(chosen)
+    yield unregistered_default(
+        one.read.path,
+        configuration,
+        one.kind,
+        "dockerd does not start: unable to configure the Docker daemon: specified default"
+        f" runtime '{chosen}' does not exist",
+        register_commands.with_docker(node, one, found[0] if found else None, options),
+    )
 
 
-def default(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the default runtime is a registered one."""
-    for one in dockers(node):
-        configuration = one.read.configuration
-        chosen = configuration.default
-        if chosen in configuration.runtimes or chosen.startswith("io.containerd."):
-            yield ok(f'the default runtime is "{chosen}"', one.read.path, subject=one.kind)
-        else:
-            yield Finding(
-                FAILED,
-                f'{one.read.path} has the default runtime "{chosen}", which it does not register'
-                f" ({', '.join(configuration.runtimes)})",
-                subject=one.kind,
-                meaning="dockerd does not start: unable to configure the Docker daemon: specified"
-                f" default runtime '{chosen}' does not exist",
-                command=_cure_of_default(node, one),
-                looked_at=(one.read.path,),
-            )
-    if not dockers(node):
-        yield absent(NOT_HERE)
-
-
-def _cure_of_default(node: ExaminedNode, one: DockerHere) -> str:
-    found = gpu_runtimes(node.tree, one.read.configuration)
-    options = register_commands.as_default(one.read.configuration.default)
-    return register_commands.with_docker(node, one, found[0] if found else None, options)
-
-
-def snap(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the snap's Docker is told of GPUs where it looks."""
+@check("docker.snap", "Docker is not confined by a snap", needs=_READ)
+def _snap(node: ExaminedNode) -> Iterable[Finding]:
     snaps = [one for one in dockers(node) if one.kind == "snap"]
     system = reader.read(node.tree, reader.PATH)
     for one in snaps:
@@ -91,77 +76,61 @@ def snap(node: ExaminedNode) -> Iterable[Finding]:
         if there and not here and not program(node.tree, "dockerd"):
             yield Finding(
                 FAILED,
-                f"{named(there)} is registered in {reader.PATH}, and Docker is of the snap, which"
-                f" reads {one.read.path}",
+                f"{runtime_names(there)} is registered in {reader.PATH}, and Docker is a snap,"
+                f" which reads {one.read.path}",
                 subject="snap",
-                meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so that NVIDIA's"
+                meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so NVIDIA's"
                 " runtime does not work in it either",
-                command="snap remove docker && apt-get install docker.io && "
+                command=f"{_INSTALL} && "
                 + register_commands.with_docker(node, replace(one, kind="docker"), there[0]),
                 looked_at=(reader.PATH, one.read.path),
             )
         elif here or why_no_gpus(node, "docker"):
-            why = f"it has {named(here)}" if here else why_no_gpus(node, "docker")
-            yield absent(f"Docker is of the snap, and reads {one.read.path}: {why}", one.read.path)
+            why = f"it has {runtime_names(here)}" if here else why_no_gpus(node, "docker")
+            yield absent(f"Docker is a snap and reads {one.read.path}: {why}", one.read.path)
         else:
             yield Finding(
                 WARNING,
-                f"Docker is of the snap, and reads {one.read.path}",
+                f"Docker is a snap and reads {one.read.path}",
                 subject="snap",
-                meaning="it is confined: programs and libraries of the host, NVIDIA's among them,"
-                " are not where it looks (libnvidia-ml.so.1: cannot open shared object file)",
-                command="snap remove docker && apt-get install docker.io",
+                meaning="it is confined: it does not find programs and libraries of the host, such"
+                " as NVIDIA's (libnvidia-ml.so.1: cannot open shared object file)",
+                command=_INSTALL,
                 looked_at=("/var/snap/docker/current",),
             )
     if not snaps:
-        yield absent("Docker is not of a snap", "/var/snap/docker/current")
+        yield absent("Docker is not a snap", "/var/snap/docker/current")
 
 
-def runtime(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether Docker has a runtime that gives GPUs, or can give them as CDI devices."""
-    for one in dockers(node):
-        found = gpu_runtimes(node.tree, one.read.configuration)
-        if found:
-            yield ok(f"runtime {named(found)} gives GPUs", one.read.path, subject=one.kind)
-        elif one.read.has_cdi(one.daemon) and spec_dirs(node):
-            said = "no GPU runtime is registered: containers get GPUs as CDI devices alone"
-            yield ok(said, one.read.path, subject=one.kind)
-        elif not (why := why_no_gpus(node, "docker")):
-            yield Finding(
-                FAILED,
-                f"{one.read.path} registers no GPU runtime"
-                f" ({', '.join(one.read.configuration.runtimes)} alone)",
-                subject=one.kind,
-                meaning=UNKNOWN_RUNTIME,
-                command=register_commands.with_docker(node, one),
-                looked_at=(one.read.path,),
-            )
-        else:
-            yield absent(f"{one.read.path} registers no GPU runtime: {why}")
-    if not dockers(node):
-        yield absent(NOT_HERE)
-
-
-def binary(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the programs of the registered runtimes can be run."""
-    for one in dockers(node):
-        if one.kind == "snap":
-            yield absent("the snap has its programs within itself", one.read.path)
-            continue
-        found = without_program(
-            node.tree,
-            one.read.configuration.runtimes.values(),
-            'docker run --runtime {name} fails: exec: "{path}": executable file not found in $PATH',
-            f"{installing(node.tree, _TOOLKIT)} && {one.restart}",
-            "docker",
+@check(
+    "docker.runtime",
+    "Docker can give containers GPUs",
+    needs=("docker.config", "docker.snap", "docker.default"),
+)
+@for_each(dockers, not_installed("docker"))
+def _runtime(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
+    path, configuration = one.read.path, one.read.configuration
+    found = gpu_runtimes(node.tree, configuration)
+    if found:
+        yield ok(f"runtime {runtime_names(found)} gives GPUs", path, subject=one.kind)
+    elif one.read.has_cdi(one.daemon) and spec_dirs(node):
+        message = "no GPU runtime is registered: containers get GPUs only as CDI devices"
+        yield ok(message, path, subject=one.kind)
+    elif why := why_no_gpus(node, "docker"):
+        yield absent(f"{path} registers no GPU runtime: {why}")
+    else:
+        yield Finding(
+            FAILED,
+            f"{path} registers no GPU runtime (only {', '.join(configuration.runtimes)})",
+            subject=one.kind,
+            meaning=UNKNOWN_RUNTIME,
+            command=register_commands.with_docker(node, one),
+            looked_at=(path,),
         )
-        yield from all_is_well(found, f"the programs of {one.read.path}'s runtimes are there")
-    if not dockers(node):
-        yield absent(NOT_HERE)
 
 
-def gpus(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether `docker run --gpus` has the program that dockerd looks for at its start."""
+@check("docker.gpus", "docker run --gpus finds its hook", needs=_RUNTIME)
+def _gpus(node: ExaminedNode) -> Iterable[Finding]:
     here = [
         one
         for one in dockers(node)
@@ -169,16 +138,17 @@ def gpus(node: ExaminedNode) -> Iterable[Finding]:
     ]
     hook = program(node.tree, HOOK)
     for one in here:
-        by_cdi = (one.daemon or (0,)) >= reader.GPUS_BY_CDI and program(node.tree, CDI_HOOK)
-        if hook or by_cdi:
-            yield ok(f"`--gpus` goes by {hook or by_cdi}", str(hook or by_cdi), subject=one.kind)
+        by_cdi = (one.daemon or (0,)) >= reader.GPUS_BY_CDI and program(node.tree, _CDI_HOOK)
+        if path := hook or by_cdi:
+            yield ok(f"`--gpus` uses {path}", path, subject=one.kind)
         else:
+            install = package_commands.install(node.tree, TOOLKIT)
             yield Finding(
                 FAILED,
-                f"{HOOK} is in none of the directories in which dockerd looks",
+                f"{HOOK} is in none of the directories that dockerd searches",
                 subject=one.kind,
                 meaning=NO_DRIVER,
-                command=f"{installing(node.tree, _TOOLKIT)} && {one.restart}"
+                command=f"{install} && {one.restart}"
                 " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
                 looked_at=(f"/usr/bin/{HOOK}",),
             )
@@ -186,93 +156,79 @@ def gpus(node: ExaminedNode) -> Iterable[Finding]:
         yield absent("no Docker here has a GPU runtime")
 
 
-def restarted(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether dockerd was started after what it looks for was there."""
-    hook = program(node.tree, HOOK)
-    here = [one for one in dockers(node) if one.started and hook]
-    for one in here:
-        status = node.tree.status(hook or "")
-        files = one.read.configuration.files
-        found = not_read_yet(
-            node.tree,
-            "dockerd",
-            files,
-            one.started or 0.0,
-            one.restart,
-            literal=UNKNOWN_RUNTIME,
-        )
-        if status and status.mtime > (one.started or 0.0) + AT_ONCE:
-            found.append(
-                Finding(
-                    WARNING,
-                    f"{hook} was installed or changed after dockerd was started",
-                    subject=one.kind,
-                    meaning=NO_DRIVER,
-                    command=one.restart,
-                    looked_at=(str(hook),),
-                )
-            )
-        yield from all_is_well(found, "dockerd was started after what it reads", *files)
-    if not here:
-        yield absent("no running dockerd is known here, so since when cannot be told")
+@check("docker.cdi", "Docker finds the CDI specs of GPUs", needs=_READ)
+@for_each(dockers, not_installed("docker"))
+def _cdi(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
+    path, configuration = one.read.path, one.read.configuration
+    if one.read.has_cdi(one.daemon):
+        command = f"vi +{one.read.line_of('cdi-spec-dirs')} {path} && {one.restart}"
+        found = unseen_specs(node, "Docker", configuration, command)
+        yield from found or [ok("Docker supports CDI", path)]
+        return
+    is_off = configuration.cdi_enabled is False
+    why = f'"features": {{"cdi": false}} in {path}' if is_off else "its version"
+    message = f"CDI is off in Docker because of {why}"
+    if not is_off or gpu_runtimes(node.tree, configuration):
+        yield ok(message, path, subject=one.kind)
+        return
+    yield Finding(
+        WARNING,
+        message,
+        subject=one.kind,
+        meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
+        ' driver "cdi" with capabilities: []',
+        command=_enable_cdi(node, one),
+        looked_at=(path,),
+    )
 
 
-def cdi(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether Docker gives CDI devices, and finds the specs."""
-    for one in dockers(node):
-        if not one.read.has_cdi(one.daemon):
-            is_off = one.read.configuration.cdi_enabled is False
-            why = f'"features": {{"cdi": false}} of {one.read.path}' if is_off else "its version"
-            said = f"CDI is off in Docker by {why}"
-            if not is_off or gpu_runtimes(node.tree, one.read.configuration):
-                yield ok(said, one.read.path, subject=one.kind)
-                continue
-            yield Finding(
-                WARNING,
-                said,
-                subject=one.kind,
-                meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
-                ' driver "cdi" with capabilities: []',
-                command=_with_cdi(node, one),
-                looked_at=(one.read.path,),
-            )
-            continue
-        line = one.read.line_of("cdi-spec-dirs")
-        cure = f"vi +{line} {one.read.path} && {one.restart}"
-        found = unseen_specs(node, "Docker", one.read.configuration, cure)
-        yield from all_is_well(found, "Docker does CDI", one.read.path)
-    if not dockers(node):
-        yield absent(NOT_HERE)
-
-
-def _with_cdi(node: ExaminedNode, one: DockerHere) -> str:
-    """Return the command that switches CDI on, where no GPU runtime is registered."""
+def _enable_cdi(node: ExaminedNode, one: DockerHere) -> str:
     if spec_facts.has_toolkit(node):
         return f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled && {one.restart}"
     return register_commands.with_docker(node, one, options=" --route cdi")
 
 
-_READ = ("docker.config",)
-_RUNTIME = ("docker.config", "docker.snap", "docker.runtime")
+@check("docker.flags", "No flag of dockerd conflicts with daemon.json", needs=_READ)
+def _flags(node: ExaminedNode) -> Iterable[Finding]:
+    here = [one for one in dockers(node) if one.kind == "docker"]
+    for one in here:
+        members = _members(one.read.content)
+        flags = dockerd_flags.flags(node.tree)
+        wrong = [flag for flag in flags if _FLAGS.get(flag.name, "") in members]
+        for flag in wrong:
+            key = _FLAGS[flag.name]
+            yield Finding(
+                FAILED,
+                f'{flag.where} starts dockerd with --{flag.name}, and {one.read.path} has "{key}"',
+                subject=flag.name,
+                meaning="dockerd does not start: unable to configure the Docker daemon with file"
+                f" {one.read.path}: the following directives are specified both as a flag and in"
+                f" the configuration file: {key}",
+                command=f"vi +{flag.where.line} {flag.where.path} && systemctl daemon-reload &&"
+                f" {one.restart} # without the flag",
+                looked_at=(flag.where.path, one.read.path),
+            )
+        if not wrong:
+            yield ok("no flag of dockerd conflicts with daemon.json", one.read.path)
+    if not here:
+        yield absent("no systemd unit starts Docker here")
+
+
+def _members(content: bytes) -> frozenset[str]:
+    try:
+        return frozenset(documents.parse_json_object(content or b"{}"))
+    except ValueError:
+        return frozenset()  # docker.config reports it
+
+
 CHECKS = (
-    Check("docker.config", ENGINES, "Docker can read its daemon.json", config),
-    Check("docker.default", ENGINES, "Docker's default runtime is registered", default, _READ),
-    Check("docker.snap", ENGINES, "Docker is not confined by a snap", snap, _READ),
-    Check(
-        "docker.runtime",
-        ENGINES,
-        "Docker can give containers GPUs",
-        runtime,
-        ("docker.config", "docker.snap", "docker.default"),
-    ),
-    Check("docker.binary", ENGINES, "The programs of Docker's runtimes can be run", binary, _READ),
-    Check("docker.gpus", ENGINES, "docker run --gpus finds its hook", gpus, _RUNTIME),
-    Check(
-        "docker.restarted",
-        ENGINES,
-        "dockerd was started after its configuration was written",
-        restarted,
-        _RUNTIME,
-    ),
-    Check("docker.cdi", ENGINES, "Docker finds the CDI specs of GPUs", cdi, _READ),
+    config_check("docker"),
+    _default,
+    _snap,
+    _runtime,
+    binary_check("docker"),
+    _gpus,
+    restart_check("docker", *_RUNTIME),
+    _cdi,
+    _flags,
 )

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's toolkit: its config.toml, and the programs that this names."""
+"""NVIDIA's toolkit: its config.toml, and the programs that config.toml names."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.engine_findings import UNREAD, all_is_well, installing
-from gpuhook.doctor.facts.engine_facts import BIN_DIRS, dockers, program, version
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.checks.engine.engine_findings import UNREAD
+from gpuhook.doctor.commands import package_commands
+from gpuhook.doctor.facts.engine_facts import dockers
+from gpuhook.doctor.facts.program_facts import BIN_DIRS, program, version
 from gpuhook.doctor.facts.toolkit_settings import (
     PATHS,
     ToolkitSettings,
@@ -22,73 +24,72 @@ if TYPE_CHECKING:
 
     from gpuhook.doctor.check import ExaminedNode
 
-_NO_FILE = "NVIDIA's toolkit has no settings file here: it goes by its defaults"
-_ENDS = "every container of NVIDIA's runtime fails to start, with GPUs or without"
+_NO_FILE = "NVIDIA's toolkit has no settings file here and uses its defaults"
+_ENDS = "no container of NVIDIA's runtime starts, with or without GPUs"
+_SET = "nvidia-ctk config --config-file {} --in-place --set"
 
 
-def config(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the toolkit's config.toml can be read."""
-    for one in files(node):
-        if one.trouble is None:
-            yield ok(f"{one.path} can be read", one.path)
-            continue
-        trouble = one.trouble.trouble(one.path)
-        meaning = f"{_ENDS}: error loading config: failed to load config"
-        command = f"mv {one.path} {one.path}.broken"
-        command += f" && nvidia-ctk config default --output {one.path}"
-        if trouble.is_unread:
-            meaning, command = UNREAD, f"vi +{trouble.where.line or 1} {one.path}"
-        yield Finding(
+_READ = ("nvidia-toolkit.config",)
+_VALUES = ("nvidia-toolkit.config", "nvidia-toolkit.values")
+
+
+@check("nvidia-toolkit.config", "NVIDIA's toolkit can read its config.toml")
+@for_each(files, absent(_NO_FILE, *PATHS))
+def _config(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    if one.trouble is None:
+        yield ok(f"{one.path} can be read", one.path)
+        return
+    trouble = one.trouble.trouble(one.path)
+    meaning = f"{_ENDS}: error loading config: failed to load config"
+    command = f"mv {one.path} {one.path}.broken"
+    command += f" && nvidia-ctk config default --output {one.path}"
+    if trouble.is_unread:
+        meaning, command = UNREAD, f"vi +{trouble.where.line or 1} {one.path}"
+    yield Finding(
+        FAILED,
+        f"{trouble.where} {trouble.said}",
+        subject=one.path,
+        meaning=meaning,
+        command=command,
+        looked_at=(one.path,),
+    )
+
+
+@check("nvidia-toolkit.values", "The values in config.toml are valid", needs=_READ)
+@for_each(files, absent(_NO_FILE, *PATHS))
+def _values(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    found = [
+        Finding(
             FAILED,
-            f"{trouble.where} {trouble.said}",
-            subject=one.path,
-            meaning=meaning,
-            command=command,
+            f"{one.place(key)} has {key} = {one.of(key)!r}, which {message}",
+            subject=key,
+            meaning=_ENDS
+            if key.endswith(".mode") or not isinstance(one.of(key), str)
+            else "containers with GPUs do not start, or start with the wrong settings",
+            command=f"sed -i '{one.place(key).line}d' {one.path} # the default then applies",
             looked_at=(one.path,),
         )
-    if not files(node):
-        yield absent(_NO_FILE, *PATHS)
+        for key, message in one.wrong()
+    ]
+    yield from found or [ok(f"every value in {one.path} is valid", one.path)]
 
 
-def values(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the toolkit takes every value of its config.toml."""
-    for one in files(node):
-        found = [
-            Finding(
-                FAILED,
-                f"{one.place(key)} has {key} = {one.of(key)!r}, which {said}",
-                subject=key,
-                meaning=_ENDS
-                if key.endswith(".mode") or not isinstance(one.of(key), str)
-                else "containers with GPUs do not start, or not by what was meant",
-                command=f"sed -i '{one.place(key).line}d' {one.path} # its default is taken then",
-                looked_at=(one.path,),
-            )
-            for key, said in one.wrong()
-        ]
-        yield from all_is_well(found, f"every value of {one.path} is one that is known", one.path)
-    if not files(node):
-        yield absent(_NO_FILE, *PATHS)
-
-
-def keys(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the toolkit knows every key of its config.toml: it ignores others."""
-    for one in files(node):
-        found = [
-            Finding(
-                WARNING,
-                f"{one.place(key)} has {key}, which the toolkit does not know"
-                + (f": {near} is meant" if near else ""),
-                subject=key,
-                meaning="the toolkit ignores it silently, and goes by its default",
-                command=_corrected(one, key, near),
-                looked_at=(one.path,),
-            )
-            for key, near in one.unknown()
-        ]
-        yield from all_is_well(found, f"every key of {one.path} is one that is known", one.path)
-    if not files(node):
-        yield absent(_NO_FILE, *PATHS)
+@check("nvidia-toolkit.keys", "The keys in config.toml are known", needs=_READ)
+@for_each(files, absent(_NO_FILE, *PATHS))
+def _keys(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    found = [
+        Finding(
+            WARNING,
+            f"{one.place(key)} has {key}, which the toolkit does not know"
+            + (f" (did you mean {near}?)" if near else ""),
+            subject=key,
+            meaning="the toolkit ignores it silently and uses the default",
+            command=_corrected(one, key, near),
+            looked_at=(one.path,),
+        )
+        for key, near in one.unknown()
+    ]
+    yield from found or [ok(f"every key in {one.path} is known", one.path)]
 
 
 def _corrected(one: ToolkitSettings, key: str, near: str) -> str:
@@ -96,10 +97,10 @@ def _corrected(one: ToolkitSettings, key: str, near: str) -> str:
     return f"sed -i '{line}{f's/{old}/{new}/' if near else 'd'}' {one.path}"
 
 
-def low_level(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a low-level runtime is there for the toolkit's runtime to become."""
+@check("nvidia-toolkit.low-level", "NVIDIA's runtime finds a low-level runtime", needs=_VALUES)
+def _low_level(node: ExaminedNode) -> Iterable[Finding]:
     if is_of_fronts(node):
-        yield absent("NVIDIA's runtime is gpuhook's here, by its name alone")
+        yield absent("gpuhook provides the name of NVIDIA's runtime here")
         return
     if not files(node) and not program(node.tree, "nvidia-container-runtime"):
         yield absent("NVIDIA's runtime is not installed")
@@ -107,9 +108,9 @@ def low_level(node: ExaminedNode) -> Iterable[Finding]:
     for one in files(node) or (ToolkitSettings(PATHS[0]),):
         found = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
         if found:
-            known = version(node, found[0].rpartition("/")[2])
-            said = f", of version {'.'.join(map(str, known))}" if known else ""
-            yield ok(f"NVIDIA's runtime becomes {found[0]}{said}", one.path, found[0])
+            number = version(node, found[0].rpartition("/")[2])
+            message = f", version {'.'.join(map(str, number))}" if number else ""
+            yield ok(f"NVIDIA's runtime starts {found[0]}{message}", one.path, found[0])
             continue
         yield Finding(
             FAILED,
@@ -117,28 +118,25 @@ def low_level(node: ExaminedNode) -> Iterable[Finding]:
             subject=one.path,
             meaning=f"{_ENDS}: no runtime binary found from candidate list:"
             f" [{' '.join(one.runtimes)}]",
-            command=installing(node.tree, "runc"),
+            command=package_commands.install(node.tree, "runc"),
             looked_at=(one.path, *(f"{place}/runc" for place in BIN_DIRS)),
         )
 
 
-def programs(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the programs and the root that config.toml names are there."""
-    for one in files(node):
-        found: list[Finding] = []
-        install = installing(node.tree, "nvidia-container-toolkit", again=True)
-        for key in ("nvidia-ctk.path", "nvidia-container-runtime-hook.path"):
-            path = toml_document.text(one.of(key))
-            if path.startswith("/") and program(node.tree, path) is None:
-                found.append(_missing(one, key, path, "is not there or may not be run", install))
-        root = toml_document.text(one.of("nvidia-container-cli.root"))
-        if root not in {"", "/"} and node.tree.status(root) is None:
-            command = f"nvidia-ctk config --config-file {one.path} --in-place --set"
-            cure = f"{command} nvidia-container-cli.root=/"
-            found.append(_missing(one, "nvidia-container-cli.root", root, "is not there", cure))
-        yield from all_is_well(found, f"what {one.path} names is there", one.path)
-    if not files(node):
-        yield absent(_NO_FILE, *PATHS)
+@check("nvidia-toolkit.programs", "The programs that config.toml names exist", needs=_VALUES)
+@for_each(files, absent(_NO_FILE, *PATHS))
+def _programs(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    found: list[Finding] = []
+    install = package_commands.install(node.tree, "nvidia-container-toolkit", again=True)
+    for key in ("nvidia-ctk.path", "nvidia-container-runtime-hook.path"):
+        path = toml_document.text(one.of(key))
+        if path.startswith("/") and program(node.tree, path) is None:
+            found.append(_missing(one, key, path, "does not exist or is not executable", install))
+    root = toml_document.text(one.of("nvidia-container-cli.root"))
+    if root not in {"", "/"} and node.tree.status(root) is None:
+        command = f"{_SET.format(one.path)} nvidia-container-cli.root=/"
+        found.append(_missing(one, "nvidia-container-cli.root", root, "does not exist", command))
+    yield from found or [ok(f"the programs that {one.path} names exist", one.path)]
 
 
 def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) -> Finding:
@@ -159,8 +157,8 @@ def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) 
     )
 
 
-def gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether Docker's --gpus, which calls the hook itself, is in a mode that the hook has."""
+@check("nvidia-toolkit.gpus-flag", "docker run --gpus works", needs=_VALUES)
+def _gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
     here = [one for one in dockers(node) if one.kind != "snap"]
     for one in files(node) if here else ():
         skips = one.of("nvidia-container-runtime-hook.skip-mode-detection") is True
@@ -170,17 +168,20 @@ def gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
         has_hook = program(node.tree, "nvidia-cdi-hook") is not None
         if has_hook and all((docker.daemon or GPUS_BY_CDI) >= GPUS_BY_CDI for docker in here):
             known = all(docker.daemon for docker in here)
-            said = f"the mode is {one.mode}, and --gpus goes by CDI since Docker 29"
-            yield (ok(said, one.path) if known else absent(f"{said}: of which version is it?"))
+            message = f"the mode is {one.mode}; since Docker 29, --gpus uses CDI"
+            yield (
+                ok(message, one.path)
+                if known
+                else absent(f"{message}, and Docker's version is unknown")
+            )
             continue
         yield Finding(
             FAILED,
-            f"{one.path} has mode {one.mode}, in which NVIDIA's hook does nothing by itself",
+            f"{one.path} has mode {one.mode}, in which NVIDIA's hook must not be called directly",
             subject="--gpus",
             meaning="docker run --gpus fails: invoking the NVIDIA Container Runtime Hook directly"
             " (e.g. specifying the docker --gpus flag) is not supported",
-            command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
-            " nvidia-container-runtime.mode=auto"
+            command=f"{_SET.format(one.path)} nvidia-container-runtime.mode=auto"
             " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
             looked_at=(one.path,),
         )
@@ -188,64 +189,44 @@ def gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
         yield absent("Docker or NVIDIA's toolkit is not installed")
 
 
-def no_cgroups(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the hook leaves device rules out, which only rootless engines need."""
-    for one in files(node):
-        legacy = is_legacy(node, one)
-        rootless = [here for here in dockers(node) if here.kind == "rootless"]
-        rootful = len(dockers(node)) > len(rootless) or not rootless
-        leaves_out = one.of("nvidia-container-cli.no-cgroups") is True
-        command = f"nvidia-ctk config --config-file {one.path} --in-place --set"
-        key = "nvidia-container-cli.no-cgroups"
-        if leaves_out and rootful and legacy is not False:
-            yield Finding(
-                FAILED if legacy else WARNING,
-                f"{one.place(key)} has no-cgroups = true, and engines of root use the toolkit",
-                subject=key,
-                meaning="containers have the device nodes and may not open them: Failed to"
-                " initialize NVML: Insufficient Permissions (or: Unknown Error)",
-                command=f"{command} {key}=false",
-                looked_at=(one.path,),
-            )
-        elif not leaves_out and rootless and legacy is not False:
-            yield Finding(
-                WARNING,
-                f"{one.path} has no-cgroups = false, and {rootless[0].read.path} is of a rootless"
-                " Docker",
-                subject=key,
-                meaning="its containers with GPUs do not start: nvidia-container-cli: mount error:"
-                " failed to add device rules: bpf_prog_query(BPF_CGROUP_DEVICE) failed:"
-                " operation not permitted",
-                command=f"{command} {key}=true"
-                " # or: docker run --device nvidia.com/gpu=all, which needs no rules",
-                looked_at=(one.path, rootless[0].read.path),
-            )
-        else:
-            yield ok(f"no-cgroups is {str(leaves_out).lower()}", one.path)
-    if not files(node):
-        yield absent(_NO_FILE, *PATHS)
-
-
-_READ = ("nvidia-toolkit.config",)
-_VALUES = ("nvidia-toolkit.config", "nvidia-toolkit.values")
-CHECKS = (
-    Check("nvidia-toolkit.config", ENGINES, "NVIDIA's toolkit can read its config.toml", config),
-    Check("nvidia-toolkit.values", ENGINES, "Values of config.toml are valid", values, _READ),
-    Check("nvidia-toolkit.keys", ENGINES, "Keys of config.toml are known ones", keys, _READ),
-    Check(
-        "nvidia-toolkit.low-level",
-        ENGINES,
-        "NVIDIA's runtime finds a low-level runtime",
-        low_level,
-        _VALUES,
-    ),
-    Check("nvidia-toolkit.programs", ENGINES, "What config.toml names is there", programs, _VALUES),
-    Check("nvidia-toolkit.gpus-flag", ENGINES, "docker run --gpus works", gpus_by_hook, _VALUES),
-    Check(
-        "nvidia-toolkit.no-cgroups",
-        ENGINES,
-        "Device rules are left out for rootless engines alone",
-        no_cgroups,
-        _VALUES,
-    ),
+@check(
+    "nvidia-toolkit.no-cgroups",
+    "Device rules are omitted only for rootless engines",
+    needs=_VALUES,
 )
+@for_each(files, absent(_NO_FILE, *PATHS))
+def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    legacy = is_legacy(node, one)  # only the legacy mode sets device rules
+    rootless = [here for here in dockers(node) if here.kind == "rootless"]
+    rootful = len(dockers(node)) > len(rootless) or not rootless
+    is_without = one.of("nvidia-container-cli.no-cgroups") is True
+    command = _SET.format(one.path)
+    key = "nvidia-container-cli.no-cgroups"
+    if is_without and rootful and legacy is not False:
+        yield Finding(
+            FAILED if legacy else WARNING,
+            f"{one.place(key)} has no-cgroups = true, and rootful engines use the toolkit",
+            subject=key,
+            meaning="containers have the device nodes but cannot open them: Failed to"
+            " initialize NVML: Insufficient Permissions (or: Unknown Error)",
+            command=f"{command} {key}=false",
+            looked_at=(one.path,),
+        )
+    elif not is_without and rootless and legacy is not False:
+        yield Finding(
+            WARNING,
+            f"{one.path} has no-cgroups = false, and {rootless[0].read.path} belongs to a"
+            " rootless Docker",
+            subject=key,
+            meaning="its containers with GPUs do not start: nvidia-container-cli: mount error:"
+            " failed to add device rules: bpf_prog_query(BPF_CGROUP_DEVICE) failed:"
+            " operation not permitted",
+            command=f"{command} {key}=true"
+            " # or: docker run --device nvidia.com/gpu=all, which needs no device rules",
+            looked_at=(one.path, rootless[0].read.path),
+        )
+    else:
+        yield ok(f"no-cgroups is {str(is_without).lower()}", one.path)
+
+
+CHECKS = (_config, _values, _keys, _low_level, _programs, _gpus_by_hook, _no_cgroups)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman: its containers.conf, the CDI specs that it finds, and the OCI hooks that it runs."""
+"""podman: its runtime, the CDI specs that it reads, and the OCI hooks that it runs."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import ENGINES, FAILED, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.engine_findings import (
-    all_is_well,
-    installing,
-    refused,
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
+from gpuhook.doctor.checks.engine.engine_findings import (
     unseen_specs,
     without_cdi_dirs,
     without_program,
 )
-from gpuhook.doctor.facts.engine_facts import crio_here, podman_here, program, version
+from gpuhook.doctor.commands import package_commands
+from gpuhook.doctor.facts.engine_facts import crio_here, podman_here
+from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import oci_hooks
 from gpuhook.engines.read import podman_config as reader
 
@@ -20,90 +20,72 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.engines.read.oci_hooks import OciHook
 
-NOT_HERE = "podman is not installed"
+_READ = ("podman.config",)
 
 
-def config(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether podman can read every file of its configuration."""
+@check("podman.cdi", "podman finds the CDI specs of GPUs", needs=_READ)
+def _cdi(node: ExaminedNode) -> Findings:
     here = podman_here(node)
     if here is None:
-        yield absent(NOT_HERE, reader.PATH)
-        return
-    meaning = (
-        f'no podman command works: reading system config "{reader.PATH}": decode configuration'
-    )
-    found = refused(here.configuration, meaning, "podman info")
-    files = here.configuration.files
-    yield from all_is_well(found, f"podman reads {', '.join(files) or 'its defaults'}", *files)
-
-
-def cdi(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether podman gives CDI devices, and finds the specs."""
-    here = podman_here(node)
-    if here is None:
-        yield absent(NOT_HERE)
-        return
+        return not_installed("podman")
     number = version(node, "podman")
     if not reader.has_cdi(number):
-        said = f"podman {'.'.join(map(str, number or ()))} knows no CDI, which came with 4.1"
+        message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
         meaning = (
             "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
             " or directory"
         )
-        command = installing(node.tree, "podman")
-        yield Finding(WARNING, said, meaning=meaning, command=command)
-        return
-    found = unseen_specs(
-        node, "podman", here.configuration, without_cdi_dirs(here.configuration, "")
-    )
-    said = f"podman looks for CDI specs in {', '.join(here.configuration.cdi_dirs)}"
-    yield from all_is_well(found, said, *here.configuration.cdi_dirs)
+        command = package_commands.install(node.tree, "podman")
+        return Finding(WARNING, message, meaning=meaning, command=command)
+    directories = here.configuration.cdi_dirs
+    command = without_cdi_dirs(here.configuration, "")
+    found = unseen_specs(node, "podman", here.configuration, command)
+    return found or [ok(f"podman reads CDI specs in {', '.join(directories)}", *directories)]
 
 
-def binary(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether podman's runtime is there."""
+@check("podman.binary", "podman's runtime can be run", needs=_READ)
+def _binary(node: ExaminedNode) -> Findings:
     here = podman_here(node)
     if here is None:
-        yield absent(NOT_HERE)
-        return
-    chosen = here.configuration.runtimes.get(here.configuration.default)
-    paths = chosen.options.get("paths", ()) if chosen else ()
-    if any(program(node.tree, path) for path in paths):
-        yield ok(f'the default runtime is "{here.configuration.default}"')
-        return
-    found = without_program(
-        node.tree,
-        [chosen] if chosen else [],
-        'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
-        f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
-        "podman",
-    )
-    yield from all_is_well(found, f'the default runtime is "{here.configuration.default}"')
+        return not_installed("podman")
+    default = here.configuration.default
+    chosen = here.configuration.runtimes.get(default)
+    others = chosen.options.get("paths", ()) if chosen else ()
+    found: list[Finding] = []
+    if chosen and not any(program(node.tree, path) for path in others):
+        found = without_program(
+            node.tree,
+            [chosen],
+            'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
+            f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
+            "podman",
+        )
+    return found or [ok(f'the default runtime is "{default}"')]
 
 
-def _hooks(node: ExaminedNode) -> tuple[OciHook, ...]:
+def _hook_files(node: ExaminedNode) -> tuple[OciHook, ...]:
     podman, crio = podman_here(node), crio_here(node)
     directories = [*(podman.hook_dirs if podman else ()), *(crio.hook_dirs if crio else ())]
     return oci_hooks.read(node.tree, dict.fromkeys(directories))
 
 
-def hooks(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the OCI hooks that podman and CRI-O run can be run."""
+@check("oci-hooks.program", "OCI hooks can be run", needs=_READ)
+def _hooks(node: ExaminedNode) -> Iterable[Finding]:
     if podman_here(node) is None and crio_here(node) is None:
         yield absent("no engine that runs OCI hooks is installed")
         return
-    found = _hooks(node)
+    found = _hook_files(node)
     broken = [one for one in found if one.reason or not program(node.tree, one.path)]
     for one in broken:
-        why = one.reason or f"has {one.path} run, which is not there or may not be run"
+        why = one.reason or f"runs {one.path}, which does not exist or is not executable"
         yield Finding(
             FAILED,
             f"{one.file} {why}",
             subject=one.file,
-            meaning="containers that the hook is for do not start: error executing hook",
+            meaning="containers that the hook applies to do not start: error executing hook",
             command=f"rm {one.file} # GPUs come by CDI: podman run --device nvidia.com/gpu=all",
             looked_at=(one.file, one.path),
         )
@@ -111,18 +93,22 @@ def hooks(node: ExaminedNode) -> Iterable[Finding]:
         yield ok(f"{len(found)} OCI hooks are installed", *(one.file for one in found))
 
 
-def two_ways(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether a container can get its GPUs twice: by two hooks, or by a hook besides CDI."""
-    found = [one for one in _hooks(node) if one.gives_gpus]
+@check(
+    "oci-hooks.two-stacks",
+    "At most one OCI hook gives containers GPUs",
+    needs=("oci-hooks.program",),
+)
+def _two_stacks(node: ExaminedNode) -> Iterable[Finding]:
+    found = [one for one in _hook_files(node) if one.gives_gpus]
     files = tuple(one.file for one in found)
     if len({one.path for one in found}) > 1:
         yield Finding(
             FAILED,
             f"{' and '.join(files)} both give containers GPUs",
             subject=files[0],
-            meaning="a container that asks for GPUs gets them twice, and what the second does"
-            " fails or undoes the first: error running prestart hook: file exists",
-            command=f"rm {files[-1]} # the one that is not to be used",
+            meaning="a container that requests GPUs gets them twice; the second hook fails or"
+            " undoes the changes of the first: error running prestart hook: file exists",
+            command=f"rm {files[-1]} # or the other one",
             looked_at=files,
         )
     elif found:
@@ -131,17 +117,4 @@ def two_ways(node: ExaminedNode) -> Iterable[Finding]:
         yield absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
 
 
-_READ = ("podman.config",)
-CHECKS = (
-    Check("podman.config", ENGINES, "podman can read its configuration", config),
-    Check("podman.cdi", ENGINES, "podman finds the CDI specs of GPUs", cdi, _READ),
-    Check("podman.binary", ENGINES, "podman's runtime can be run", binary, _READ),
-    Check("oci-hooks.program", ENGINES, "OCI hooks can be run", hooks, ("podman.config",)),
-    Check(
-        "oci-hooks.two-stacks",
-        ENGINES,
-        "One OCI hook gives containers GPUs, not two",
-        two_ways,
-        ("oci-hooks.program",),
-    ),
-)
+CHECKS = (config_check("podman"), _cdi, _binary, _hooks, _two_stacks)

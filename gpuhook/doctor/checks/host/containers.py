@@ -1,202 +1,173 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers that run: whether they still have what they were given, and of whom."""
+"""Running containers: whether they still have the GPUs that were assigned to them."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-from gpuhook.doctor.check import CONTAINERS, FAILED, OK, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, OK, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node import node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
 
 _LOOKED_AT = "the running containers"
 _DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD = "GH1744", "GH1741", "GH1742", "GH1745"
-_DEPARTED = "GH1123"  # of a GPU that is missing, driver.gpu and driver.bus report it
-_APART = (_DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD)
+_DEPARTED = "GH1123"  # of a missing GPU, which driver.gpu and driver.bus report
+_OWN_CHECKS = (_DENIED, _OTHER_DRIVER, _REMOVED, _UNHEARD)
+# By code: what users see.
+_MEANINGS = {
+    _DENIED: 'its programs print "Failed to initialize NVML: Unknown Error", or find no CUDA'
+    " device, although nothing was changed in it",
+    _OTHER_DRIVER: 'its programs print "Failed to initialize NVML: Driver/library version'
+    ' mismatch": the driver was upgraded while it ran',
+    _REMOVED: "it keeps the old files, and fails with a version mismatch as soon as the node loads"
+    " the new driver",
+    _UNHEARD: "if it needs a GPU, its programs find none; CUDA images request all GPUs by default,"
+    " often without need",
+}
+_PIECES = (
+    "its programs find one GPU less, or none of the driver's libraries"
+    ' ("libcuda.so.1: cannot open shared object file")'
+)
 
 
-def _unreadable(node: ExaminedNode) -> Iterable[Finding]:
-    """Find the containers that cannot be looked at."""
-    if (none := _none(node)) is not None:
-        return [none]
+@check("containers.state", "All running containers can be inspected")
+def _state(node: ExaminedNode) -> Findings:
+    reading = node.readings.of(node_readings.CONTAINERS)
+    if reading.document is None:
+        return _unknown(node)
     found = [
         Finding(
             WARNING,
-            f"{one['where']} cannot be looked at: {one['message']}",
+            f"{one['where']} cannot be inspected: {one['message']}",
             subject=one["where"],
-            meaning="what this container has lost, if anything, nobody can tell",
+            meaning="it is unknown whether this container has lost its GPUs",
             command=one["hint"],
             looked_at=(_LOOKED_AT,),
         )
-        for one in _reading(node)["trouble"]
+        for one in reading.document["trouble"]
     ]
-    number = _reading(node)["looked_at"]
-    return found or [ok(f"{number} running containers were looked at", _LOOKED_AT)]
+    number = reading.document["looked_at"]
+    return found or [ok(f"{number} running containers were inspected", _LOOKED_AT)]
 
 
+@check("containers.access", "The device rules of running containers allow their GPUs")
 def _access(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers whose device cgroup denies what they were given."""
-    return _each(node, _lost_access, "no container has lost the access to its GPUs")
+    well = "every container can access its GPUs"
+    return _of_code(node, _DENIED, FAILED, _repair, well)
 
 
-def _lost_access(one: dict[str, Any]) -> Iterator[Finding]:
-    for told in one["missing"]:
-        if told["code"] == _DENIED:
-            yield _finding(
-                one,
-                FAILED,
-                told["message"],
-                'its programs say "Failed to initialize NVML: Unknown Error", or find no CUDA'
-                " device, though nobody has changed anything in it",
-                f"gpuhook repair {one['id']}" if one["repairable"] else _restart(one),
-            )
-
-
+@check("containers.pieces", "Running containers have all their device nodes and files")
 def _pieces(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers that lack nodes, files or entries of what they were given."""
-    missing = gpu_loss.missing(node)
-    find = partial(_lost_pieces, apart=(*_APART, _DEPARTED) if missing else _APART)
-    well = "no container lacks a node or file that it was given"
-    return _each(node, find, f"{well}, except of a GPU that is missing" if missing else well)
+    missing = gpu_loss.missing_gpus(node)
+    reported = (*_OWN_CHECKS, _DEPARTED) if missing else _OWN_CHECKS
+
+    def lost(one: dict[str, Any]) -> Iterator[Finding]:
+        for fault in [*one["missing"], *one["findings"]]:
+            if fault["code"] not in reported:
+                command = _repair(one) if fault in one["missing"] else _restart(one)
+                yield _finding(one, FAILED, fault["message"], _PIECES, command)
+
+    well = "no container lacks a device node or file of its GPUs"
+    return _each(node, lost, f"{well}, except of a missing GPU" if missing else well)
 
 
-def _lost_pieces(one: dict[str, Any], apart: Collection[str]) -> Iterator[Finding]:
-    for told in [*one["missing"], *one["findings"]]:
-        if told["code"] not in apart:
-            is_lost = told in one["missing"] and one["repairable"]
-            yield _finding(
-                one,
-                FAILED,
-                told["message"],
-                "its programs find a GPU less, or none of the driver's libraries"
-                ' ("libcuda.so.1: cannot open shared object file")',
-                f"gpuhook repair {one['id']}" if is_lost else _restart(one),
-            )
-
-
+@check("containers.driver", "Running containers have the files of the loaded driver")
 def _driver(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers with the files of another driver than the loaded one."""
-    found = _each(node, _other_driver, "every container has the files of the loaded driver")
-    is_told = facts.module_version(node) or any(one.status != OK for one in found)
-    return found if is_told else [absent("no kernel module of NVIDIA's is loaded", facts.VERSION)]
+    well = "every container has the files of the loaded driver"
+    found = _of_code(node, _OTHER_DRIVER, FAILED, _restart, well)
+    is_known = facts.module_version(node) or any(one.status != OK for one in found)
+    return found if is_known else [absent("no NVIDIA kernel module is loaded", facts.VERSION)]
 
 
-def _other_driver(one: dict[str, Any]) -> Iterator[Finding]:
-    for told in one["findings"]:
-        if told["code"] == _OTHER_DRIVER:
-            yield _finding(
-                one,
-                FAILED,
-                told["message"],
-                'its programs say "Failed to initialize NVML: Driver/library version mismatch":'
-                " the driver was upgraded while it ran",
-                _restart(one),
-            )
+@check("containers.files", "The files that running containers mount still exist on the node")
+def _files(node: ExaminedNode) -> Iterable[Finding]:
+    well = "the driver files that containers mount exist on the node"
+    return _of_code(node, _REMOVED, WARNING, _restart, well)
 
 
-def _removed(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers whose mounted files are no more on the node."""
-    return _each(node, _gone_files, "what is mounted of the driver is there on the node")
+@check("containers.request", "Running containers that request GPUs have some")
+def _request(node: ExaminedNode) -> Iterable[Finding]:
+    well = "every container that requests GPUs has some"
+    return _of_code(node, _UNHEARD, WARNING, _start_again, well)
 
 
-def _gone_files(one: dict[str, Any]) -> Iterator[Finding]:
-    for told in one["findings"]:
-        if told["code"] == _REMOVED:
-            yield _finding(
-                one,
-                WARNING,
-                told["message"],
-                "it goes on with the old files, and meets a version mismatch as soon as the node"
-                " has loaded the new driver",
-                _restart(one),
-            )
-
-
-def _unheard(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers that ask for GPUs and were given none."""
-    return _each(node, _without, "every container that asks for GPUs has some")
-
-
-def _without(one: dict[str, Any]) -> Iterator[Finding]:
-    for told in one["findings"]:
-        if told["code"] == _UNHEARD:
-            yield _finding(
-                one,
-                WARNING,
-                told["message"],
-                "if it needs a GPU, its programs find none; images of CUDA ask for all of them"
-                " by themselves, and may do so in vain",
-                _start_again(one),
-            )
-
-
+@check("containers.stacks", "No running container got its GPUs from two stacks")
 def _stacks(node: ExaminedNode) -> Iterable[Finding]:
-    """Find containers that got their GPUs twice."""
-    return _each(node, _given_twice, "no container got its GPUs of two stacks")
+    def twice(one: dict[str, Any]) -> Iterator[Finding]:
+        if len(one["injected_by"]) > 1:
+            yield _finding(
+                one,
+                WARNING,
+                f"{_name(one)} got its GPUs from two stacks: {' and '.join(one['injected_by'])}",
+                "it has mounts and nodes twice, libraries of one stack can hide those of the other,"
+                " and each stack removes what the other one has added",
+                "remove one of the two from the engine: its hook file in"
+                " /usr/share/containers/oci/hooks.d or /etc/containers/oci/hooks.d, or its runtime",
+            )
+
+    return _each(node, twice, "no container got its GPUs from two stacks")
 
 
-def _given_twice(one: dict[str, Any]) -> Iterator[Finding]:
-    if len(one["injected_by"]) > 1:
-        names = " and ".join(one["injected_by"])
-        yield _finding(
-            one,
-            WARNING,
-            f"{_name(one)} got its GPUs of two stacks: {names}",
-            "mounts and nodes are there twice, libraries of one can hide those of the other, and"
-            " what one takes away the other has given",
-            "remove one of the two from the engine: the hook file of the one in"
-            " /usr/share/containers/oci/hooks.d or /etc/containers/oci/hooks.d, or the runtime",
-        )
+def _of_code(
+    node: ExaminedNode,
+    code: str,
+    status: str,
+    command: Callable[[dict[str, Any]], str],
+    well: str,
+) -> list[Finding]:
+    """Return a finding for each container with a fault of that code, or that all is `well`."""
+
+    def faults(one: dict[str, Any]) -> Iterator[Finding]:
+        for fault in [*one["missing"], *one["findings"]]:
+            if fault["code"] == code:
+                yield _finding(one, status, fault["message"], _MEANINGS[code], command(one))
+
+    return _each(node, faults, well)
 
 
-def _each(node: ExaminedNode, find: Any, well: str) -> list[Finding]:
-    """Return what `find` yields of each container; what is `well` where that is nothing."""
-    if (none := _none(node)) is not None:
-        return [none]
-    containers = _reading(node)["containers"]
-    if not containers:
-        other = "other " if _reading(node)["trouble"] else ""
-        return [absent(f"no {other}running container has a GPU, or asks for one", _LOOKED_AT)]
-    found = [finding for one in containers for finding in find(one)]
+def _each(
+    node: ExaminedNode, find: Callable[[dict[str, Any]], Iterator[Finding]], well: str
+) -> list[Finding]:
+    document = node.readings.document(node_readings.CONTAINERS)
+    if document is None:
+        return [_unknown(node)]
+    if not document["containers"]:
+        other = "other " if document["trouble"] else ""
+        return [absent(f"no {other}running container has or requests a GPU", _LOOKED_AT)]
+    found = [finding for one in document["containers"] for finding in find(one)]
     return found or [ok(well, _LOOKED_AT)]
 
 
-def _none(node: ExaminedNode) -> Finding | None:
-    """Return why the running containers cannot be told of, None where they can."""
+def _unknown(node: ExaminedNode) -> Finding:
     reading = node.readings.of(node_readings.CONTAINERS)
-    if reading.document is not None:
-        return None
     hint = f": {reading.hint}" if reading.hint else ""
-    return absent(f"running containers cannot be told of: {reading.trouble}{hint}", _LOOKED_AT)
+    return absent(f"running containers are unknown: {reading.trouble}{hint}", _LOOKED_AT)
 
 
-def _reading(node: ExaminedNode) -> dict[str, Any]:
-    document: dict[str, Any] = node.readings.document(node_readings.CONTAINERS)
-    return document
-
-
-def _finding(one: dict[str, Any], status: str, said: str, meaning: str, command: str) -> Finding:
+def _finding(one: dict[str, Any], status: str, text: str, meaning: str, command: str) -> Finding:
     name = _name(one)
-    told = said if name == one["id"] else f"{name}: {said}"
-    return Finding(status, told, one["id"], meaning, command, (f"container {one['id']}",))
+    message = text if name == one["id"] else f"{name}: {text}"
+    return Finding(status, message, one["id"], meaning, command, (f"container {one['id']}",))
 
 
 def _name(one: dict[str, Any]) -> str:
-    """Return the names of a pod's container, the id of another."""
+    """Return NAMESPACE/POD/CONTAINER, or the id of a container outside of a pod."""
     names = [one[key] for key in ("namespace", "pod", "container") if one[key]]
     return "/".join(names) or str(one["id"])
 
 
+def _repair(one: dict[str, Any]) -> str:
+    return f"gpuhook repair {one['id']}" if one["repairable"] else _restart(one)
+
+
 def _restart(one: dict[str, Any]) -> str:
-    """Return the command that has a container made anew."""
+    """Return the command that makes a container again."""
     if one["pod"]:
         namespace = f" -n {one['namespace']}" if one["namespace"] else ""
         return f"kubectl delete pod{namespace} {one['pod']}"
@@ -206,59 +177,17 @@ def _restart(one: dict[str, Any]) -> str:
 
 
 def _start_again(one: dict[str, Any]) -> str:
+    """Return what makes a container again, with GPUs."""
     if one["pod"]:
         return (
             "give the pod `runtimeClassName: nvidia` and a limit of nvidia.com/gpu, and create it"
-            " anew"
+            " again"
         )
     if one["engine"] == "docker":
-        return "docker run --runtime=nvidia ... (or --gpus), in place of this container"
+        return "docker run --runtime=nvidia ... (or --gpus) instead of this container"
     if one["engine"] == "podman":
-        return "podman run --device nvidia.com/gpu=all ..., in place of this container"
+        return "podman run --device nvidia.com/gpu=all ... instead of this container"
     return f"start it with a runtime that gives GPUs, or: gpuhook attach {one['id']} --device 0"
 
 
-CHECKS = (
-    Check(
-        "containers.state",
-        CONTAINERS,
-        "All running containers can be looked at",
-        _unreadable,
-    ),
-    Check(
-        "containers.access",
-        CONTAINERS,
-        "The device rules of running containers allow the GPUs that they were given",
-        _access,
-    ),
-    Check(
-        "containers.pieces",
-        CONTAINERS,
-        "Running containers have all nodes and files that they were given",
-        _pieces,
-    ),
-    Check(
-        "containers.driver",
-        CONTAINERS,
-        "The driver's files in running containers are of the loaded driver",
-        _driver,
-    ),
-    Check(
-        "containers.files",
-        CONTAINERS,
-        "What is mounted in running containers is still there on the node",
-        _removed,
-    ),
-    Check(
-        "containers.request",
-        CONTAINERS,
-        "Running containers that ask for GPUs have some",
-        _unheard,
-    ),
-    Check(
-        "containers.stacks",
-        CONTAINERS,
-        "No running container got its GPUs of two stacks",
-        _stacks,
-    ),
-)
+CHECKS = (_state, _access, _pieces, _driver, _files, _request, _stacks)

@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SELinux and AppArmor: whether containers may open the GPUs that they are given."""
+"""SELinux and AppArmor: whether they allow containers to use GPUs."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, HOST, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.engine_facts import (
-    containerds,
-    crio_here,
-    dockers,
-    homes,
-    podman_here,
-    program,
-)
+from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers, homes, podman_here
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.node.node_tree import line, matching
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
 
@@ -23,7 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
 
 ENFORCE = "/sys/fs/selinux/enforce"
-# Either lets containers use device nodes of the types that policies give to GPUs of NVIDIA.
+# Each of them allows containers the device node types that policies give to NVIDIA GPUs.
 BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 _MODULES = "/var/lib/selinux/*/active/modules/*/nvidia*"
 _USERNS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
@@ -31,7 +25,7 @@ _PROFILES = {"podman": "podman", "rootlesskit": "*rootlesskit"}
 
 
 def _confining(node: ExaminedNode) -> list[str]:
-    """Return the engines that give their containers a label of SELinux."""
+    """Return the engines that give their containers an SELinux label."""
     crio = crio_here(node)
     found = [
         "podman" if podman_here(node) else "",
@@ -44,35 +38,37 @@ def _confining(node: ExaminedNode) -> list[str]:
     return [name for name in found if name]
 
 
-def selinux(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether SELinux lets containers use the GPUs' device nodes."""
+@check("host.selinux", "SELinux allows containers to use GPUs")
+def _selinux(node: ExaminedNode) -> Iterable[Finding]:
     if line(node.tree, ENFORCE) != "1":
-        yield absent("SELinux does not enforce anything here", ENFORCE)
+        yield absent("SELinux is not enforcing", ENFORCE)
         return
-    if not (driver_facts.has_gpu(node) or gpu_loss.missing(node)):
+    if not (driver_facts.has_gpu(node) or gpu_loss.missing_gpus(node)):
         yield absent("this machine has no NVIDIA GPU", ENFORCE)
         return
     engines = _confining(node)
     if not engines:
-        yield absent("SELinux enforces, and no engine labels its containers", ENFORCE)
+        yield absent("SELinux is enforcing, and no engine labels its containers", ENFORCE)
         return
     if driver_user_space.driver_user_space(node).root == OPERATOR:
-        said = f"SELinux enforces, and the driver container labels the nodes below {OPERATOR}"
-        yield ok(f"{said} for containers", ENFORCE)
+        message = (
+            f"SELinux is enforcing, and the driver container labels the nodes below {OPERATOR}"
+        )
+        yield ok(f"{message} for containers", ENFORCE)
         return
     places = [f"/sys/fs/selinux/booleans/{name}" for name in BOOLEANS]
     are_on = [name for name, at in zip(BOOLEANS, places, strict=True) if _is_on(node, at)]
     modules = matching(node.tree, _MODULES)
     if are_on or modules:
         by = ", ".join(are_on or modules)
-        yield ok(f"SELinux enforces, and {by} lets containers use GPUs", ENFORCE, *places)
+        yield ok(f"SELinux is enforcing, and {by} allows containers GPUs", ENFORCE, *places)
         return
     yield Finding(
         FAILED,
-        f"SELinux enforces, {' and '.join(BOOLEANS)} are off, and {', '.join(engines)} labels"
-        " containers",
+        f"SELinux is enforcing, {' and '.join(BOOLEANS)} are off, and {', '.join(engines)}"
+        " labels containers",
         subject="selinux",
-        meaning="containers have the GPUs' device nodes and may not open them: Failed to"
+        meaning="containers have the device nodes of GPUs but cannot open them: Failed to"
         " initialize NVML: Insufficient Permissions",
         command=f"setsebool -P {_boolean(node)} on"
         " # or for one container: podman run --security-opt label=disable",
@@ -87,25 +83,25 @@ def _boolean(node: ExaminedNode) -> str:
 
 
 def _is_on(node: ExaminedNode, path: str) -> bool:
-    """Return whether a boolean is on now: the file has its value of now, then the one to come."""
+    """Return whether a boolean is on; its file has the current value, then the pending one."""
     return line(node.tree, path).startswith("1")
 
 
-def apparmor(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether AppArmor lets users' own engines make the namespaces that they need."""
+@check("host.apparmor", "AppArmor allows rootless engines")
+def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
     if line(node.tree, "/sys/module/apparmor/parameters/enabled") != "Y":
         yield absent("AppArmor is off", "/sys/module/apparmor/parameters/enabled")
         return
     if line(node.tree, _USERNS) != "1":
-        yield ok("AppArmor lets users make namespaces", _USERNS)
+        yield ok("AppArmor allows users to make namespaces", _USERNS)
         return
-    wanted = {
+    engines = {
         "podman": podman_here(node) is not None and bool(homes(node.tree)),
         "rootlesskit": program(node.tree, "rootlesskit") is not None,
     }
     lacking = [
         name
-        for name, is_here in wanted.items()
+        for name, is_here in engines.items()
         if is_here and not matching(node.tree, f"/etc/apparmor.d/{_PROFILES[name]}")
     ]
     for name in lacking:
@@ -113,18 +109,14 @@ def apparmor(node: ExaminedNode) -> Iterable[Finding]:
         profile = f"abi <abi/4.0>,\\nprofile {name} {path} flags=(unconfined) {{ userns, }}\\n"
         yield Finding(
             WARNING,
-            f"{_USERNS} is 1, and /etc/apparmor.d has no profile of {path}",
+            f"{_USERNS} is 1, and /etc/apparmor.d has no profile for {path}",
             subject=name,
-            meaning="containers of users other than root do not start: they may not make"
-            " user namespaces",
+            meaning="rootless containers do not start: AppArmor denies user namespaces",
             command=f"printf '{profile}' > /etc/apparmor.d/{name} && systemctl reload apparmor",
             looked_at=(_USERNS, "/etc/apparmor.d"),
         )
     if not lacking:
-        yield ok("the engines of users have profiles of AppArmor", _USERNS, "/etc/apparmor.d")
+        yield ok("the rootless engines have AppArmor profiles", _USERNS, "/etc/apparmor.d")
 
 
-CHECKS = (
-    Check("host.selinux", HOST, "SELinux lets containers use GPUs", selinux),
-    Check("host.apparmor", HOST, "AppArmor lets users' own engines work", apparmor),
-)
+CHECKS = (_selinux, _apparmor)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gpuhook configure` has done to engines, and the containers that need gpuhook since."""
+"""The engines that `gpuhook configure` changed, and the containers that need gpuhook."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, GPUHOOK, WARNING, Check, Finding, absent, ok
-from gpuhook.doctor.facts.engine_facts import program
-from gpuhook.doctor.package_commands import gpuhook_again
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.commands.package_commands import gpuhook_again
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure import configure_record, engine_reader, engine_status
 from gpuhook.engines.configure.engine_options import NAME
 from gpuhook.engines.configure.engine_options import EngineNode as Place
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_record import ConfigureRecord
 
-_TOLD = 3  # containers that are named, of many
+_SHOWN = 3  # containers in one message
 
 
-def recorded(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether engines still have what `gpuhook configure` gave them."""
+@check(
+    "installation.configured",
+    "Engines have the configuration that `gpuhook configure` wrote",
+    needs=("containerd.config", "docker.config", "crio.config", "podman.config"),
+)
+def _recorded(node: ExaminedNode) -> Iterable[Finding]:
     seen = False
     for engine in ENGINES:
         path = f"{configure_record.OF_THE_HOST}/{engine}/{configure_record.NAME}"
@@ -40,12 +44,12 @@ def recorded(node: ExaminedNode) -> Iterable[Finding]:
                 WARNING,
                 error.message,
                 subject=engine,
-                meaning=f"`gpuhook configure undo {engine}` cannot give back what was there before",
+                meaning=f"`gpuhook configure undo {engine}` cannot restore the original files",
                 command=error.hint,
                 looked_at=(path,),
             )
     if not seen:
-        yield absent("no engine was configured by gpuhook configure", configure_record.OF_THE_HOST)
+        yield absent("gpuhook configure has changed no engine", configure_record.OF_THE_HOST)
 
 
 def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
@@ -54,43 +58,43 @@ def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
     looked_at = (path, *(one for one, _ in files))
     changed = [(one, state) for one, state in files if state != engine_status.AS_WRITTEN]
     if not changed:
-        said = f"{engine} is as gpuhook configure has left it"
-        return ok(said, *looked_at, subject=engine)
-    told = ", ".join(f"{one} is {state}" for one, state in changed)
+        message = f"{engine} is as gpuhook configure wrote it"
+        return ok(message, *looked_at, subject=engine)
+    states = ", ".join(f"{one} is {state}" for one, state in changed)
     if all(state == engine_status.EDITED for _, state in changed) and _has_it(node, kept):
         return ok(
-            f"{told}, and has what gpuhook wrote: undo takes out no more",
+            f"{states} and still has gpuhook's part, which undo removes",
             *looked_at,
             subject=engine,
         )
     words = f"gpuhook configure {engine}{_options(kept)} --restart"
     return Finding(
         WARNING,
-        f"{engine} was configured by gpuhook configure, and {told}",
+        f"gpuhook configure changed {engine}, and {states}",
         subject=engine,
-        meaning=f'what was meant for it, such as the runtime "{kept.wanted.name}", may not count'
-        " any more: containers that ask for it do not start, or without a GPU",
-        command=f"{words} # or, if it was meant so: gpuhook configure undo {engine}",
+        meaning=f'its settings, such as the runtime "{kept.wanted.name}", may no longer apply:'
+        " containers that use them do not start, or start without a GPU",
+        command=f"{words} # or, if it is intended: gpuhook configure undo {engine}",
         looked_at=looked_at,
     )
 
 
 def _has_it(node: ExaminedNode, kept: ConfigureRecord) -> bool:
-    """Return whether an engine has what it was to have, by its files of now."""
-    said = engine_reader.read(kept.engine, Place(node.tree, None, kept.config, kept.drop_in))
+    """Return whether the present files of an engine still have what gpuhook wrote."""
+    state = engine_reader.read(kept.engine, Place(node.tree, None, kept.config, kept.drop_in))
     if kept.wanted.route == "hook":
-        return True  # which file calls it is the engine's matter: see oci-hooks.program
+        return True  # oci-hooks.program checks the hook
     if kept.wanted.route == "cdi":
-        return said.configuration.cdi_enabled is not False
-    runtime = said.configuration.runtimes.get(kept.wanted.name)
+        return state.configuration.cdi_enabled is not False
+    runtime = state.configuration.runtimes.get(kept.wanted.name)
     return runtime is not None and runtime.path == kept.wanted.program
 
 
 def _options(kept: ConfigureRecord) -> str:
-    """Return the options by which an engine gets what it had."""
+    """Return the options of the command that configured an engine."""
     wanted = kept.wanted
     usual = "hook" if kept.engine == "podman" else "wrapper"
-    said = {
+    options = {
         f"--route {wanted.route}": wanted.route != usual,
         f"--runtime-name {wanted.name}": wanted.name != NAME,
         "--set-as-default": wanted.is_default,
@@ -99,17 +103,28 @@ def _options(kept: ConfigureRecord) -> str:
         f"--config {kept.config}": bool(kept.config),
         f"--drop-in {kept.drop_in}": bool(kept.drop_in),
     }
-    return "".join(f" {words}" for words, is_said in said.items() if is_said)
+    return "".join(f" {words}" for words, is_set in options.items() if is_set)
 
 
-def users(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether the programs are there that containers need which engines keep."""
-    taken = node.readings.of(node_readings.STORED)
-    if taken.document is None:
-        yield absent(f"containers that engines keep cannot be told of: {taken.trouble}")
+@check(
+    "installation.users",
+    "The programs that kept containers need exist",
+    needs=(
+        "containerd.binary",
+        "crio.binary",
+        "docker.binary",
+        "podman.binary",
+        "oci-hooks.program",
+        "installation.launchers",
+    ),
+)
+def _users(node: ExaminedNode) -> Iterable[Finding]:
+    reading = node.readings.of(node_readings.STORED)
+    if reading.document is None:
+        yield absent(f"the containers that engines keep are unknown: {reading.trouble}")
         return
     needed: dict[str, list[dict[str, Any]]] = {}
-    for one in taken.document:
+    for one in reading.document:
         if one["program"]:
             needed.setdefault(one["program"], []).append(one)
     missing = {path: ones for path, ones in needed.items() if program(node.tree, path) is None}
@@ -117,44 +132,28 @@ def users(node: ExaminedNode) -> Iterable[Finding]:
         again = gpuhook_again(node.tree, path.rpartition("/")[0] or "/usr/bin").partition(" #")
         yield Finding(
             FAILED if any(not one["running"] for one in ones) else WARNING,
-            f"{path} is not there, and is needed by {_named(ones)}",
+            f"{path} does not exist, and {_named(ones)} needs it",
             subject=path,
-            meaning="they are not started again: exec: no such file or directory; one that runs"
-            " goes on, and may not be stopped by its engine",
-            command=f"{again[0]} # or, to go without: gpuhook configure users, and remove these",
+            meaning="they cannot be started again: exec: no such file or directory; a running one"
+            " goes on, and its engine may be unable to stop it",
+            command=f"{again[0]} # or remove the containers that gpuhook configure users lists",
             looked_at=(path,),
         )
     if not missing:
-        said = f"{len(taken.document)} containers that engines keep need gpuhook, which is there"
-        yield ok(said) if taken.document else absent("no container that is kept needs gpuhook")
+        message = (
+            f"{len(reading.document)} containers that engines keep need gpuhook, which is installed"
+        )
+        yield (
+            ok(message)
+            if reading.document
+            else absent("no container that an engine keeps needs gpuhook")
+        )
 
 
 def _named(ones: list[dict[str, Any]]) -> str:
-    told = [f"{one['engine']} {one['name'] or one['id'][:12]} ({one['why']})" for one in ones]
-    more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-    return ", ".join(told[:_TOLD]) + more
+    names = [f"{one['engine']} {one['name'] or one['id'][:12]} ({one['why']})" for one in ones]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
-CHECKS = (
-    Check(
-        "installation.configured",
-        GPUHOOK,
-        "Engines have what `gpuhook configure` gave them",
-        recorded,
-        ("containerd.config", "docker.config", "crio.config", "podman.config"),
-    ),
-    Check(
-        "installation.users",
-        GPUHOOK,
-        "The programs are there that containers of engines need",
-        users,
-        (
-            "containerd.binary",
-            "crio.binary",
-            "docker.binary",
-            "podman.binary",
-            "oci-hooks.program",
-            "installation.launchers",
-        ),
-    ),
-)
+CHECKS = (_recorded, _users)

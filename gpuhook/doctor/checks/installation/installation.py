@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook itself: its programs can run, are of one version, and have a valid settings file."""
+"""gpuhook itself: its programs can run, have one version, and have a valid settings file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 from functools import partial
 from os import chmod
 
-from gpuhook.doctor.check import FAILED, GPUHOOK, WARNING, Check, Finding, Mend, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, Fix, absent, check, for_each, ok
 from gpuhook.doctor.checks.installation import programs
 from gpuhook.doctor.checks.installation.programs import HOOK, NEEDED, OF_THE_CLI, RUNTIME, Launcher
-from gpuhook.doctor.package_commands import gpuhook_again
+from gpuhook.doctor.commands.package_commands import gpuhook_again
+from gpuhook.doctor.facts import spec_facts
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.host.hot import settings
 from gpuhook.node import node_readings, settings_file
 
@@ -18,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.checks.installation.programs import Installation
 
 _OLDEST = dict.fromkeys(OF_THE_CLI, (3, 10))
@@ -27,43 +29,40 @@ _NAME = re.compile(r"python(3)\.([0-9]+)")
 _PACKAGE = ("gpuhook/__init__.py", "gpuhook_bundle.py", "gpuhook_os.py")
 _NOT_INSTALLED = "gpuhook's runtime wrapper is not installed on this node"
 _FAILS = (
-    'containers with GPUs do not start: the engine says "gpuhook-runtime: error GH1404", or that it'
-    " cannot run its runtime"
+    'containers with GPUs do not start: the engine prints "gpuhook-runtime: error GH1404", or that'
+    " it cannot run its runtime"
 )
 
 
-def _programs(node: ExaminedNode) -> Iterable[Finding]:
-    """Find programs that are missing or cannot run, and what they need to run."""
-    found = programs.installations(node)
-    for one in found:
-        wrong = [
-            *_incomplete(node, one),
-            *_interpreters(node, one),
-            *_libraries(node, one),
-            *_compiler(node, one),
-        ]
-        yield from wrong or [ok(f"{one.directory} has all of {', '.join(NEEDED)}", one.directory)]
-    if not found:
-        yield absent(_NOT_INSTALLED, RUNTIME)
+@check("installation.launchers", "The programs that engines and runtimes call exist and can run")
+@for_each(programs.installations, absent(_NOT_INSTALLED, RUNTIME))
+def _programs(node: ExaminedNode, one: Installation) -> Iterable[Finding]:
+    wrong = [
+        *_incomplete(node, one),
+        *_interpreters(node, one),
+        *_libraries(node, one),
+        *_compiler(node, one),
+    ]
+    yield from wrong or [ok(f"{one.directory} has all of {', '.join(NEEDED)}", one.directory)]
 
 
 def _incomplete(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     for name in NEEDED:
         path = f"{one.directory}/{name}"
         if name == HOOK and path in programs.spec_hooks(node):
-            continue  # that the hook of a spec can be run is looked at with the specs
+            continue  # specs.hooks checks the hooks of specs
         launcher = one.launchers.get(name)
         if launcher is None:
-            yield _wrong(path, f"{path} is not there, beside {RUNTIME}", _again(node, one))
+            yield _wrong(path, f"{path} does not exist, and {RUNTIME} does", _again(node, one))
         elif not launcher.status.is_executable:
             place = node.tree.root.rstrip("/") + path
-            mend = Mend(f"make {path} executable", partial(chmod, place, 0o755))
-            said = f"{path} may not be executed: its mode is {launcher.status.permissions:04o}"
-            yield _wrong(path, said, f"chmod 0755 {path}", mend)
+            fix = Fix(f"make {path} executable", partial(chmod, place, 0o755))
+            message = f"{path} is not executable: its mode is {launcher.status.permissions:04o}"
+            yield _wrong(path, message, f"chmod 0755 {path}", fix)
 
 
 def _interpreters(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
-    """Find interpreters that are missing or too old for the newest program that they run."""
+    """Find interpreters that are missing or too old for their programs."""
     pythons = {launcher.python: launcher for launcher in one.launchers.values() if launcher.python}
     for python, launcher in pythons.items():
         reason = _unfit(node, python, launcher)
@@ -78,7 +77,7 @@ def _unfit(node: ExaminedNode, python: str, launcher: Launcher) -> str:
     """Return why an interpreter cannot run a launcher, "" if it can."""
     status = node.tree.status(python)
     if status is None:
-        return "not there"
+        return "missing"
     if not status.is_executable:
         return "not executable"
     real = node.tree.real(python)
@@ -93,32 +92,35 @@ def _libraries(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     for library in one.libraries:
         missing = [name for name in _PACKAGE if node.tree.status(f"{library}/{name}") is None]
         if missing:
-            said = f"{library} lacks {', '.join(missing)}, and is what {one.directory} runs"
-            yield _wrong(library, said, _again(node, one))
+            message = f"{library} lacks {', '.join(missing)}, and is what {one.directory} runs"
+            yield _wrong(library, message, _again(node, one))
 
 
 def _compiler(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
-    """Warn if YAML has to be compiled for the wrapper, and no command is there that does it."""
-    texts = [path for path in programs.spec_files(node) if path.endswith(".yaml")]
+    """Warn if the wrapper needs compiled YAML, and no command can compile it."""
+    texts = [path for path in spec_facts.paths(node) if path.endswith(".yaml")]
     if node.tree.status(settings.DEFAULT_PATH) is not None:
         texts.append(settings.DEFAULT_PATH)
     own = one.launchers.get(programs.CLI)
     has_own = own is not None and own.status.is_executable
-    if texts and not has_own and not programs.program(node, programs.CLI):
+    if texts and not has_own and not program(node.tree, programs.CLI, programs.OWN_DIRECTORIES):
         yield Finding(
             WARNING,
-            f"there is no `gpuhook` beside {one.directory}/{RUNTIME}, nor in a directory of"
-            f" programs, to compile {texts[0]}",
+            f"no `gpuhook` in {one.directory} or in PATH can compile {texts[0]}",
             subject=one.directory,
-            meaning="containers with GPUs do not start (error GH1402) once this file has changed"
-            " or the node was booted",
+            meaning="containers with GPUs do not start (error GH1402) after a change of this file"
+            " or a boot",
             command=_again(node, one),
             looked_at=(one.directory, *texts),
         )
 
 
-def _versions(node: ExaminedNode) -> Iterable[Finding]:
-    """Find installations of several versions beside each other."""
+@check(
+    "installation.versions",
+    "The node has one version of gpuhook",
+    needs=("installation.launchers",),
+)
+def _versions(node: ExaminedNode) -> Findings:
     found: dict[str, str] = {}
     for one in programs.installations(node):
         for library in one.libraries:
@@ -126,87 +128,61 @@ def _versions(node: ExaminedNode) -> Iterable[Finding]:
             if version:
                 found[library] = version
     if not found:
-        return [absent(_NOT_INSTALLED, RUNTIME)]
+        return absent(_NOT_INSTALLED, RUNTIME)
     itself = node.readings.document(node_readings.SELF)
     if itself and itself["package"] not in (f"{library}/gpuhook" for library in found):
         found[itself["package"]] = itself["version"]
     if len(set(found.values())) == 1:
-        return [ok(f"gpuhook is {next(iter(found.values()))}", *found)]
-    told = ", ".join(f"{version} in {place}" for place, version in found.items())
+        return ok(f"gpuhook is {next(iter(found.values()))}", *found)
+    versions = ", ".join(f"{version} in {place}" for place, version in found.items())
     library = next(iter(found))
-    return [
-        Finding(
-            WARNING,
-            f"there are several versions of gpuhook: {told}",
-            meaning="what one of them writes the other may not understand, and what one command"
-            " tells need not be true of the wrapper",
-            command=gpuhook_again(node.tree, programs.installations(node)[0].directory),
-            looked_at=tuple(found),
-            subject=library,
-        )
-    ]
+    return Finding(
+        WARNING,
+        f"several versions of gpuhook are installed: {versions}",
+        meaning="one version may not read the files of another, and the output of a command may"
+        " not apply to the wrapper",
+        command=gpuhook_again(node.tree, programs.installations(node)[0].directory),
+        looked_at=tuple(found),
+        subject=library,
+    )
 
 
-def _settings(node: ExaminedNode) -> Iterable[Finding]:
-    """Find a settings file that is broken, or has keys that nobody reads."""
+@check("installation.settings", "The settings file is valid")
+def _settings(node: ExaminedNode) -> Findings:
     path = settings.DEFAULT_PATH
     real = node.tree.real(path)
     if real is None:
-        return [absent(f"there is no {path}: the defaults count", path)]
+        return absent(f"{path} does not exist: the defaults apply", path)
     place = node.tree.root.rstrip("/") + real
     wrong = settings_file.problem(place)
     if wrong:
-        return [
-            Finding(
-                FAILED,
-                f"{path} is not valid: {wrong.replace(place, path)}",
-                subject=path,
-                meaning="no container with a GPU starts by gpuhook's wrapper: error GH1530",
-                command=f"gpuhook config validate {path}  # after mending that line",
-                looked_at=(path,),
-            )
-        ]
+        return Finding(
+            FAILED,
+            f"{path} is not valid: {wrong.replace(place, path)}",
+            subject=path,
+            meaning="gpuhook's wrapper starts no container with a GPU: error GH1530",
+            command=f"gpuhook config validate {path}  # after fixing that line",
+            looked_at=(path,),
+        )
     unknown = settings_file.unknown_keys(place)
     if unknown:
-        return [
-            Finding(
-                WARNING,
-                f"{path} says what nobody reads: {unknown.replace(place, path)}",
-                subject=path,
-                meaning="the setting that was meant has its default",
-                command=f"gpuhook config validate {path}  # after mending that line",
-                looked_at=(path,),
-            )
-        ]
-    return [ok(f"{path} is valid", path)]
+        return Finding(
+            WARNING,
+            f"{path} has a key that gpuhook does not know: {unknown.replace(place, path)}",
+            subject=path,
+            meaning="gpuhook ignores it: the intended setting has its default",
+            command=f"gpuhook config validate {path}  # after fixing that line",
+            looked_at=(path,),
+        )
+    return ok(f"{path} is valid", path)
 
 
 def _again(node: ExaminedNode, one: Installation) -> str:
     return gpuhook_again(node.tree, one.directory)
 
 
-def _wrong(subject: str, said: str, command: str, mend: Mend | None = None) -> Finding:
-    return Finding(FAILED, said, subject, _FAILS, command, (subject,), mend)
+def _wrong(subject: str, message: str, command: str, fix: Fix | None = None) -> Finding:
+    return Finding(FAILED, message, subject, _FAILS, command, (subject,), fix)
 
 
-CHECKS = (
-    Check(
-        "installation.launchers",
-        GPUHOOK,
-        "The programs that engines and runtimes call are there and can run",
-        _programs,
-    ),
-    Check(
-        "installation.versions",
-        GPUHOOK,
-        "There is one version of gpuhook on the node",
-        _versions,
-        ("installation.launchers",),
-    ),
-    Check(
-        "installation.settings",
-        GPUHOOK,
-        "The settings file is valid",
-        _settings,
-    ),
-)
+CHECKS = (_programs, _versions, _settings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of gpuhook is installed on a node, as its launchers say: facts that several checks share."""
+"""The installations of gpuhook on a node, by their launchers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from posixpath import dirname
 
+from gpuhook.doctor.facts import spec_facts
 from gpuhook.engines.read import compat_programs
 from gpuhook.node import node_programs, node_tree
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 RUNTIME, HOOK, PRESTART, CLI = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook"
 NEEDED = (RUNTIME, HOOK, PRESTART)
-# The names of NVIDIA's toolkit, where they are gpuhook's: what `nvidia-ctk` is run by is the CLI's.
+# The names of NVIDIA's toolkit that gpuhook can provide; nvidia-ctk runs with the CLI's Python.
 CTK = "nvidia-ctk"
 FRONTS = (
     "nvidia-cdi-hook",
@@ -29,9 +30,9 @@ FRONTS = (
     CTK,
 )
 OF_THE_CLI = (CLI, CTK)
-SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
-_DIRECTORIES = (*node_programs.DIRECTORIES, "/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
-# Where engines name the runtime that they call.
+OWN_DIRECTORIES = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")
+_DIRECTORIES = (*node_programs.DIRECTORIES, *OWN_DIRECTORIES)
+# The files in which engines name their runtime.
 _ENGINES = (
     "/etc/containerd/config.toml",
     "/etc/containerd/conf.d/*.toml",
@@ -44,7 +45,7 @@ _ENGINES = (
 )
 _NAMED = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-runtime)\b")
 _HOOKS = re.compile(rb"[\"'\s:=](/[^\"'\s:=,]*/gpuhook-hook)\b")
-# How a launcher calls Python: its first line, or a quoted path.
+# How a launcher starts Python: by its first line, or by a quoted path.
 _CALLS = re.compile(r"^#!(/\S+python\S*)|\"(/[^\"\n]+)\"(?: -\S+)? -c ", re.MULTILINE)
 _LIBRARY = re.compile(r"sys\.path\[:0\] = \[\"([^\"]+)\"[,\]]")
 _VERSION = re.compile(r"^__version__ = \"([^\"]+)\"", re.MULTILINE)
@@ -53,9 +54,9 @@ _MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """One program of gpuhook's: its file, and the Python and library that it says it uses.
+    """A program of gpuhook: its file, and the Python and the library directory that it uses.
 
-    `python` and `library` are "" of one that calls no Python, or says it in other words.
+    `python` and `library` are "" if the launcher does not name them.
     """
 
     path: str
@@ -66,7 +67,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A directory with the wrapper, and what else of gpuhook's is in it, by name."""
+    """A directory with the wrapper, and the launchers in it by name."""
 
     directory: str
     launchers: dict[str, Launcher]
@@ -79,41 +80,22 @@ class Installation:
 
 
 def installations(node: ExaminedNode) -> list[Installation]:
-    """Return where the wrapper is installed, in the order of PATH."""
+    """Return the installations of the wrapper, in the order of PATH."""
     found: list[Installation] = node.once(_installations)
     return found
 
 
-def spec_files(node: ExaminedNode) -> list[str]:
-    """Return the paths of the CDI specs of the node, as far as they are where they usually are."""
-    return [
-        f"{directory}/{name}"
-        for directory in SPEC_DIRS
-        for name in node.tree.names(directory)
-        if name.endswith((".json", ".yaml"))
-    ]
-
-
 def spec_hooks(node: ExaminedNode) -> dict[str, str]:
-    """Return the paths of gpuhook-hook that specs name, each with the spec that does."""
+    """Return path of a gpuhook-hook -> path of the spec that names it."""
     found: dict[str, str] = node.once(_spec_hooks)
     return found
 
 
 def version(files: Tree, library: str) -> str:
-    """Return the version of the package in a library directory, "" where it tells none."""
+    """Return the version of the package in a library directory, "" if unknown."""
     text = node_tree.text(files, f"{library}/gpuhook/__init__.py", _MAX) or ""
     found = _VERSION.search(text)
     return found[1] if found else ""
-
-
-def program(node: ExaminedNode, name: str) -> str:
-    """Return the path of a program in the directories of node_programs, "" if there is none."""
-    for directory in _DIRECTORIES:
-        found = node.tree.status(f"{directory}/{name}")
-        if found is not None and found.is_executable:
-            return f"{directory}/{name}"
-    return ""
 
 
 def _installations(node: ExaminedNode) -> list[Installation]:
@@ -158,7 +140,7 @@ def _named(node: ExaminedNode) -> list[str]:
 
 def _spec_hooks(node: ExaminedNode) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in spec_files(node):
+    for path in spec_facts.paths(node):
         for hook in _HOOKS.findall(node.tree.read(path) or b""):
             found.setdefault(hook.decode("utf-8", "replace"), path)
     return found

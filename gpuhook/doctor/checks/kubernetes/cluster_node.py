@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node as the cluster has it: ready, with GPUs to allocate, with labels that are true."""
+"""The node object of the cluster: ready, with allocatable GPUs and correct labels."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, KUBERNETES, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.doctor.facts import driver_facts
 from gpuhook.node.kubelet_files import is_of_gpus
 
 TYPE_CHECKING = False
@@ -19,31 +20,28 @@ READY = "node.ready"
 _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 
 
+@check(READY, "The node is Ready in the cluster", needs=(kubelet.RUNNING,))
+@facts.with_kubelet
 def _ready(node: ExaminedNode) -> Iterator[Finding]:
-    told = node.once(facts.api_node)
-    if told is None:
-        yield facts.untold(node)
+    answer = node.once(facts.api_node)
+    if answer is None:
+        yield facts.without_api(node)
         return
-    name = str(told.get("name"))
-    conditions = told.get("conditions")
-    ready: dict[str, Any] = next(
-        (
-            one
-            for one in (conditions if isinstance(conditions, list) else ())
-            if isinstance(one, dict) and one.get("type") == "Ready"
-        ),
-        {},
+    name, conditions = str(answer.get("name")), answer.get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    ready = next(
+        (one for one in listed if isinstance(one, dict) and one.get("type") == "Ready"), {}
     )
     if ready.get("status") in ("False", "Unknown"):
         yield Finding(
             FAILED,
-            f"the cluster calls {name} NotReady: {ready.get('reason')}: {ready.get('message')}",
+            f"{name} is NotReady: {ready.get('reason')}: {ready.get('message')}",
             subject=name,
-            meaning="no pod is scheduled here, those that run are moved away, and the device "
-            "plugin's pod with them",
+            meaning="no pod is scheduled here, and running pods are evicted, also the device "
+            "plugin's",
             command=f"kubectl describe node {name} && {node.once(facts.kubelet).restart}",
         )
-    elif told.get("unschedulable") is True:
+    elif answer.get("unschedulable") is True:
         yield Finding(
             WARNING,
             f"{name} is cordoned",
@@ -52,19 +50,25 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
             command=f"kubectl uncordon {name}",
         )
     else:
-        yield ok(f"the cluster calls {name} ready", subject=name)
+        yield ok(f"{name} is Ready", subject=name)
 
 
+@check(
+    "node.allocatable",
+    "The cluster can allocate the node's GPUs",
+    needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
+)
+@facts.with_kubelet
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
-    told = node.once(facts.api_node)
-    if told is None:
-        yield facts.untold(node)
+    answer = node.once(facts.api_node)
+    if answer is None:
+        yield facts.without_api(node)
         return
     if reason := facts.no_gpus(node):
         yield absent(reason)
         return
-    name = str(told.get("name"))
-    capacity, allocatable = _gpus(told.get("capacity")), _gpus(told.get("allocatable"))
+    name = str(answer.get("name"))
+    capacity, allocatable = _gpus(answer.get("capacity")), _gpus(answer.get("allocatable"))
     if not any(allocatable.values()):
         yield _nothing(node, name, capacity)
         return
@@ -75,8 +79,8 @@ def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
                 WARNING,
                 f"{less} of {count} {resource} of {name} are unhealthy",
                 subject=resource,
-                meaning="the device plugin has called them unhealthy, NVIDIA's for ever: less fits "
-                "on this node than it has",
+                meaning="the device plugin has marked them unhealthy (NVIDIA's does so forever): "
+                "fewer pods fit on this node",
                 command=f"sudo dmesg | grep -i xid && {facts.restart(node.once(facts.pods))}",
             )
         else:
@@ -87,10 +91,10 @@ def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding
     had = ", ".join(f"{resource} {count}" for resource, count in sorted(capacity.items()))
     return Finding(
         FAILED,
-        f"{name} has GPUs, and the cluster has none of them to allocate"
+        f"{name} has GPUs, and none of them is allocatable in the cluster"
         + (f" (capacity: {had})" if had else ""),
         subject=name,
-        meaning="pods that ask for a GPU stay Pending: "
+        meaning="pods that request a GPU stay Pending: "
         '"0/1 nodes are available: 1 Insufficient nvidia.com/gpu"',
         command=f"{facts.restart(node.once(facts.pods))} && "
         f"kubectl get node {name} -o jsonpath='{{.status.allocatable}}'",
@@ -98,7 +102,7 @@ def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding
 
 
 def _gpus(listed: object) -> dict[str, int]:
-    """Return how many there are of each resource of GPUs; quantities are whole numbers."""
+    """Return the GPU resources of a list, with their quantities."""
     found = {}
     for resource, count in (listed if isinstance(listed, dict) else {}).items():
         if is_of_gpus(str(resource), ()):
@@ -106,65 +110,46 @@ def _gpus(listed: object) -> dict[str, int]:
     return found
 
 
+@check("node.labels", "The labels of the node match its GPUs", needs=("driver.bus", READY))
+@facts.with_kubelet
 def _labels(node: ExaminedNode) -> Iterator[Finding]:
-    told, known = node.once(facts.api_node), node.once(facts.inventory)
-    if told is None:
-        yield facts.untold(node)
+    answer, inventory = node.once(facts.api_node), driver_facts.inventory_of(node)
+    if answer is None:
+        yield facts.without_api(node)
         return
-    if known is None:
+    if inventory is None:
         yield absent("the node's GPUs are not known")
         return
-    labels = told.get("labels")
+    labels = answer.get("labels")
     own = {
         str(name): str(value)
         for name, value in (labels if isinstance(labels, dict) else {}).items()
         if str(name).startswith("nvidia.com/")
     }
     if _COUNT not in own and _DRIVER not in own:
-        yield absent("nobody labels this node with what its GPUs are")
+        yield absent("the node has no labels that describe its GPUs")
         return
-    if _DRIVER in own and known.driver.version and own[_DRIVER] != known.driver.version:
-        yield _untrue(told, _DRIVER, own[_DRIVER], known.driver.version)
+    version = inventory.driver.version
+    if _DRIVER in own and version and own[_DRIVER] != version:
+        yield _untrue(answer, _DRIVER, own[_DRIVER], version)
         return
-    most = len(known.gpus) + sum(len(gpu.instances) for gpu in known.gpus)
+    most = len(inventory.gpus) + sum(len(gpu.instances) for gpu in inventory.gpus)
     if own.get(_COUNT, "").isdecimal() and int(own[_COUNT]) > most:
-        yield _untrue(told, _COUNT, own[_COUNT], str(most))
+        yield _untrue(answer, _COUNT, own[_COUNT], str(most))
         return
-    yield ok(f"{len(own)} labels of nvidia.com/ agree with the GPUs")
+    yield ok(f"{len(own)} labels of nvidia.com/ match the GPUs")
 
 
-def _untrue(told: dict[str, Any], label: str, value: str, true: str) -> Finding:
+def _untrue(answer: dict[str, Any], label: str, value: str, true: str) -> Finding:
     return Finding(
         WARNING,
-        f"the node's label {label} says {value}, and it is {true}",
+        f"the node's label {label} is {value}, and the correct value is {true}",
         subject=label,
-        meaning="pods with a nodeSelector or affinity for that label land where they should not, "
-        "or nowhere; the pod of GPU feature discovery no longer runs, or waits",
+        meaning="pods with a nodeSelector or affinity for that label run on the wrong node or on "
+        "none; the pod of GPU feature discovery does not run or waits",
         command="kubectl get daemonsets -A | grep -e feature-discovery -e device-plugin && "
-        f"kubectl label node {told.get('name')} {label}-",
+        f"kubectl label node {answer.get('name')} {label}-",
     )
 
 
-CHECKS = (
-    Check(
-        READY,
-        KUBERNETES,
-        "The cluster calls the node ready",
-        facts.with_kubelet(_ready),
-        needs=(kubelet.RUNNING,),
-    ),
-    Check(
-        "node.allocatable",
-        KUBERNETES,
-        "The cluster has the node's GPUs to allocate",
-        facts.with_kubelet(_allocatable),
-        needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
-    ),
-    Check(
-        "node.labels",
-        KUBERNETES,
-        "The node's labels say what its GPUs are",
-        facts.with_kubelet(_labels),
-        needs=("driver.bus", READY),
-    ),
-)
+CHECKS = (_ready, _allocatable, _labels)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's configuration: that it can be used, and that the node's GPUs bear it."""
+"""The device plugin's configuration: it is valid, and it fits the node's GPUs."""
 
 from __future__ import annotations
 
 from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
-from gpuhook.doctor.check import FAILED, KUBERNETES, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
+from gpuhook.doctor.facts import driver_facts
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -16,75 +17,75 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.config.findings import ConfigFinding as Told
+    from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.checks.kubernetes.plugin_files import ConfigurationFile
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
 
 VALID = "plugin.config"
-_MOST = 3  # findings of a file that are told
+_MOST = 3  # findings of a file in one message
 _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
+@check(VALID, "The device plugin's configuration is valid", needs=(kubelet.RUNNING,))
+@facts.with_kubelet
 def _valid(node: ExaminedNode) -> Iterator[Finding]:
     files = node.once(plugin_files.configuration_files)
     if not files:
-        yield absent("no device plugin's configuration is to be seen on this node")
+        yield absent("no configuration of a device plugin is on this node")
     for file in files:
         errors = [one for one in file.reading.findings if one.severity == ERROR]
         doubts = [one for one in file.reading.findings if one.severity == DOUBT]
         if errors:
             yield _unusable(file, errors)
-        elif doubts and file.counts:
+        elif doubts and file.is_used:
             yield _doubtful(file, doubts)
         else:
-            said = "counts" if file.counts else "can be chosen"
-            yield ok(f"{file.key} is valid, and {said}", file.path, subject=file.key)
+            state = "in use" if file.is_used else "not in use"
+            yield ok(f"{file.key} is valid and {state}", file.path, subject=file.key)
 
 
-def _unusable(file: ConfigurationFile, errors: list[Told]) -> Finding:
-    when = "counts" if file.counts else "is chosen by the label of a node"
+def _unusable(file: ConfigurationFile, errors: list[ConfigFinding]) -> Finding:
+    when = "now" if file.is_used else "if the label of the node selects it"
     return Finding(
-        FAILED if file.counts else WARNING,
-        f"the configuration {file.key} cannot be used: {_told(errors)}",
+        FAILED if file.is_used else WARNING,
+        f"the configuration {file.key} cannot be used: {_listed(errors)}",
         subject=file.key,
-        meaning=f'where it {when}, NVIDIA\'s device plugin ends with "unable to load config" and '
-        "the node has no GPU to offer; gpuhook's keeps the last good one, and has none at a start",
+        meaning=f'{when}, NVIDIA\'s device plugin ends with "unable to load config" and the '
+        "node offers no GPU; gpuhook's keeps the last valid one, and offers none if it starts",
         command=f"gpuhook device-plugin --validate {file.path} ; {file.edit}",
         looked_at=(file.path,),
     )
 
 
-def _doubtful(file: ConfigurationFile, doubts: list[Told]) -> Finding:
+def _doubtful(file: ConfigurationFile, doubts: list[ConfigFinding]) -> Finding:
     return Finding(
         WARNING,
-        f"the configuration {file.key} says what has no effect or surprises: {_told(doubts)}",
+        f"the configuration {file.key} has settings without effect: {_listed(doubts)}",
         subject=file.key,
-        meaning="NVIDIA's device plugin ignores it without a word: GPUs are offered otherwise "
-        "than was meant",
+        meaning="NVIDIA's device plugin ignores them silently: GPUs are not offered as intended",
         command=f"gpuhook device-plugin --validate {file.path} ; {file.edit}",
         looked_at=(file.path,),
     )
 
 
-def _told(found: list[Told]) -> str:
-    said = "; ".join(
+def _listed(found: list[ConfigFinding]) -> str:
+    message = "; ".join(
         f"{one.path or 'the file'} (line {one.line}): {one.message}" for one in found[:_MOST]
     )
-    return said + (f"; and {len(found) - _MOST} more" if len(found) > _MOST else "")
+    return message + (f"; and {len(found) - _MOST} more" if len(found) > _MOST else "")
 
 
 def _of_each(
     look: Callable[[ConfigurationFile, Configuration, Inventory], Iterator[Finding]],
 ) -> Callable[[ExaminedNode], Iterator[Finding]]:
-    """Return a look at each configuration that counts, on the node's GPUs."""
+    """Return a look at each configuration in use and the node's GPUs."""
 
     def looked(node: ExaminedNode) -> Iterator[Finding]:
-        inventory = node.once(facts.inventory)
+        inventory = driver_facts.inventory_of(node)
         used = node.once(plugin_files.in_use)
         if inventory is None or not used:
-            what = "the node's GPUs are not known" if used else "no configuration is to be seen"
-            yield absent(what)
+            yield absent("the node's GPUs are unknown" if used else "no configuration is in use")
             return
         for file, configuration in used:
             yield from look(file, configuration, inventory)
@@ -92,33 +93,47 @@ def _of_each(
     return looked
 
 
+@check(
+    "plugin.sharing",
+    "The GPUs are large enough for the configured sharing",
+    needs=("driver.bus", "gpus.lost", "gpus.seen", VALID),
+)
+@facts.with_kubelet
+@_of_each
 def _shares(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
 ) -> Iterator[Finding]:
     from gpuhook.device_plugin import node_config_check
 
     try:
-        told = node_config_check.findings(inventory, configuration, file.reading, file.path)
+        found = node_config_check.findings(inventory, configuration, file.reading, file.path)
     except GpuhookError as error:
-        yield absent(f"what is offered by {file.key} is not known: {error.message}")
+        yield absent(f"the offer of {file.key} is unknown: {error.message}")
         return
-    if not told:
-        yield ok(f"the GPUs bear what {file.key} shares", file.path, subject=file.key)
-    for one in told:
+    if not found:
+        yield ok(f"the GPUs are large enough for {file.key}", file.path, subject=file.key)
+    for one in found:
         is_error = one.severity == ERROR
         yield Finding(
             FAILED if is_error else WARNING,
             f"{file.key}: {one.path + ': ' if one.path else ''}{one.message}",
             subject=file.key,
-            meaning="the configuration is not for these GPUs: the plugin offers none of them"
+            meaning="the configuration does not fit these GPUs: the plugin offers none of them"
             if is_error
-            else "nothing divides the memory of a GPU between time slices: who comes last gets "
+            else "time slices do not divide the memory of a GPU: the last process gets "
             '"CUDA out of memory" (cudaErrorMemoryAllocation)',
             command=(one.hint and f"{file.edit}  # {one.hint}") or file.edit,
             looked_at=(file.path,),
         )
 
 
+@check(
+    "plugin.compute-mode",
+    "Shared GPUs allow several processes",
+    needs=(VALID, "gpus.compute-mode"),
+)
+@facts.with_kubelet
+@_of_each
 def _compute_mode(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
 ) -> Iterator[Finding]:
@@ -128,7 +143,7 @@ def _compute_mode(
         return
     wrong = [gpu for gpu in inventory.gpus if gpu.compute_mode in _EXCLUSIVE]
     if not wrong:
-        yield ok("the GPUs that are shared let several processes in", subject=file.key)
+        yield ok("the shared GPUs allow several processes", subject=file.key)
     for gpu in wrong:
         yield Finding(
             FAILED,
@@ -141,6 +156,9 @@ def _compute_mode(
         )
 
 
+@check("plugin.mig", "The MIG strategy fits the GPUs", needs=(VALID,))
+@facts.with_kubelet
+@_of_each
 def _mig(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
 ) -> Iterator[Finding]:
@@ -161,7 +179,7 @@ def _mig(
             f"{file.key} has MIG strategy none, and GPU {indices} is in MIG mode",
             subject=file.key,
             meaning="such a GPU is offered as a whole nvidia.com/gpu, and CUDA in the container "
-            'uses one instance at most, or says "no CUDA-capable device is detected"',
+            'uses at most one instance, or prints "no CUDA-capable device is detected"',
             command=f"{file.edit}  # flags.migStrategy: mixed, or single",
             looked_at=(file.path,),
         )
@@ -172,39 +190,10 @@ def _without_instances(file: ConfigurationFile, empty: list[str]) -> Finding:
         WARNING,
         f"GPU {', '.join(empty)} is in MIG mode and has no instance",
         subject=file.key,
-        meaning="it is offered to nobody; with MIG strategy single no GPU of the node is",
+        meaning="it is not offered; with MIG strategy single no GPU of the node is offered",
         command=f"sudo nvidia-smi mig -i {','.join(empty)} -cgi 0 -C",
         looked_at=(file.path,),
     )
 
 
-CHECKS = (
-    Check(
-        VALID,
-        KUBERNETES,
-        "The device plugin's configuration is valid",
-        facts.with_kubelet(_valid),
-        needs=(kubelet.RUNNING,),
-    ),
-    Check(
-        "plugin.sharing",
-        KUBERNETES,
-        "The GPUs bear what the configuration shares",
-        facts.with_kubelet(_of_each(_shares)),
-        needs=("driver.bus", "gpus.lost", "gpus.seen", VALID),
-    ),
-    Check(
-        "plugin.compute-mode",
-        KUBERNETES,
-        "GPUs that are shared let several processes in",
-        facts.with_kubelet(_of_each(_compute_mode)),
-        needs=(VALID, "gpus.compute-mode"),
-    ),
-    Check(
-        "plugin.mig",
-        KUBERNETES,
-        "The MIG strategy fits the GPUs",
-        facts.with_kubelet(_of_each(_mig)),
-        needs=(VALID,),
-    ),
-)
+CHECKS = (_valid, _shares, _compute_mode, _mig)

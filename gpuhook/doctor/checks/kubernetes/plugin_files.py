@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configurations that device plugins on this node are given, and which of them counts."""
+"""The configuration files of the device plugins on this node, and which one is in use."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _FILE_OPTION = "--config-file"
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A configuration on this node: `counts` if the plugin runs with it, as far as that shows."""
+    """A configuration on this node; `is_used` if the plugin runs with it, as far as is known."""
 
     path: str
     key: str
     reading: ConfigReading
-    counts: bool
+    is_used: bool
     pod: PluginPod | None = None
 
     @property
     def edit(self) -> str:
-        """The command that changes it: of a ConfigMap, in the cluster."""
+        """The command that edits it, in the cluster if it comes from a ConfigMap."""
         if self.pod is None or not self.pod.daemon_set:
             return f"sudoedit {self.path}"
         space = f"kubectl -n {self.pod.namespace}"
@@ -45,7 +45,7 @@ class ConfigurationFile:
 
 
 def configuration_files(node: ExaminedNode) -> tuple[ConfigurationFile, ...]:
-    """Return every configuration of a device plugin that is to be seen on the node."""
+    """Return the configurations of device plugins on the node."""
     label = _label(node)
     listed = [one for pod in node.once(facts.pods) for one in _of_pod(node, pod, label)]
     seen = {one.path for one in listed}
@@ -53,21 +53,21 @@ def configuration_files(node: ExaminedNode) -> tuple[ConfigurationFile, ...]:
         content = node.tree.read(path, config_source.LARGEST_READ) if path not in seen else None
         if content is not None:
             reading = _read(content, path)
-            listed.append(ConfigurationFile(path, os.path.basename(path), reading, counts=True))
+            listed.append(ConfigurationFile(path, os.path.basename(path), reading, is_used=True))
     return tuple(listed)
 
 
 def in_use(node: ExaminedNode) -> list[tuple[ConfigurationFile, Configuration]]:
-    """Return the configurations that count and can be used."""
+    """Return the valid configurations that plugins use."""
     return [
         (one, one.reading.configuration)
         for one in node.once(configuration_files)
-        if one.counts and one.reading.configuration is not None
+        if one.is_used and one.reading.configuration is not None
     ]
 
 
 def uses_cdi(node: ExaminedNode) -> bool:
-    """Return whether a plugin hands its devices over by CDI: no handler is needed for that."""
+    """Return whether a plugin assigns devices by CDI, which needs no runtime handler."""
     return any(
         strategy.startswith("cdi-")
         for _, configuration in node.once(in_use)
@@ -77,7 +77,7 @@ def uses_cdi(node: ExaminedNode) -> bool:
 
 def _read(content: bytes, path: str) -> ConfigReading:
     from gpuhook.device_plugin.config import (
-        config_reader,  # the whole grammar, for nodes that have a file
+        config_reader,  # late: it imports the whole grammar
     )
 
     return config_reader.read(content, path)
@@ -89,13 +89,13 @@ def _of_pod(node: ExaminedNode, pod: PluginPod, label: str) -> Iterator[Configur
         content = node.tree.read(path, config_source.LARGEST_READ)
         if content is not None and any(mark in content for mark in _MARKS):
             contents[key, path] = content
-    counts = _counting([key for key, _ in contents], (pod.chosen, label))
+    used = _used_key([key for key, _ in contents], (pod.chosen, label))
     for (key, path), content in contents.items():
-        yield ConfigurationFile(path, key, _read(content, path), key == counts, pod)
+        yield ConfigurationFile(path, key, _read(content, path), key == used, pod)
 
 
-def _counting(keys: list[str], named: tuple[str, ...]) -> str:
-    """Return the key that counts, as config-manager chooses; "" where that does not show."""
+def _used_key(keys: list[str], named: tuple[str, ...]) -> str:
+    """Return the key that config-manager selects, "" if that is unknown."""
     for name in (*named, "default"):
         if name and name in keys:
             return name
@@ -103,14 +103,14 @@ def _counting(keys: list[str], named: tuple[str, ...]) -> str:
 
 
 def _label(node: ExaminedNode) -> str:
-    """Return the configuration that the node's label chooses, "" if none does."""
+    """Return the configuration that the node's label selects, "" if none."""
     labels = (node.once(facts.api_node) or {}).get("labels")
     found = labels.get(LABEL) if isinstance(labels, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def _named(node: ExaminedNode) -> Iterator[str]:
-    """Return the files that plugins name which run on the node itself, in no pod."""
+    """Return the files of plugins that run on the node outside of a pod."""
     for plugin in node.once(facts.kubelet).plugins:
         for index, argument in enumerate(plugin.argv):
             if argument.startswith(_FILE_OPTION + "="):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RuntimeClass: the name by which pods choose the engine's handler that gives GPUs."""
+"""RuntimeClasses: pods select the engine's handler for GPUs by them."""
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, KUBERNETES, WARNING, Check, Finding, absent, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _MAX_MANIFEST = 1 << 20  # bytes
 EXISTS = "runtime-class.exists"
-# They make classes for more handlers than a node needs, and make them again if they are deleted.
+# Distributions create these for more handlers than a node needs, and create deleted ones again.
 _OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
 
 
 def _classes(node: ExaminedNode) -> dict[str, str] | None:
-    """Return the handlers of RuntimeClasses by name, None if nobody can tell."""
+    """Return RuntimeClass name -> handler, None if they are unknown."""
     found = (node.once(facts.api) or {}).get("runtimeClasses")
     if isinstance(found, list):
         return {
@@ -33,7 +33,7 @@ def _classes(node: ExaminedNode) -> dict[str, str] | None:
 
 
 def _declared(node: ExaminedNode) -> dict[str, str]:
-    """Return the RuntimeClasses in manifests that k3s and rke2 apply by themselves."""
+    """Return the RuntimeClasses in the manifests that k3s and rke2 apply."""
     import yaml
 
     found: dict[str, str] = {}
@@ -53,39 +53,41 @@ def _declared(node: ExaminedNode) -> dict[str, str]:
     return found
 
 
+@check(EXISTS, "The engine's handler for GPUs has a RuntimeClass", needs=(kubelet.RUNNING,))
+@facts.with_kubelet
 def _exists(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = node.once(facts.handlers), node.once(_classes)
     gpu = handlers.gpu
     if not gpu:
         yield absent("no engine here has a handler for GPUs", *handlers.files)
     elif classes is None:
-        yield facts.untold(node)
+        yield facts.without_api(node)
     elif named := [
         name for name, handler in classes.items() if is_for_gpus(name) or handler in gpu
     ]:
-        yield ok(f"RuntimeClass {', '.join(named)} is there for handler {', '.join(gpu)}")
+        yield ok(f"RuntimeClass {', '.join(named)} exists for handler {', '.join(gpu)}")
     elif is_for_gpus(handlers.default):
-        said = f"pods get their GPUs by the default runtime, {handlers.default}"
-        yield ok(f"{said}, and need no RuntimeClass", *handlers.files)
+        message = f"pods get their GPUs from the default runtime, {handlers.default}"
+        yield ok(f"{message}, and need no RuntimeClass", *handlers.files)
     else:
         yield _missing(node, gpu[0], handlers.written[gpu[0]])
 
 
 def _missing(node: ExaminedNode, handler: str, where: str) -> Finding:
-    said = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
+    message = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
     if node.once(plugin_files.uses_cdi):
-        others = "pods without one get their GPUs by CDI"
+        others = "other pods get their GPUs by CDI"
     meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
     meaning += others or (
-        "the device plugin of a chart is such a pod, so that the node offers no GPU. A GPU "
-        "operator's chart from a git clone or a release's archive makes neither: take it from the "
-        "repository https://helm.ngc.nvidia.com/nvidia"
+        "the device plugin of a chart is such a pod, so the node offers no GPU. A GPU "
+        "operator's chart from a git clone or a release archive creates neither: install it from "
+        "https://helm.ngc.nvidia.com/nvidia"
     )
     return Finding(
         WARNING if others else FAILED,
-        said,
+        message,
         subject=handler,
         meaning=meaning,
         command=_creation(handler),
@@ -101,23 +103,29 @@ def _creation(handler: str) -> str:
     return f"echo '{text}' | kubectl apply -f -"
 
 
+@check(
+    "runtime-class.handler",
+    "Each RuntimeClass for GPUs names a handler of the engine",
+    needs=(EXISTS,),
+)
+@facts.with_kubelet
 def _handler(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = node.once(facts.handlers), node.once(_classes)
     if not handlers.gpu:
         yield absent("no engine here has a handler for GPUs", *handlers.files)
         return
     if classes is None:
-        yield facts.untold(node)
+        yield facts.without_api(node)
         return
     for name, handler in classes.items():
         if not is_for_gpus(name) and not is_for_gpus(handler):
             continue
         if handler not in handlers.written and name in _OF_DISTRIBUTIONS:
-            said = f"RuntimeClass {name} is of k3s, rke2 or the GPU operator, and not in use here"
-            yield absent(said, *handlers.files)
+            message = f"RuntimeClass {name} belongs to a distribution and is not used here"
+            yield absent(message, *handlers.files)
         elif handler in handlers.written:
             yield ok(
-                f"RuntimeClass {name} leads to handler {handler} ({handlers.written[handler]})",
+                f"RuntimeClass {name} uses handler {handler} ({handlers.written[handler]})",
                 subject=name,
             )
         else:
@@ -136,19 +144,4 @@ def _no_handler(name: str, handler: str, gpu: list[str], files: tuple[str, ...])
     )
 
 
-CHECKS = (
-    Check(
-        EXISTS,
-        KUBERNETES,
-        "The engine's handler for GPUs has a RuntimeClass",
-        facts.with_kubelet(_exists),
-        needs=(kubelet.RUNNING,),
-    ),
-    Check(
-        "runtime-class.handler",
-        KUBERNETES,
-        "Each RuntimeClass for GPUs names a handler of the engine",
-        facts.with_kubelet(_handler),
-        needs=(EXISTS,),
-    ),
-)
+CHECKS = (_exists, _handler)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gives containers GPUs besides the engine: runtimes in a row, and images that ask."""
+"""Containers that get GPUs twice, or that get GPUs which no one assigned to them."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 
-from gpuhook.doctor.check import ENGINES, WARNING, Check, Finding, absent
+from gpuhook.doctor.check import WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.kubernetes import kubelet_facts, plugin_files
-from gpuhook.doctor.engine_findings import all_is_well
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, kubelet, program
+from gpuhook.doctor.facts.engine_facts import containerds, crio_here, kubelet
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.doctor.facts.toolkit_settings import PATHS, files
 from gpuhook.engines.read import compat_programs
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
@@ -27,34 +27,40 @@ _BY_ENV = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 _BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 
 
-def in_a_row(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether one GPU runtime calls another, so that both work on a container."""
-    for one in files(node):
-        paths = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
-        found = []
-        if paths and posixpath.basename(paths[0]) == GPUHOOK_RUNTIME:
-            found = [
-                Finding(
-                    WARNING,
-                    f"{one.place('nvidia-container-runtime.runtimes')} has NVIDIA's runtime call"
-                    f" {paths[0]}, and both give containers GPUs",
-                    subject=one.path,
-                    meaning="a container that asks for GPUs is worked on twice: its environment"
-                    " says NVIDIA_VISIBLE_DEVICES=void when the second looks",
-                    command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
-                    " nvidia-container-runtime.runtimes=runc:crun",
-                    looked_at=(one.path,),
-                )
-            ]
-        yield from all_is_well(found, "NVIDIA's runtime calls no other GPU runtime", one.path)
-    if not files(node):
-        yield absent("NVIDIA's toolkit has no settings file here", *PATHS)
+@check(
+    "nvidia-toolkit.two-stacks",
+    "NVIDIA's runtime starts no other runtime that gives GPUs",
+    needs=("nvidia-toolkit.config", "nvidia-toolkit.values", "nvidia-toolkit.low-level"),
+)
+@for_each(files, absent("NVIDIA's toolkit has no settings file here", *PATHS))
+def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+    paths = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
+    found = []
+    if paths and posixpath.basename(paths[0]) == GPUHOOK_RUNTIME:
+        found = [
+            Finding(
+                WARNING,
+                f"{one.place('nvidia-container-runtime.runtimes')} makes NVIDIA's runtime start"
+                f" {paths[0]}, and both give containers GPUs",
+                subject=one.path,
+                meaning="two runtimes change a container that requests GPUs: the second one"
+                " finds NVIDIA_VISIBLE_DEVICES=void in its environment",
+                command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
+                " nvidia-container-runtime.runtimes=runc:crun",
+                looked_at=(one.path,),
+            )
+        ]
+    yield from found or [ok("NVIDIA's runtime starts no other GPU runtime", one.path)]
 
 
-def by_image(node: ExaminedNode) -> Iterable[Finding]:
-    """Say whether pods that were given no GPU can take all, because their image says so."""
+@check(
+    "nvidia-toolkit.images",
+    "Pods without an assigned GPU see none",
+    needs=("nvidia-toolkit.config", "containerd.config", "containerd.default", "crio.config"),
+)
+def _by_image(node: ExaminedNode) -> Iterable[Finding]:
     if not kubelet(node):
-        yield absent("no kubelet is here: who starts a container chooses its GPUs")
+        yield absent("the node has no kubelet: the user who starts a container chooses its GPUs")
         return
     found = [
         _open_to_all(node, configuration, has_cdi, settings)
@@ -62,8 +68,8 @@ def by_image(node: ExaminedNode) -> Iterable[Finding]:
         for settings in [_settings_of(node, configuration)]
         if settings is None or settings.of(_BY_ENV) is not False
     ]
-    said = "what an image asks for gives no GPU to a pod that was given none"
-    yield from all_is_well(found, said)
+    message = "an image cannot give GPUs to a pod that requests none"
+    yield from found or [ok(message)]
 
 
 def _open_to_all(
@@ -73,24 +79,24 @@ def _open_to_all(
     settings: ToolkitSettings | None,
 ) -> Finding:
     path = settings.path if settings else PATHS[0]
-    said = "lets" if settings else "is not there, so that its default lets"
+    message = "lets" if settings else "does not exist, so the default lets"
     return Finding(
         WARNING,
         f'"{configuration.default}" is the default runtime of {configuration.engine}, and {path}'
-        f" {said} unprivileged containers choose GPUs by their environment",
+        f" {message} unprivileged containers choose GPUs by their environment",
         subject=configuration.engine,
         meaning="every pod whose image sets NVIDIA_VISIBLE_DEVICES=all, as nvidia/cuda does, sees"
-        " all GPUs of the node without having been given one",
+        " all GPUs of the node, also if none is assigned to it",
         command=_closing(node, path, has_cdi=has_cdi),
         looked_at=(path, *configuration.files),
     )
 
 
 def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
-    """Return the command that has the environment of containers not count.
+    """Return the command that makes the runtime ignore the environment of containers.
 
-    A device plugin that hands its GPUs over in the environment, as NVIDIA's does by default, is
-    told first to do so otherwise: else no pod gets any.
+    By default, NVIDIA's device plugin assigns GPUs through the environment. It needs another
+    strategy first, or no pod gets a GPU.
     """
     used = {
         strategy
@@ -108,23 +114,23 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     pods = [pod for pod in node.once(kubelet_facts.pods) if pod.daemon_set]
     if not pods:
         return (
-            f"{closed} # but first have the device plugin use DEVICE_LIST_STRATEGY={strategy}:"
-            " with envvar, its default, no pod gets a GPU any more"
+            f"{closed} # but first set DEVICE_LIST_STRATEGY={strategy} for the device plugin:"
+            " with envvar, its default, no pod would get a GPU"
         )
-    told = f"kubectl -n {pods[0].namespace} set env daemonset/{pods[0].daemon_set}"
-    return f"{told} DEVICE_LIST_STRATEGY={strategy} && {closed}"
+    set_env = f"kubectl -n {pods[0].namespace} set env daemonset/{pods[0].daemon_set}"
+    return f"{set_env} DEVICE_LIST_STRATEGY={strategy} && {closed}"
 
 
 def _operators(strategy: str, *, is_ready: bool) -> str:
-    """Return the command for the GPU operator, which writes the file anew at every start."""
+    """Return the command for the GPU operator, which writes the file again at every start."""
     env = [("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")]
     if strategy == "volume-mounts" and not is_ready:
         env.append(("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "true"))
     patch: dict[str, object] = {"toolkit": _env(env)}
     if not is_ready:
         patch["devicePlugin"] = _env([("DEVICE_LIST_STRATEGY", strategy)])
-    told = json.dumps({"spec": patch})
-    return f"kubectl patch clusterpolicy cluster-policy --type merge -p '{told}'"
+    document = json.dumps({"spec": patch})
+    return f"kubectl patch clusterpolicy cluster-policy --type merge -p '{document}'"
 
 
 def _env(pairs: list[tuple[str, str]]) -> dict[str, object]:
@@ -132,14 +138,14 @@ def _env(pairs: list[tuple[str, str]]) -> dict[str, object]:
 
 
 def _settings_of(node: ExaminedNode, configuration: EngineConfiguration) -> ToolkitSettings | None:
-    """Return the settings file of the default runtime: the operator's toolkit has its own."""
+    """Return the settings of the default runtime; the operator's toolkit has its own file."""
     path = configuration.runtimes[configuration.default].path
-    wanted = PATHS[1] if path.startswith(OPERATOR_TOOLKIT) else PATHS[0]
-    return next((one for one in files(node) if one.path == wanted), None)
+    settings_path = PATHS[1] if path.startswith(OPERATOR_TOOLKIT) else PATHS[0]
+    return next((one for one in files(node) if one.path == settings_path), None)
 
 
 def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
-    """Return the engines whose default runtime is NVIDIA's, and whether each does CDI."""
+    """Return the engines whose default runtime is NVIDIA's, and whether each supports CDI."""
     crio = crio_here(node)
     found = [
         (one.read.configuration, one.read.has_cdi(one.daemon))
@@ -156,19 +162,4 @@ def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
     ]
 
 
-CHECKS = (
-    Check(
-        "nvidia-toolkit.two-stacks",
-        ENGINES,
-        "NVIDIA's runtime calls no other runtime that gives GPUs",
-        in_a_row,
-        ("nvidia-toolkit.config", "nvidia-toolkit.values", "nvidia-toolkit.low-level"),
-    ),
-    Check(
-        "nvidia-toolkit.images",
-        ENGINES,
-        "Pods that were given no GPU see none",
-        by_image,
-        ("nvidia-toolkit.config", "containerd.config", "containerd.default", "crio.config"),
-    ),
-)
+CHECKS = (_in_a_row, _by_image)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --fix does to gpuhook's own files makes them right, and done twice is done once."""
+"""--fix repairs gpuhook's own files, and a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
-MENDED = {"wrapper not executable"}
-BROKEN = [one for one in installation.BROKEN if one.name in MENDED]
+FIXED = {"wrapper not executable"}
+BROKEN = [one for one in installation.BROKEN if one.name in FIXED]
 OF_OURS = ["installation.launchers"]
 
 
@@ -29,20 +29,20 @@ def wrong(found: Examination) -> list[str]:
 
 
 def test_all_of_them_are_there() -> None:
-    assert {one.name for one in BROKEN} == MENDED
+    assert {one.name for one in BROKEN} == FIXED
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
-def test_a_mend_makes_it_right(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
+def test_a_fix_repairs_the_node(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
     case = fresh(broken.profile)
     broken.do(case)
-    before = fix.to_mend(case.examine(OF_OURS))
+    before = fix.fixable(case.examine(OF_OURS))
     said: list[str] = []
-    found, done = fix.mend(lambda: case.examine(OF_OURS), said.append)
+    found, done = fix.apply_fixes(lambda: case.examine(OF_OURS), said.append)
     assert wrong(found) == []
     assert [(one.is_done, one.after) for one in done] == [(True, "ok")] * len(before)
     assert len(said) == len(before) > 0
     for one in before:
-        assert one.finding.mend is not None
-        one.finding.mend.apply()
+        assert one.finding.fix is not None
+        one.finding.fix.apply()
     assert wrong(case.examine(OF_OURS)) == []

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that register a GPU runtime with an engine: gpuhook's, or that of NVIDIA's toolkit.
+"""The commands that register a GPU runtime with an engine: gpuhook's or NVIDIA's.
 
-A runtime that is written already keeps its stack. A new one is gpuhook's where this is installed,
-or where NVIDIA's toolkit is not.
+A registered runtime keeps its stack. A new one is gpuhook's if gpuhook is installed or NVIDIA's
+toolkit is not.
 """
 
 from __future__ import annotations
 
-from gpuhook.doctor import package_commands
+from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.doctor.facts.containerd_distributions import CONTAINERD
-from gpuhook.doctor.facts.engine_facts import program
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import compat_programs
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import Runtime
 
 _CTK = "nvidia-ctk runtime configure --runtime="
-_INSTALLED = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")  # besides directories of programs
+_INSTALLED = ("/opt/gpuhook/bin", "/usr/local/gpuhook/bin")  # in addition to BIN_DIRS
 _CONFIGURE = "gpuhook configure"
 
 
 def is_gpuhooks(node: ExaminedNode, runtime: Runtime | None = None) -> bool:
-    """Return whether gpuhook is to give GPUs by `runtime`, or by one that is yet to be made."""
+    """Return whether `runtime` is gpuhook's; if it is None, whether a new one should be."""
     if runtime is not None:
         return compat_programs.is_our_runtime(node.tree, runtime.path)
     return has_gpuhook(node) or not spec_facts.has_toolkit(node)
@@ -40,7 +40,7 @@ def has_gpuhook(node: ExaminedNode) -> bool:
 def with_containerd(
     node: ExaminedNode, one: ContainerdHere, runtime: Runtime | None = None, options: str = ""
 ) -> str:
-    """Return the command for a containerd; `options` are more of gpuhook's."""
+    """Return the command for a containerd; `options` are further options of gpuhook."""
     if is_gpuhooks(node, runtime):
         path = "" if one.root == CONTAINERD.path else f" --config {one.root}"
         return _ours(node, f"containerd{path}{options} --restart")
@@ -50,7 +50,7 @@ def with_containerd(
 def with_docker(
     node: ExaminedNode, one: DockerHere, runtime: Runtime | None = None, options: str = ""
 ) -> str:
-    """Return the command for a Docker daemon; a user's own is configured by that user."""
+    """Return the command for a Docker daemon; a user runs that of a rootless one."""
     if is_gpuhooks(node, runtime):
         if one.kind == "rootless":
             return _ours(node, f"docker{options} && {one.restart} # as its user")
@@ -70,7 +70,7 @@ def with_crio(
 
 
 def as_default(name: str) -> str:
-    """Return the options that have a runtime of that name be the engine's default."""
+    """Return the options that make a runtime with that name the engine's default."""
     named = "" if name == "nvidia" else f" --runtime-name {name}"
     return f"{named} --set-as-default"
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that install packages, by the distribution of a node."""
+"""The commands that install packages on a node, by its distribution."""
 
 from __future__ import annotations
 
 import posixpath
+
+from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,13 +16,18 @@ _NIX = "nixos-rebuild switch # with {what} in /etc/nixos/configuration.nix"
 _DRIVER = "hardware.nvidia"
 _LIBRARY = "/usr/lib/gpuhook"
 _OF_THE_IMAGE = "/opt/gpuhook"
+# The pods that install a driver below their root.
+_PODS = {
+    driver_locations.OPERATOR: "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset",
+    driver_locations.GKE: "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer",
+}
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin")
 
 
 def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -> str:
-    """Return the command that installs packages, over what is there if `again`.
+    """Return the command that installs packages, or reinstalls them if `again`.
 
-    `debian` are their names at Debian and Ubuntu, `others` those elsewhere, if these differ.
+    `debian` are their names on Debian and Ubuntu, `others` on other distributions if they differ.
     """
     others = others or debian
     if tree.status(_NIXOS) is not None:
@@ -37,7 +44,7 @@ def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -
 
 
 def gpuhook(tree: Tree, *, again: bool = False) -> str:
-    """Return the command that installs gpuhook's packages, over what is there if `again`."""
+    """Return the command that installs gpuhook's packages, or reinstalls them if `again`."""
     names = ("gpuhook-runtime", "gpuhook")
     if tree.status("/etc/debian_version") is not None:
         option = "--reinstall " if again else ""
@@ -49,9 +56,9 @@ def gpuhook(tree: Tree, *, again: bool = False) -> str:
 
 
 def gpuhook_again(tree: Tree, directory: str, options: str = "") -> str:
-    """Return the command that puts gpuhook anew into a directory of programs, by who put it there.
+    """Return the command that installs gpuhook again in a directory, as it was installed before.
 
-    `options` are those of a checkout's installer.
+    `options` are options of packaging/install.py.
     """
     place = posixpath.dirname(directory)
     if directory == "/usr/bin" and _is_packaged(tree):
@@ -63,9 +70,9 @@ def gpuhook_again(tree: Tree, directory: str, options: str = "") -> str:
 
 
 def _is_packaged(tree: Tree) -> bool:
-    """Return whether /usr has gpuhook out of a package: these have a directory for each version.
+    """Return whether /usr has, or had, gpuhook from a package.
 
-    Nothing at all is there where a package was removed.
+    A package has a directory for each version. A removed package leaves nothing.
     """
     here = [name for name in tree.names(_LIBRARY) if name != "__pycache__"]
     modules = [f"{_LIBRARY}/{name}/gpuhook/__init__.py" for name in here]
@@ -73,15 +80,17 @@ def _is_packaged(tree: Tree) -> bool:
 
 
 def driver(tree: Tree, branch: str) -> str:
-    """Return the command that installs the driver's user space for a branch, "" where unknown."""
+    """Return the command that installs the driver's user space; `branch` is "" if unknown."""
     if not branch and _has(tree, "ubuntu-drivers"):
         return "ubuntu-drivers install"
     debian = f"libnvidia-compute-{branch} nvidia-utils-{branch}" if branch else "nvidia-driver"
     return install(tree, debian, "nvidia-driver-cuda nvidia-driver-cuda-libs")
 
 
-def reinstall_driver(tree: Tree) -> str:
-    """Return the command that installs the packages of NVIDIA's driver again."""
+def driver_again(tree: Tree, root: str) -> str:
+    """Return the command that installs NVIDIA's driver below `root` again."""
+    if root in _PODS:
+        return _PODS[root]
     if tree.status(_NIXOS) is not None:
         return _NIX.format(what=_DRIVER)
     if tree.status("/etc/debian_version") is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook's own spec, written again by --fix: as it was, and never with more than before."""
+"""--fix writes gpuhook's spec again with its options, and never with more devices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.cdi import spec_file
-from gpuhook.doctor import spec_regeneration
 from gpuhook.doctor.check import ExaminedNode
+from gpuhook.doctor.commands import spec_regeneration
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpuhook.doctor.check import Mend
+    from gpuhook.doctor.check import Fix
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
-def offered(case: FaultCase) -> Mend | None:
-    """Return what is offered for the one spec of a node that is taken for this machine."""
+def offered(case: FaultCase) -> Fix | None:
+    """Return the fix for the only spec of a node that stands for this machine."""
     document = dump.as_dict(case.node.node)
     node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [one] = spec_facts.spec_files(node)
-    return spec_regeneration.mend(node, one)
+    return spec_regeneration.spec_fix(node, one)
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
 def test_a_whole_spec_is_written_again(profile: str, fresh: Callable[[str], FaultCase]) -> None:
-    mend = offered(fresh(profile))
-    assert mend is not None
-    assert mend.says == f"write {driver.SPEC} again for this node"
+    fix = offered(fresh(profile))
+    assert fix is not None
+    assert fix.description == f"write {driver.SPEC} again for this node"
 
 
 def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
@@ -56,9 +56,9 @@ def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
     document = dump.as_dict(case.node.node)
     node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [failed] = found(node, "specs.fresh")
-    assert failed.mend is not None
+    assert failed.fix is not None
     [failed] = found(case.examined(), "specs.fresh")
-    assert failed.mend is None
+    assert failed.fix is None
 
 
 def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
@@ -104,7 +104,7 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also one with some of the GPUs: it has them again, and no others."""
+    """A spec with some of the GPUs has the same GPUs again."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     program = tmp_path / "gpuhook"
     program.write_text(
@@ -116,12 +116,12 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
     case.write(driver.SPEC, spec_file.document(made, "yaml"))
     spec_records.remember(spec_records.Generated(driver.SPEC, ["--output", driver.SPEC]))
-    mend = offered(case)
-    assert mend is not None
-    assert mend.says == f"write {driver.SPEC} again, with the options that it was made with"
+    fix = offered(case)
+    assert fix is not None
+    assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"
     if fails:
         with pytest.raises(GpuhookError, match="could not be written anew: GH1206: x: no"):
-            mend.apply()
+            fix.apply()
     else:
-        mend.apply()
+        fix.apply()
     assert (tmp_path / "calls").read_text() == "refresh --force\n"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings that the checks of several engines make."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gpuhook.doctor.check import FAILED, Finding
+from gpuhook.doctor.commands import package_commands
+from gpuhook.doctor.facts.gpu_runtimes import has_gpu_specs, spec_dirs
+from gpuhook.doctor.facts.program_facts import BIN_DIRS, program
+from gpuhook.engines.configure.configure_record import OF_THE_HOST
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
+    from gpuhook.node.node_tree import Tree
+
+UNREAD = (
+    "gpuhook does not know what this file sets and does not change it; the program that reads the"
+    " file may have no such limit"
+)
+
+
+def unregistered_default(
+    name: str, configuration: EngineConfiguration, subject: str, meaning: str, command: str
+) -> Finding:
+    """Return the finding that the default runtime of the engine `name` is not registered."""
+    return Finding(
+        FAILED,
+        f'the default runtime "{configuration.default}" of {name} is not registered'
+        f" ({', '.join(configuration.runtimes)})",
+        subject=subject,
+        meaning=meaning,
+        command=command,
+        looked_at=configuration.files,
+    )
+
+
+def config_faults(configuration: EngineConfiguration, meaning: str, verify: str) -> list[Finding]:
+    """Return a finding for each fault that keeps an engine from starting, and each unread file.
+
+    The intended value is unknown, so the command opens the file and tries the result.
+    """
+    return [
+        Finding(
+            FAILED,
+            f"{one.where} {one.said}",
+            subject=one.where.path,
+            meaning=UNREAD if one.is_unread else meaning,
+            command=f"vi +{one.where.line or 1} {one.where.path} && {verify}",
+            looked_at=configuration.files or (one.where.path,),
+        )
+        for one in configuration.fatal
+    ]
+
+
+def without_program(
+    tree: Tree, runtimes: Iterable[Runtime], meaning: str, command: str, engine: str
+) -> list[Finding]:
+    """Return a finding for each runtime whose program does not exist or cannot be run.
+
+    `command` installs the program again, unless it is gpuhook's own.
+    """
+    return [
+        Finding(
+            FAILED,
+            f'the program of runtime "{one.name}" ({one.where}) is {one.path},'
+            f" {_reason(tree, one.path)}",
+            subject=one.name,
+            meaning=meaning.format(path=one.path, name=one.name),
+            command=_program_command(tree, one, command, engine),
+            looked_at=(one.where.path, one.path),
+        )
+        for one in runtimes
+        if one.path and program(tree, one.path) is None
+    ]
+
+
+def _reason(tree: Tree, path: str) -> str:
+    if "/" not in path:
+        return f"which is in none of {', '.join(BIN_DIRS)}"
+    status = tree.status(path)
+    if status is None:
+        link = tree.status(path, follow=False)
+        return f"a link to {link.target}, which does not exist" if link else "which does not exist"
+    return f"which is not executable: its mode is {status.permissions:04o}"
+
+
+def _program_command(tree: Tree, one: Runtime, command: str, engine: str) -> str:
+    status = tree.status(one.path) if "/" in one.path else None
+    if status and status.is_file:
+        return f"chmod 0755 {one.path}"
+    if posixpath.basename(one.path) != GPUHOOK_RUNTIME:
+        return command
+    again = package_commands.gpuhook_again(tree, posixpath.dirname(one.path))
+    if tree.status(f"{OF_THE_HOST}/{engine}/record.json") is None:
+        return again
+    return f"{again.partition(' #')[0]} # or, without gpuhook: gpuhook configure undo {engine}"
+
+
+def unseen_specs(
+    node: ExaminedNode, engine: str, configuration: EngineConfiguration, command: str
+) -> list[Finding]:
+    """Return a finding if an engine reads none of the directories that have CDI specs of GPUs."""
+    here, read = spec_dirs(node), configuration.cdi_dirs
+    if not here or any(has_gpu_specs(node.tree, directory) for directory in read):
+        return []
+    return [
+        Finding(
+            FAILED,
+            f"{engine} reads CDI specs in {', '.join(read)}, and those of GPUs are in"
+            f" {', '.join(here)}",
+            meaning="a container that requests a CDI device does not start: unresolvable CDI"
+            " devices nvidia.com/gpu=all",
+            command=command,
+            looked_at=(*configuration.files, *read, *here),
+        )
+    ]
+
+
+def without_cdi_dirs(configuration: EngineConfiguration, restart: str) -> str:
+    """Return the command that makes an engine read CDI specs in the default directories."""
+    edit = f"sed -i '/cdi_spec_dirs/d' {' '.join(configuration.files)}"
+    return f"{edit} && {restart}" if restart else edit
