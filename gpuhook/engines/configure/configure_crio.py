@@ -7,10 +7,9 @@ import posixpath
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configure import hooks_d
+from gpuhook.engines.configure import drop_ins, hooks_d
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.configure.overlay_files import Replaced
-from gpuhook.engines.configure.toml import drop_ins
 from gpuhook.engines.read import crio_config, toml_document
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
 from gpuhook.errors import fault

@@ -6,9 +6,8 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import hooks_d
+from gpuhook.engines.configure import drop_ins, hooks_d
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
-from gpuhook.engines.configure.toml import drop_ins
 from gpuhook.engines.read import podman_config, toml_document
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
 from gpuhook.errors import fault

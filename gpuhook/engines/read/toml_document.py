@@ -6,7 +6,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
+_QUOTES = re.compile(r"\"\"\"|'''")  # of a string of several lines
 _NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
 _PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
 _MOST_PARTS = 100
 _LONG_KEY = re.compile(rf"(?<![\w.\"'-]){_PART}(?:\s*\.\s*{_PART}){{{_MOST_PARTS}}}")
-_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=(.*)$")
 
 
 class UnreadableTomlError(Exception):
@@ -121,27 +122,61 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 
-def line_of(content: bytes, names: Sequence[str]) -> int:
-    """Return the line on which a table or key of those names is first written, 0 if unseen.
+class TomlLine(NamedTuple):
+    """A line with a header or a key. `number` begins at 0; `key` is () on the line of a header.
 
-    Keys of inline tables are found on the line of the table that is around them. Text of
-    several lines that looks like TOML may mislead: the line is for people to look at.
+    `text` and `value` are the key and the value as they are written, "" on the line of a header.
     """
-    wanted = tuple(names)
-    best, best_line = 0, 0
-    here: tuple[str, ...] = ()
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
-        header = _HEADER.match(line)
-        key = None if header else _KEY.match(line)
-        if header:
-            here = _names(header.group(1))
-        elif key is None:
+
+    number: int
+    table: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    text: str = ""
+    value: str = ""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the table and of the key."""
+        return self.table + self.key
+
+
+def written_lines(lines: Iterable[str]) -> Iterator[TomlLine]:
+    """Yield the lines that have a header or a key, without those inside a multi-line string.
+
+    Keys inside inline tables and arrays of several lines are not found.
+    """
+    table: tuple[str, ...] = ()
+    quote = ""
+    for number, line in enumerate(lines):
+        is_inside = bool(quote)
+        if not is_inside and line.lstrip().startswith("#"):
             continue
-        place = here if key is None else here + _names(key.group(1))
-        if place[: len(wanted)] == wanted:
-            return number
-        if wanted[: len(place)] == place and len(place) > best and key is not None:
-            best, best_line = len(place), number
+        for mark in _QUOTES.findall(line):
+            quote = ("" if mark == quote else quote) if quote else mark
+        if is_inside:
+            continue
+        header, key = _HEADER.match(line), _KEY.match(line)
+        if header:
+            table = _names(header.group(1))
+            yield TomlLine(number, table)
+        elif key:
+            text = key.group(1)
+            yield TomlLine(number, table, _names(text), text, key.group(2).strip())
+
+
+def line_of(content: bytes, names: Sequence[str]) -> int:
+    """Return the first line of a table or key, from 1; 0 if it is not found.
+
+    A key of an inline table has the line of that table.
+    """
+    expected = tuple(names)
+    best, best_line = 0, 0
+    for one in written_lines(content.decode("utf-8", "replace").splitlines()):
+        place = one.path
+        if place[: len(expected)] == expected:
+            return one.number + 1
+        if one.key and expected[: len(place)] == place and len(place) > best:
+            best, best_line = len(place), one.number + 1
     return best_line
 
 

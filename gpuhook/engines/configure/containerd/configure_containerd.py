@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.engines.configure import toml_edit, toml_text
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
@@ -25,9 +26,7 @@ from gpuhook.engines.configure.containerd.containerd_handler import (
 )
 from gpuhook.engines.configure.containerd.containerd_target import HEADING, placed
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig
-from gpuhook.engines.configure.toml import toml_marks
-from gpuhook.engines.configure.toml.toml_edit import CannotError, edited
-from gpuhook.engines.configure.toml.toml_lines import Setting
+from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_files import CRI_KEYS, is_of_1
@@ -90,7 +89,9 @@ def without(
     if containerd_templates.is_template(path):
         return containerd_templates.without(content, is_new=before is None)
     try:
-        left = _less_handler(path, toml_marks.without(content), wanted, before or b"")
+        left = _without_handler(
+            path, toml_text.without_marked_lines(content), wanted, before or b""
+        )
         document = toml_document.parsed(left)
     except toml_document.UnreadableTomlError as error:
         raise _unreadable(path, content, error) from error
@@ -114,31 +115,33 @@ def _unreadable(
     return fault("GH2027", where=path, said=said)
 
 
-def _less_handler(path: str, content: bytes, wanted: EngineOptions, before: bytes) -> bytes:
-    """Return a file less the handler that calls our program, where no mark says that it is ours.
+def _without_handler(path: str, content: bytes, wanted: EngineOptions, before: bytes) -> bytes:
+    """Return a file without a handler that calls gpuhook's program and has no marks.
 
-    tomlkit wrote it then, or somebody removed the marks: the handler is as it was `before`.
+    The marks were removed by a user. The handler and the default get the values from `before`.
     """
     document, was = toml_document.parsed(content), toml_document.parsed(before)
-    gone: list[Setting] = []
+    settings: list[Setting] = []
     for key in CRI_KEYS:
         names = ("plugins", key, "containerd")
-        engine = toml_document.table(document, *names)
-        there = toml_document.table(engine, "runtimes", wanted.name)
-        if wanted.program not in toml_document.table(there, "options").values():
+        engine, old = toml_document.table(document, *names), toml_document.table(was, *names)
+        handler = toml_document.table(engine, "runtimes", wanted.name)
+        if wanted.program not in toml_document.table(handler, "options").values():
             continue
-        table = toml_document.table(was, *names, "runtimes").get(wanted.name)
-        handler = (*names, "runtimes", wanted.name)
+        table = toml_document.table(old, "runtimes").get(wanted.name)
+        path_of_handler = (*names, "runtimes", wanted.name)
         if isinstance(table, dict):
-            gone += _handler_settings(handler, there, table)
+            settings += _handler_settings(path_of_handler, handler, table)
         else:
-            gone.append(Setting(handler, None))
+            settings.append(Setting(path_of_handler, None))
         if engine.get("default_runtime_name") == wanted.name:
-            default = toml_document.table(was, *names).get("default_runtime_name")
-            gone.append(Setting((*names, "default_runtime_name"), default))
+            name = "default_runtime_name"
+            settings.append(Setting((*names, name), old.get(name)))
+    removed = [one.path for one in settings if one.value is None]
     try:
-        return toml_marks.settled(edited(content, gone))
-    except CannotError as error:
+        left = toml_edit.without_keys(content, removed) if removed else content
+        return toml_text.without_marks(toml_edit.edited(left, settings))
+    except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from gpuhook.engines.configure.toml import toml_values
+from gpuhook.engines.configure import toml_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.engines.configure.toml.toml_lines import Setting
+    from gpuhook.engines.configure.toml_edit import Setting
 
 
 def nodeadm(settings: Iterable[Setting]) -> str:
@@ -17,9 +17,9 @@ def nodeadm(settings: Iterable[Setting]) -> str:
     lines: list[str] = []
     for one in settings:
         if isinstance(one.value, dict):
-            lines += toml_values.table(one.path, one.value)
+            lines += toml_text.table_lines(one.path, one.value)
         elif one.value is not None and len(one.path) > 1:
-            lines += toml_values.table(one.path[:-1], {one.path[-1]: one.value})
+            lines += toml_text.table_lines(one.path[:-1], {one.path[-1]: one.value})
     text = "\n".join(f"      {line}" for line in lines)
     return (
         "nodeadm writes this file anew at each boot. So that this lasts without the DaemonSet, put "

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
+from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig
-from gpuhook.engines.configure.toml import toml_marks, toml_values
 from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import fault
 
@@ -52,7 +52,9 @@ def plan(
     directory = place.root.rpartition("/")[0]
     paths = _read(node, directory, read.version)
     for path in paths:
-        own = toml_marks.without(node.files.read(path) or b"").decode("utf-8", "surrogateescape")
+        own = toml_text.without_marked_lines(node.files.read(path) or b"").decode(
+            "utf-8", "surrogateescape"
+        )
         _check_name(path, own, read, wanted, place)
     written = [_change(node, path, wanted, handler) for path in paths]
     changes = tuple(one for one in written if one.before != one.after)
@@ -80,8 +82,8 @@ def _read(node: EngineNode, directory: str, version: int) -> list[str]:
 
 def _change(node: EngineNode, path: str, wanted: EngineOptions, handler: Handler) -> ConfigChange:
     before = node.files.read(path)
-    own = toml_marks.without(before or b"").decode("utf-8", "surrogateescape")
-    block = "\n".join(toml_marks.block(_handler_lines(path, own, wanted, handler)))
+    own = toml_text.without_marked_lines(before or b"").decode("utf-8", "surrogateescape")
+    block = "\n".join(toml_text.block(_handler_lines(path, own, wanted, handler)))
     head = own if own.strip() else f"{BASE}\n"
     joint = "" if head.endswith("\n") else "\n"
     after = f"{head}{joint}{block}\n"
@@ -104,12 +106,12 @@ def _check_name(
 def _handler_lines(path: str, own: str, wanted: EngineOptions, handler: Handler) -> list[str]:
     key = CRI_OF_3 if path.endswith(TEMPLATES[0]) else CRI_OF_2
     names = ("plugins", key, "containerd", "runtimes", wanted.name)
-    lines = list(toml_values.table(names, handler.table))
+    lines = list(toml_text.table_lines(names, handler.table))
     has_base = not own.strip() or _INCLUDES_BASE.search(own) is not None
     if not has_base:
         return lines
     lines = [_CGROUP.sub(r"\1{{ .SystemdCgroup }}", line) for line in lines]
-    name = toml_values.value(wanted.name)
+    name = toml_text.value_text(wanted.name)
     return [
         "{{ $isFree := true }}{{ range $name, $_ := .ExtraRuntimes }}",
         f"{{{{ if eq $name {name} }}}}{{{{ $isFree = false }}}}{{{{ end }}}}{{{{ end }}}}",
@@ -124,7 +126,7 @@ def without(content: bytes, *, is_new: bool) -> bytes | None:
 
     One that was there stays, even if all that it has is the distribution's own.
     """
-    own = toml_marks.without(content)
+    own = toml_text.without_marked_lines(content)
     return own if not is_new or own.replace(BASE.encode(), b"").strip() else None
 
 

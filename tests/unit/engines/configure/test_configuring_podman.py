@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import configure_podman
-from gpuhook.engines.configure.toml import toml_marks
+from gpuhook.engines.configure import configure_podman, toml_text
 from gpuhook.engines.read import podman_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
@@ -136,7 +135,7 @@ def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
 def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
     fields = {"is_default": True, "takes_over": True}
     done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
-    kept = done.replace(toml_marks.WAS, "").splitlines()
+    kept = done.replace(toml_text.WAS, "").splitlines()
     assert [one for one in theirs.splitlines() if one not in kept] == []
     left = configure_podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
     assert left == theirs.encode()

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
-from contextlib import suppress
 
+from gpuhook.engines.configure import toml_edit, toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.overlay_files import Replaced
-from gpuhook.engines.configure.toml import toml_edit, toml_lines, toml_marks
-from gpuhook.engines.configure.toml.toml_lines import Setting
+from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import toml_document
 from gpuhook.errors import fault
 
@@ -114,54 +112,28 @@ def text(engine: str, document: Mapping[str, Any]) -> bytes:
 def without(
     path: str, content: bytes, keys: Iterable[Sequence[str]], before: bytes | None
 ) -> bytes | None:
-    """Return a drop-in less these keys and the tables that they leave empty; None: nothing left.
+    """Return an edited drop-in without these keys and the tables that this leaves empty.
 
-    Comments stay with what is left, and keys that were there before. Raises a fault of one that
-    is no TOML.
+    Comments remain, and so do keys that were in the file `before`. None if nothing else is left.
+    Raises GH2040 for a file that is not TOML.
     """
     own = b"".join(one for one in content.splitlines(keepends=True) if not is_ours(one))
     try:
         toml_document.parsed(content)
         was = toml_document.parsed(before or b"")
-        left = toml_marks.without(own)
+        left = toml_text.without_marked_lines(own)
         now = toml_document.parsed(left)
-        gone = [one for one in keys if _has(now, one) and not _has(was, one)]
-        left = _less(left, gone) if gone else left
+        gone = [tuple(one) for one in keys if _has(now, one) and not _has(was, one)]
+        left = toml_edit.without_keys(left, gone) if gone else left
     except toml_document.UnreadableTomlError as error:
         where = f"{path}:{error.line}"
         raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
             error
         )
+    except toml_edit.CannotError as error:
+        raise fault("GH2027", where=path, said=str(error)) from error
     return left if left.strip() else None
 
 
 def _has(document: Mapping[str, Any], key: Sequence[str]) -> bool:
     return key[-1] in toml_document.table(document, *key[:-1])
-
-
-def _less(content: bytes, keys: Sequence[Sequence[str]]) -> bytes:
-    """Return a file less these keys: by its lines, which keeps all comments, or by tomlkit."""
-    wanted = toml_document.parsed(content)
-    for key in keys:
-        _remove(wanted, key)
-    left = toml_lines.less(content, [tuple(key) for key in keys])
-    with suppress(toml_document.UnreadableTomlError):
-        if toml_document.parsed(left) == wanted:
-            return left
-    import tomlkit
-
-    document = tomlkit.parse(content.decode("utf-8"))
-    for key in keys:
-        _remove(document, key)
-    return tomlkit.dumps(document).encode()
-
-
-def _remove(table: Any, key: Sequence[str]) -> None:
-    name, *inner = key
-    if not isinstance(table, MutableMapping) or name not in table:
-        return
-    if inner:
-        _remove(table[name], inner)
-        if len(table[name]):
-            return
-    del table[name]
