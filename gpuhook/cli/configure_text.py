@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.engines.configure import file_diff
+from gpuhook.engines.configure import changeset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _BY_US, _BY_OTHERS = "by gpuhook", "by others"
 
 def difference_text(writes: Iterable[Write]) -> str:
     """Return the diff as text that can be printed, bytes that are no UTF-8 replaced."""
-    found = file_diff.text(writes)
+    found = changeset.diff_text(writes)
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

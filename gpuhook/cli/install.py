@@ -12,7 +12,7 @@ import click
 
 from gpuhook.cli.options import install_options, parameters
 from gpuhook.engines.configure import configure_engine
-from gpuhook.engines.configure.engine_options import NAME, ROUTES, EngineOptions
+from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.install import (
     driver_file,
     engine_choice,
@@ -24,7 +24,7 @@ from gpuhook.install import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Route
+    from gpuhook.engines.configure.engine_plan import Route
 
 _EXAMPLES = """
 \b

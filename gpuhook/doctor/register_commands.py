@@ -11,7 +11,7 @@ from gpuhook.doctor import package_commands
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.doctor.facts.containerd_distributions import CONTAINERD
 from gpuhook.doctor.facts.engine_facts import program
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ _CONFIGURE = "gpuhook configure"
 def is_gpuhooks(node: ExaminedNode, runtime: Runtime | None = None) -> bool:
     """Return whether gpuhook is to give GPUs by `runtime`, or by one that is yet to be made."""
     if runtime is not None:
-        return compat_programs.is_our_runtime(node.tree, runtime.path)
+        return engine_config.is_gpuhook_runtime(node.tree, runtime.path)
     return has_gpuhook(node) or not spec_facts.has_toolkit(node)
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from gpuhook.engines.configure.containerd import containerd_locations
 from gpuhook.engines.configure.docker import dockerd_flags
-from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined
-from gpuhook.engines.read.state_directories import EngineState, StateDirectory
+from gpuhook.engines.state import host_processes, state_directories
+from gpuhook.engines.state.state_directories import EngineState, StateDirectory
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files

@@ -12,9 +12,10 @@ import posixpath
 
 import yaml
 
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.state import host_processes, state_directories
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import bounded_yaml, documents
 from gpuhook.install.mounted_host import inside

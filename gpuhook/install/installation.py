@@ -11,7 +11,7 @@ from functools import partial
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_record import RecordStore, directory
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import fault
 from gpuhook.install import (
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.configure.engine_restart import How
     from gpuhook.install.container_directories import ContainerFiles
     from gpuhook.install.runtime_tree import RuntimeTree

@@ -19,7 +19,7 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from gpuhook.engines.configure.configure_record import RecordStore
 from gpuhook.engines.configure.configure_record import directory as record_directory
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state

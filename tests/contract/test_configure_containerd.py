@@ -14,8 +14,7 @@ import pytest
 from gpuhook.engines.configure import configure_engine, engine_status, toml_text
 from gpuhook.engines.configure.containerd import configure_containerd, containerd_locations
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
-from gpuhook.engines.configure.engine_options import EngineOptions
-from gpuhook.engines.configure.engine_plan import ConfigChange
+from gpuhook.engines.configure.engine_plan import ConfigChange, EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.read import containerd_config as reader

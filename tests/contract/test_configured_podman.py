@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.engines.configure import configure_podman
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan
-from gpuhook.engines.read import dependent_containers, engine_versions
+from gpuhook.engines.configure.drop_in import configure_podman
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read import podman_config as reading
+from gpuhook.engines.state import dependent_containers
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS, Result, launcher
@@ -178,7 +178,7 @@ def test_the_hook(
 def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
     """With the route CDI nothing is written for it."""
     said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
-    version = engine_versions.parse_version(said.stdout)
+    version = engine_config.parse_version(said.stdout)
     assert version is not None
     plan = configure_podman.plan(
         EngineNode(tree, version=version),

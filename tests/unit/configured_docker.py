@@ -6,8 +6,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.configure.engine_plan import (
+    ConfigChange,
+    EngineNode,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Service,
+)
 
 MAIN = "/etc/docker/daemon.json"
 BESIDE = "/etc/docker/gpuhook.d/hook.json"

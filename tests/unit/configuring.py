@@ -6,9 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan
-from gpuhook.engines.configure.engine_table import engine
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan, engine
 
 RUNTIME = "/usr/bin/gpuhook-runtime"
 HOOK = "/usr/bin/gpuhook-prestart"

@@ -14,7 +14,7 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import EngineOptions
+from gpuhook.engines.configure.engine_plan import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from tests.unit.configured_docker import MAIN
 

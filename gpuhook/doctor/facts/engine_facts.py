@@ -13,7 +13,7 @@ from gpuhook.engines.read import (
     containerd_config,
     crio_config,
     docker_config,
-    engine_versions,
+    engine_config,
     podman_config,
 )
 from gpuhook.engines.read.containerd_files import may_read
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.engines.read.engine_config import Runtime
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Runtime, Version
     from gpuhook.node.node_tree import Tree
 
 # Where engines and NVIDIA's runtime look for bare names, besides their PATH, which has the same.
@@ -117,7 +116,7 @@ def _kubelet(node: ExaminedNode) -> str:
 def version(node: ExaminedNode, name: str) -> Version | None:
     """Return the version that a program says it is of."""
     programs = node.readings.document(node_readings.PROGRAMS) or {}
-    return engine_versions.parse_version(str((programs.get(name) or {}).get("version") or ""))
+    return engine_config.parse_version(str((programs.get(name) or {}).get("version") or ""))
 
 
 def processes(node: ExaminedNode, *names: str) -> list[dict[str, Any]]:

@@ -3,23 +3,30 @@
 
 from __future__ import annotations
 
+import difflib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
-from gpuhook.engines.configure.overlay_files import Replaced
-from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.engines.configure.transaction import unwritable
+from gpuhook.engines.read.config_files import Replaced
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.engines.configure.changeset import Write
     from gpuhook.engines.configure.configure_record import RecordStore
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
-    from gpuhook.engines.configure.engine_table import Engine
+    from gpuhook.engines.configure.engine_plan import (
+        Engine,
+        EngineNode,
+        EngineOptions,
+        EnginePlan,
+        Service,
+    )
     from gpuhook.engines.configure.host_files import Host, Kept
+
 
 ENDS = "a restart of {program} stops its containers"
 
@@ -227,3 +234,29 @@ def _holds(directory: str, paths: Iterable[str]) -> bool:
 
 def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(directories, key=lambda one: one.count("/"), reverse=True))
+
+
+_NO_END = "\\ No newline at end of file"
+
+
+def diff_text(writes: Iterable[Write]) -> str:
+    """Return the diff of all files, "" where none changes its content."""
+    return "".join(file_diff(one) for one in writes)
+
+
+def file_diff(write: Write) -> str:
+    """Return the diff of one file, "" where its content stays. Bytes that are no UTF-8 stay too."""
+    before, after = _lines(write.before), _lines(write.after)
+    old = "/dev/null" if write.before is None else f"a{write.path}"
+    new = "/dev/null" if write.after is None else f"b{write.path}"
+    lines = list(difflib.unified_diff(before, after, old, new))
+    if not lines and (write.before is None) != (write.after is None):
+        lines = [f"--- {old}\n", f"+++ {new}\n"]  # of a file with nothing in it
+    return "".join(one if one.endswith("\n") else f"{one}\n{_NO_END}\n" for one in lines)
+
+
+def _lines(content: bytes | None) -> list[str]:
+    text = (content or b"").decode("utf-8", "surrogateescape")
+    # splitlines() would break lines at a form feed, too.
+    lines = [f"{one}\n" for one in text.split("\n")]
+    return [*lines[:-1], *([lines[-1][:-1]] if lines[-1] != "\n" else [])]

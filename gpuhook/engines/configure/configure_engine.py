@@ -6,17 +6,11 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configure import (
-    changeset,
-    engine_restart,
-    engine_verification,
-    plan_check,
-    transaction,
-)
+from gpuhook.engines.configure import changeset, engine_restart, engine_verification, transaction
 from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.containerd import containerd_process
-from gpuhook.engines.configure.engine_options import EngineNode
-from gpuhook.engines.configure.engine_table import engine as module_of
+from gpuhook.engines.configure.engine_plan import EngineNode
+from gpuhook.engines.configure.engine_plan import engine as module_of
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError, fault
 
@@ -26,14 +20,12 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.changeset import Changeset, Write
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_options import EngineOptions
-    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
+    from gpuhook.engines.configure.engine_plan import Engine, EngineOptions, EnginePlan, Service
     from gpuhook.engines.configure.engine_restart import How, Way
-    from gpuhook.engines.configure.engine_table import Engine
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.transaction import Applied
-    from gpuhook.engines.read.dependent_containers import Stored
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.state.dependent_containers import Stored
 
 NOT_RUNNING = "{engine} does not run: it reads its configuration when it starts"
 NEW_FILE = "{path} was not there: {engine} reads it only if it is started with it"
@@ -154,7 +146,7 @@ def _worked_out(
         files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted)
     )
     plan = job.engine.plan(node, wanted)
-    plan_check.require(plan, node)
+    engine_verification.require_effect(plan, node)
     todo = changeset.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
     )
@@ -181,7 +173,7 @@ def _stored(job: _Job) -> tuple[Stored, ...]:
 
     What an engine keeps of them may be unreadable: nobody is kept from undoing by that.
     """
-    from gpuhook.engines.read import dependent_containers
+    from gpuhook.engines.state import dependent_containers
 
     found: tuple[Stored, ...] = ()
     with suppress(OSError, GpuhookError):

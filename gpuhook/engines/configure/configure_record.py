@@ -11,10 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineOptions
-from gpuhook.engines.configure.engine_plan import Service
+from gpuhook.engines.configure.engine_plan import EngineOptions, Service
 from gpuhook.engines.configure.host_files import Kept
-from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.engines.configure.transaction import unwritable
 from gpuhook.errors import fault
 from gpuhook.host import documents
 from gpuhook.host.hot import file_lock

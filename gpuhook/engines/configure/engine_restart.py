@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuhook.engines.configure.host_programs import last_words
-from gpuhook.engines.read import host_processes
+from gpuhook.engines.state import host_processes
 from gpuhook.errors import fault
 from gpuhook.host.hot import procfs
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configure import engine_reader
+from gpuhook.engines.configure import engine_verification
 from gpuhook.engines.configure.configure_record import (
     ConfigureRecord,
     RecordStore,
@@ -14,7 +14,7 @@ from gpuhook.engines.configure.configure_record import (
     directory,
 )
 from gpuhook.engines.configure.containerd import containerd_locations, containerd_process
-from gpuhook.engines.configure.engine_options import EngineNode
+from gpuhook.engines.configure.engine_plan import EngineNode
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class EngineStatus:
     """
 
     engine: str
-    said: engine_reader.Said
+    said: engine_verification.Said
     record: ConfigureRecord | None
     files: tuple[tuple[str, str], ...]
     is_readable: bool = True
@@ -61,7 +61,7 @@ def engine_status(host: Host, where: Where) -> EngineStatus:
     if where.engine == "containerd" and not config:
         with suppress(GpuhookError):  # of several, the usual one is shown
             node = replace(node, config=containerd_locations.containerd_location(node).root)
-    said = engine_reader.read(where.engine, node)
+    said = engine_verification.read_engine(where.engine, node)
     return EngineStatus(where.engine, said, record, files_since(host, record), is_readable)
 
 

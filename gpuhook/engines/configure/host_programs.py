@@ -9,14 +9,14 @@ import subprocess
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.engines.read import engine_versions
+from gpuhook.engines.read import engine_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _TIME = 60.0  # seconds
@@ -98,7 +98,7 @@ class HostPrograms:
     def version(self, engine: str) -> Version | None:
         """Return the version of an engine's daemon, None where it is not known."""
         ran = self.run((_DAEMONS[engine], "--version"))
-        return engine_versions.parse_version(ran.printed) if ran and ran.status == 0 else None
+        return engine_config.parse_version(ran.printed) if ran and ran.status == 0 else None
 
 
 def _enter(root: str) -> None:

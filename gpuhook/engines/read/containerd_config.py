@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/containerd/config.toml"
 _OPTIONS = ("-c", "--config", "-config")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 CRI_OF_1 = "cri"
 CRI_OF_2 = "io.containerd.grpc.v1.cri"

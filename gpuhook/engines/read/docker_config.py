@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/docker/daemon.json"
 SNAP_PATH = "/var/snap/docker/current/config/daemon.json"

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from gpuhook.engines.read.config_files import ConfigFiles
+
 
 # Where engines look for CDI specs unless they are told otherwise (container-device-interface,
 # pkg/cdi DefaultSpecDirs); of two specs, that in the later directory wins.
@@ -92,3 +96,45 @@ class EngineConfiguration:
     def fatal(self) -> tuple[Trouble, ...]:
         """What keeps the engine from starting."""
         return tuple(one for one in self.trouble if one.is_fatal)
+
+
+Version = tuple[int, ...]
+
+_NUMBER = re.compile(r"\bv?(\d+(?:\.\d+)+)")
+
+
+def parse_version(text: str) -> Version | None:
+    """Return the first version in a text, such as (1, 7, 27) of "v1.7.27-rc1"; None without."""
+    found = _NUMBER.search(text)
+    return tuple(int(part) for part in found.group(1).split(".")) if found else None
+
+
+# Where engines look for bare names: their PATH has the same.
+DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_HEAD = 4096  # bytes of a script that say whose it is
+_OF_NVIDIA = "nvidia-"
+
+
+def is_front(files: ConfigFiles, path: str) -> bool:
+    """Return whether a program by a name of NVIDIA's is a script of gpuhook's; raises OSError.
+
+    A bare name is looked up where engines do.
+    """
+    if not posixpath.basename(path).startswith(_OF_NVIDIA):
+        return False
+    paths = [path] if "/" in path else [f"{place}/{path}" for place in DIRECTORIES]
+    for one in paths:
+        content = files.read(one)
+        if content is not None:
+            return is_gpuhook_script(content)
+    return False
+
+
+def is_gpuhook_script(content: bytes) -> bool:
+    """Return whether a program is a script of gpuhook's."""
+    return content.startswith(b"#!") and b"gpuhook" in content[:_HEAD]
+
+
+def is_gpuhook_runtime(files: ConfigFiles, path: str) -> bool:
+    """Return whether a runtime's program is gpuhook's, by its own name or by one of NVIDIA's."""
+    return posixpath.basename(path) == GPUHOOK_RUNTIME or is_front(files, path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.read import engine_versions
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
+from gpuhook.engines.read import engine_config
 from gpuhook.node.node_tree import DirectoryTree
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ class Case:
         base = self.wanted.get("base_spec")
         return EngineNode(
             DirectoryTree(str(root)),
-            engine_versions.parse_version(self.version),
+            engine_config.parse_version(self.version),
             base_spec=base.encode() if base else None,
             **chosen,
         )

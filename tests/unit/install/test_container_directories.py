@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.read import state_directories
+from gpuhook.engines.state import state_directories
 from gpuhook.install import container_directories, version_references
 from tests.unit.host_program import running
 

@@ -18,7 +18,7 @@ from gpuhook.doctor.engine_findings import (
     without_program,
 )
 from gpuhook.doctor.facts.engine_facts import containerds, kubelet, program
-from gpuhook.engines.configure.engine_options import NAME
+from gpuhook.engines.configure.engine_plan import NAME
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.node.node_tree import text
 

@@ -17,7 +17,7 @@ from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EngineNode
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

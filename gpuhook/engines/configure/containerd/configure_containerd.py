@@ -14,12 +14,11 @@ from gpuhook.engines.configure import toml_edit, toml_text
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
-    containerd_notes,
     containerd_templates,
 )
-from gpuhook.engines.configure.containerd.containerd_check import checked
 from gpuhook.engines.configure.containerd.containerd_handler import (
     BASE_SPEC,
+    checked,
     is_ours,
     runtimes_of,
     wanted_handler,
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-    from gpuhook.engines.configure.engine_plan import ConfigChange
+    from gpuhook.engines.configure.engine_plan import ConfigChange, EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
     from gpuhook.errors import GpuhookError
@@ -254,7 +252,7 @@ def _told(
             yield note
         elif changes:
             keyed = [Setting(("plugins", read.key, *one.path), one.value) for one in settings]
-            yield containerd_notes.nodeadm(keyed)
+            yield containerd_locations.node_config(keyed)
     if read.configuration.cdi_enabled is False:
         yield "enable_cdi was off and is on now"
     for one in read.ignored:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import Service
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import PATH
@@ -14,11 +15,13 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EngineNode
+    from gpuhook.engines.configure.toml_edit import Setting
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
+
 
 # file: containerd reads what is written. template: k3s and rke2 make containerd's file of it.
 # patch: k0s puts it over the file that it makes.
@@ -178,3 +181,20 @@ def _warnings(files: ConfigFiles, system: str) -> Iterator[str]:
             "Container-Optimized OS makes /etc anew at each boot: have the DaemonSet do this, "
             "which comes back by itself, with its programs below /home/kubernetes/bin"
         )
+
+
+def node_config(settings: Iterable[Setting]) -> str:
+    """Return the NodeConfig by which nodeadm writes the same at each boot of an EKS node."""
+    lines: list[str] = []
+    for one in settings:
+        if isinstance(one.value, dict):
+            lines += toml_text.table_lines(one.path, one.value)
+        elif one.value is not None and len(one.path) > 1:
+            lines += toml_text.table_lines(one.path[:-1], {one.path[-1]: one.value})
+    text = "\n".join(f"      {line}" for line in lines)
+    return (
+        "nodeadm writes this file anew at each boot. So that this lasts without the DaemonSet, put "
+        "it into the node's user data:\n"
+        "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd:\n    config: |\n"
+        f"{text}"
+    )

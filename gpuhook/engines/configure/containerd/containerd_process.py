@@ -13,14 +13,14 @@ from contextlib import suppress
 
 from gpuhook.engines.configure.containerd import containerd_locations
 from gpuhook.engines.configure.host_programs import HostPrograms
-from gpuhook.engines.read import host_processes
 from gpuhook.engines.read.containerd_config import PATH, configuration_file, read
 from gpuhook.engines.read.containerd_files import may_read
+from gpuhook.engines.state import host_processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read.host_processes import HostProcess
+    from gpuhook.engines.state.host_processes import HostProcess
 
 _NAME = "containerd"
 _DELETED = " (deleted)"  # proc_pid_exe(5): the program was replaced since the process started

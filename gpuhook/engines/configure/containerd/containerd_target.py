@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.containerd_files import File
 

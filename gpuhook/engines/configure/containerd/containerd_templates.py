@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
 
 TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")

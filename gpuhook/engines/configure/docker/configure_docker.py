@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
 
 HAS_CDI = (25,)  # moby/moby#45134

@@ -11,7 +11,7 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
 
 NAME = "nvidia-container-runtime-hook"
 # systemd's PATH for services (systemd.exec(5), DEFAULT_PATH), in which dockerd looks.

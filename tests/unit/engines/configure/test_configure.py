@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, file_diff
+from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.configure.changeset import Write
 from gpuhook.engines.configure.host_files import Host
 from tests.unit import configured_docker, docker_host
@@ -162,7 +162,7 @@ def test_a_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) ->
     assert tree(root) == before
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-a", root, copy], check=True)
-    text = file_diff.text(dry.writes).encode("utf-8", "surrogateescape")
+    text = changeset.diff_text(dry.writes).encode("utf-8", "surrogateescape")
     subprocess.run(["patch", "-s", "-p1", "-d", copy], input=text, check=True)
     assert configure(root).writes == dry.writes
     for path in (MAIN, BESIDE):
@@ -182,7 +182,7 @@ def test_extended_attributes_stay(root: Path) -> None:
 
 
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
-    text = file_diff.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
+    text = changeset.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import configure_crio
+from gpuhook.engines.configure.drop_in import configure_crio
 from gpuhook.engines.read import crio_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted

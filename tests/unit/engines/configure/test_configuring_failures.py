@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import (
-    configure_engine,
-    configure_record,
-    engine_verification,
-    plan_check,
-)
+from gpuhook.engines.configure import configure_engine, configure_record, engine_verification
 from gpuhook.engines.configure.configure_record import RecordStore
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.configure.engine_plan import (
+    ConfigChange,
+    EngineNode,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Service,
+)
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
@@ -261,7 +262,9 @@ def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
     change = ConfigChange(MAIN, ORIGINAL, content)
     expected = ExpectedConfig({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
     with pytest.raises(GpuhookError) as caught:
-        plan_check.require(EnginePlan("docker", (change,), expected, Service()), node)
+        engine_verification.require_effect(
+            EnginePlan("docker", (change,), expected, Service()), node
+        )
     assert caught.value.code == "GH2004"
     assert "/usr/bin/other" in caught.value.message
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure import configure_engine, engine_restart
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan, Service
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError

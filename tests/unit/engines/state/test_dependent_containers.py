@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import gpuhook
 from gpuhook.cli.configure_users import users
-from gpuhook.engines.read import dependent_containers
+from gpuhook.engines.state import dependent_containers
 from tests.unit.configuring import HOOK, RUNTIME, Tree
 
 DAEMON = json.dumps({"runtimes": {"nvidia": {"path": RUNTIME}, "kata": {"path": "/kata"}}})
@@ -200,7 +200,7 @@ def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
             table = made.split()[2]
             database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
-        "import sys; from gpuhook.engines.read import libpod;"
+        "import sys; from gpuhook.engines.state import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
     bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'

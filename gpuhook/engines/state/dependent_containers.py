@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines.read import (
-    compat_programs,
     crio_config,
     docker_config,
-    libpod,
+    engine_config,
     podman_config,
     toml_document,
 )
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.engines.read.oci_hooks import OciHook
+from gpuhook.engines.state import libpod
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
@@ -88,7 +88,7 @@ class _Ours:
 
     def _is_front(self, path: str) -> bool:
         if path not in self._fronts:
-            self._fronts[path] = compat_programs.is_front(self._files, path)
+            self._fronts[path] = engine_config.is_front(self._files, path)
         return self._fronts[path]
 
 

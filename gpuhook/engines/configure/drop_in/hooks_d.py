@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
 
 NAME = "99-gpuhook.json"

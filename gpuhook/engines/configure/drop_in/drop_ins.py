@@ -7,9 +7,9 @@ import re
 
 from gpuhook.engines.configure import toml_edit, toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange
-from gpuhook.engines.configure.overlay_files import Replaced
 from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.config_files import Replaced
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import ConfigPlace, EngineConfiguration
 

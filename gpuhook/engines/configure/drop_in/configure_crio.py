@@ -7,10 +7,10 @@ import posixpath
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configure import drop_ins, hooks_d
+from gpuhook.engines.configure.drop_in import drop_ins, hooks_d
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
-from gpuhook.engines.configure.overlay_files import Replaced
 from gpuhook.engines.read import crio_config, toml_document
+from gpuhook.engines.read.config_files import Replaced
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
 from gpuhook.errors import fault
 from gpuhook.host.hot.state import PROGRAM_DIRS
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import EngineConfiguration
 

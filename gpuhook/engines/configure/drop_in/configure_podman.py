@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import drop_ins, hooks_d
+from gpuhook.engines.configure.drop_in import drop_ins, hooks_d
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import podman_config, toml_document
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace, Runtime
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import EngineConfiguration
 
