@@ -139,7 +139,7 @@ class _Search:
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
             elif process.program.startswith(_SHIM):
-                for one in state_directories.of_shim(process.directory):
+                for one in state_directories.shim_directories(process.directory):
                     self._require(_SHIM, one)
                     self.directories.append(one)
 

@@ -100,7 +100,7 @@ def test_a_file_that_somebody_has_broken_since_is_named_with_its_line() -> None:
     with pytest.raises(GpuhookError) as caught:
         configure_containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
     assert caught.value.code == "GH2021"
-    assert "config.toml:2 is no TOML" in caught.value.message
+    assert "config.toml:2 is not TOML" in caught.value.message
 
 
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
@@ -220,8 +220,10 @@ def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) ->
 def test_what_k3s_has_made_is_shown(tmp_path: Path) -> None:
     node = CASES["k3s-nvidia"].write(tmp_path)
     found = engine_status.engine_status(Host(str(tmp_path)), configure_engine.Where("containerd"))
-    assert found.said.configuration.files == (containerd_locations.containerd_location(node).root,)
-    assert [one.name for one in found.said.configuration.gpu_runtimes] == ["nvidia"]
+    assert found.reading.configuration.files == (
+        containerd_locations.containerd_location(node).root,
+    )
+    assert [one.name for one in found.reading.configuration.gpu_runtimes] == ["nvidia"]
 
 
 def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_every_route_of_every_engine_goes_there_and_back(
     assert done.writes == dry.writes
     assert not configure_engine.configure(host, where, wanted).writes
     if route == "wrapper":
-        runtimes = engine_status.engine_status(host, where).said.configuration.runtimes
+        runtimes = engine_status.engine_status(host, where).reading.configuration.runtimes
         assert runtimes["nvidia"].path == PROGRAMS[0]
     undone = configure_engine.undo(host, where)
     assert len(undone.writes) == len(done.writes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What configuring an engine comes to: bytes of files, before and after."""
+"""The plan for one engine: its options, its node, and the bytes of files before and after."""
 
 from __future__ import annotations
 
@@ -14,84 +14,28 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
 
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One file that changes: None is a file that is not there.
-
-    `mode` is that of a new file; one that is there keeps its own, and its owner.
-    """
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    mode: int = 0o644
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedConfig:
-    """What the engine's configuration says when all changes are made.
-
-    `runtimes` are the programs of runtimes by their names, "" where the engine chooses; `default`
-    is the name of the default runtime, "" where it is not ours to say. `hooks` are the files of
-    OCI hooks that have to be read.
-    """
-
-    runtimes: Mapping[str, str]
-    default: str = ""
-    has_cdi: bool = False
-    hooks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """How the engine takes up a changed configuration.
-
-    `units` are those of systemd that it may run as, the first that is active is meant. `processes`
-    are the names of its program. `reloads` is whether SIGHUP is enough, and it needs no restart.
-    `ends_containers` is whether its containers end with it.
-    """
-
-    units: tuple[str, ...] = ()
-    processes: tuple[str, ...] = ()
-    reloads: bool = False
-    ends_containers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EnginePlan:
-    """All that configuring an engine comes to; without changes it is configured already.
-
-    `notes` are sentences for the person who configures: what was decided and why, and what is left
-    to do by hand; those of `on_restart` are told only if something is written. `config` is the file
-    that the engine is started with: what is planned is read from there. "" is the usual one, if
-    that reads any file that changes. None is for what cannot be read as the engine will, such as a
-    template: then `expected` is not checked.
-    """
-
-    engine: str
-    changes: tuple[ConfigChange, ...]
-    expected: ExpectedConfig
-    service: Service
-    notes: tuple[str, ...] = ()
-    config: str | None = ""
-    on_restart: tuple[str, ...] = ()
-
-
-# wrapper: a runtime whose program is gpuhook-runtime. hook: the engine's own runtime, with our
-# prestart hook. cdi: the engine applies CDI specs by itself.
+# wrapper: a runtime whose program is gpuhook-runtime. hook: the engine's runtime with the prestart
+# hook. cdi: the engine applies CDI specs by itself.
 Route = Literal["wrapper", "hook", "cdi"]
 ROUTES: tuple[Route, ...] = ("wrapper", "hook", "cdi")
-NAME = "nvidia"  # of the runtime, which a RuntimeClass calls its handler
+NAME = "nvidia"  # of the runtime; a RuntimeClass calls it the handler
+# The engine's name -> its module below gpuhook.engines.configure.
+_MODULES = {
+    "containerd": "containerd.configure_containerd",
+    "crio": "drop_in.configure_crio",
+    "docker": "docker.configure_docker",
+    "podman": "drop_in.configure_podman",
+}
+ENGINES = tuple(_MODULES)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What the engine is to have.
+    """The desired configuration of an engine.
 
     `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
-    `takes_over`, a runtime of that name that is not gpuhook's stays, and nothing is changed.
-    `enables_cri` is for a containerd whose configuration disables what a kubelet talks to.
+    `takes_over`, a runtime of that name with another program is an error. `enables_cri` removes the
+    CRI plugin from containerd's disabled_plugins.
     """
 
     route: Route
@@ -105,12 +49,12 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class EngineNode:
-    """What an engine's plan is made from.
+    """The node of an engine, from which the plan is made.
 
-    `version` is that of the engine's daemon, None where it is not known. `config` and `drop_in`
-    are files that somebody chose, "" for the engine's usual ones. `home` is that of the user whose
-    engine it is, None for root's. `base_spec` is what `ctr oci spec` prints there, None where
-    nobody asked: containerd's route hook makes its base_runtime_spec of it.
+    `version` is the daemon's, None if unknown. `config` and `drop_in` are the files that the user
+    chose, "" for the engine's usual ones. `home` is the home directory of the user of a rootless
+    engine, None for root's engine. `base_spec` is the output of `ctr oci spec`, from which
+    containerd's route hook makes its base_runtime_spec; None if ctr did not run.
     """
 
     files: ConfigFiles
@@ -121,34 +65,86 @@ class EngineNode:
     base_spec: bytes | None = None
 
 
-# The engine's name -> its module below gpuhook.engines.configure.
-_MODULES = {
-    "containerd": "containerd.configure_containerd",
-    "crio": "drop_in.configure_crio",
-    "docker": "docker.configure_docker",
-    "podman": "drop_in.configure_podman",
-}
-ENGINES = tuple(_MODULES)
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A file that changes. A content of None is a file that does not exist.
+
+    `mode` is that of a new file; an existing file keeps its mode and owner.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedConfig:
+    """What the engine's configuration must contain after the changes.
+
+    `runtimes` has the programs by name of runtime, "" if the engine chooses the program; `default`
+    is the name of the default runtime, "" for any. `hooks` are the OCI hook files that the engine
+    must read.
+    """
+
+    runtimes: Mapping[str, str]
+    default: str = ""
+    has_cdi: bool = False
+    hooks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The service that must read the changed configuration.
+
+    `units` are possible units of systemd; the first active one is used. `processes` are the names
+    of the program. `reloads` is set if SIGHUP is enough. `ends_containers` is set if a restart
+    stops the engine's containers.
+    """
+
+    units: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    reloads: bool = False
+    ends_containers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """The changes that configure an engine; without changes it is configured already.
+
+    `notes` are sentences for the user, about decisions and remaining steps; those of `on_restart`
+    are printed only if something is written. `config` is the file with which the engine starts, and
+    from which the result is read; "" is the usual one, if it reads any file that changes. With
+    None, `expected` is not checked: gpuhook cannot read the result as the engine will, such as a
+    template.
+    """
+
+    engine: str
+    changes: tuple[ConfigChange, ...]
+    expected: ExpectedConfig
+    service: Service
+    notes: tuple[str, ...] = ()
+    config: str | None = ""
+    on_restart: tuple[str, ...] = ()
 
 
 class Engine(Protocol):
-    """What each engine's module has."""
+    """The functions of each engine's module."""
 
-    def plan(self, node: EngineNode, wanted: EngineOptions) -> EnginePlan:
-        """Return what is to change; raises a fault where it cannot be, and OSError."""
+    def plan(self, node: EngineNode, options: EngineOptions) -> EnginePlan:
+        """Return the changes. Raises a fault if the engine cannot be configured, and OSError."""
 
     def without(
-        self, path: str, content: bytes, wanted: EngineOptions, before: bytes | None = None
+        self, path: str, content: bytes, options: EngineOptions, before: bytes | None = None
     ) -> bytes | None:
-        """Return a file that somebody has edited since, less what `wanted` had brought into it.
+        """Return a file that a user edited, without what gpuhook wrote; None if nothing is left.
 
-        What ours took the place of comes back: `before` is the file before it was configured,
-        None where there was none. None where nothing but what was ours is left. Raises a fault
-        where it cannot be told apart.
+        Replaced settings get their old values from `before`, the file before it was configured,
+        None if it did not exist. Raises a fault if the settings cannot be separated.
         """
 
 
 def engine(name: str) -> Engine:
-    """Return the engine of that name, one of ENGINES."""
-    found: Engine = importlib.import_module(f"gpuhook.engines.configure.{_MODULES[name]}")
-    return found
+    """Return the module of the engine `name`, one of ENGINES."""
+    module: Engine = importlib.import_module(f"gpuhook.engines.configure.{_MODULES[name]}")
+    return module

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a containerd's configuration, in the order in which containerd reads them.
 
-After containerd's cmd/containerd/server/config/config.go: the file that it is started with, then
-what that imports, then what these import, each once. Up to 1.7 a relative pattern is looked up
-from containerd's working directory, which is / below systemd; a relative path is always looked up
-from the file that names it.
+See containerd's cmd/containerd/server/config/config.go: the file in the command line, then its
+imports, then their imports, each once. Up to 1.7, a relative pattern begins at containerd's working
+directory, which is / under systemd. A relative path begins at the directory of its file.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ CRI_OF_1 = "cri"
 CRI_OF_2 = "io.containerd.grpc.v1.cri"
 CRI_OF_3 = "io.containerd.cri.v1.runtime"
 CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
-VERSION_OF_2 = 3  # of files: containerd 2.0 brought it
+VERSION_OF_2 = 3  # the file version of containerd 2.0
 _LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file: its document, and the version that it says it is of, 1 if it says none."""
+    """A file, its document, and its version, 1 if it has none."""
 
     path: str
     content: bytes
@@ -43,14 +42,14 @@ class File:
     imports: tuple[str, ...]
 
     def line(self, *names: str) -> ConfigPlace:
-        """Return where a table or key is written."""
+        """Return the place of a table or key."""
         return ConfigPlace(self.path, toml_document.line_of(self.content, names))
 
 
 def read_all(
     files: ConfigFiles, path: str, daemon: Version | None
 ) -> tuple[tuple[File, ...], tuple[Trouble, ...]]:
-    """Return the files and what is wrong with them; none if there is no file at `path`."""
+    """Return the files and their problems; no files if `path` does not exist."""
     found: dict[str, File] = {}
     trouble: list[Trouble] = []
     pending = [(path, ConfigPlace(path))]
@@ -61,7 +60,7 @@ def read_all(
         content = files.read(current)
         if content is None:
             if current != path:
-                said = f"imports {current}, which is not there"
+                said = f"imports {current}, which does not exist"
                 trouble.append(Trouble(named, said))
             continue
         try:
@@ -90,19 +89,21 @@ def _file(path: str, content: bytes) -> File:
 
 
 def _wrong_kinds(file: File) -> Iterator[Trouble]:
-    """Yield what containerd cannot take for what it has to be."""
+    """Yield the values of a wrong type."""
     version = file.document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):
-        yield Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+        yield Trouble(file.line("version"), f"has version = {version!r}, which must be a number")
     for name in _LISTS:
         yield from toml_document.no_texts(file.path, file.content, file.document, (name,))
     plugins = file.document.get("plugins", {})
     if not isinstance(plugins, dict):
-        yield Trouble(file.line("plugins"), "has plugins that is no table")
+        yield Trouble(file.line("plugins"), "has plugins that is not a table")
         return
     for name, value in plugins.items():
         if not isinstance(value, dict):
-            yield Trouble(file.line("plugins", name), f'has the plugin "{name}" that is no table')
+            yield Trouble(
+                file.line("plugins", name), f'has the plugin "{name}" that is not a table'
+            )
 
 
 def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[str]:
@@ -117,13 +118,13 @@ def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[st
 
 
 def may_read(daemon: Version | None, version: int) -> bool:
-    """Return whether a program found by its name may be the one that reads a file of a version.
+    """Return whether a containerd may be the one that reads a file of this version.
 
-    Files of version 3 and later are made for containerd 2.
+    Files of version 3 and later are for containerd 2.
     """
     return daemon is None or daemon >= (2,) or version < VERSION_OF_2
 
 
 def is_of_1(daemon: Version | None, version: int) -> bool:
-    """Return whether a containerd is a 1.x, by its version or else by its configuration's."""
+    """Return whether a containerd is a 1.x, by its own version, else by the file's."""
     return daemon < (2,) if daemon else version < VERSION_OF_2

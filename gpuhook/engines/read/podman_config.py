@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman's containers.conf and its drop-ins, after containers.conf(5)."""
+"""Podman's containers.conf and its drop-ins, see containers.conf(5)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"
-OF_A_USER = ".config/containers/containers.conf"  # below a home
+OF_A_USER = ".config/containers/containers.conf"  # below the home directory
 HAS_CDI = (4, 1)
-# oci-hooks(5): a file of the later directory masks one of that name in an earlier one.
+# oci-hooks(5): a file in the later directory hides one of the same name in the earlier.
 HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 RUNTIMES = ("engine", "runtimes")
 
 
 @dataclass(frozen=True, slots=True)
 class Podman:
-    """Podman's configuration, and where it looks for OCI hooks.
+    """Podman's configuration, and its directories of OCI hooks.
 
-    Where no file says the directories, root's podman has its own, and that of a user none.
+    Without hooks_dir in a file, root's podman has default directories, a user's podman none.
     """
 
     configuration: EngineConfiguration
@@ -44,9 +44,9 @@ class Podman:
 
 
 def read(files: ConfigFiles, home: str | None = None) -> Podman:
-    """Return the configuration of root's podman, or of that of a user with `home`.
+    """Return the configuration of root's podman, or of the user's with `home`. Raises OSError.
 
-    Every later file replaces values of earlier ones; raises OSError.
+    A later file replaces the values of earlier ones.
     """
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
@@ -74,12 +74,13 @@ def read(files: ConfigFiles, home: str | None = None) -> Podman:
         cdi_dirs=toml_document.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
         trouble=tuple(trouble),
     )
-    said = toml_document.texts(merged.get("hooks_dir"))
-    return Podman(configuration, said or (HOOK_DIRS if home is None else ()), bool(said))
+    directories = toml_document.texts(merged.get("hooks_dir"))
+    default = HOOK_DIRS if home is None else ()
+    return Podman(configuration, directories or default, bool(directories))
 
 
 def has_cdi(version: Version | None) -> bool:
-    """Return whether a podman gives CDI devices to containers; one of unknown version does."""
+    """Return whether a podman applies CDI devices; True for an unknown version."""
     return version is None or version >= HAS_CDI
 
 
@@ -93,13 +94,13 @@ def _paths(files: ConfigFiles, home: str | None) -> list[str]:
 
 
 def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Yield what podman cannot take for what it has to be."""
+    """Yield the values of a wrong type."""
     yield from toml_document.no_tables(path, content, document, RUNTIMES)
     yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))
     for name, value in toml_document.table(document, *RUNTIMES).items():
         if not isinstance(value, list):
             place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-            yield Trouble(place, f"has the runtime {name} that is no list of paths")
+            yield Trouble(place, f"has the runtime {name} that is not a list of paths")
 
 
 def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:

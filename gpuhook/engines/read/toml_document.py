@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML documents, and the lines on which their tables and keys stand."""
+"""TOML documents, and the lines of their tables and keys."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=(.*)$")
 
 
 class UnreadableTomlError(Exception):
-    """A document that is not read: `line` counts from 1, 0 where it is not known.
+    """A document that cannot be read. `line` begins at 1, 0 if unknown.
 
-    `is_bounded` is set if it is past a bound that gpuhook has and engines do not have.
+    `is_bounded` is set if it exceeds a limit of gpuhook that engines do not have.
     """
 
     def __init__(self, reason: str, line: int = 0, *, is_bounded: bool = False) -> None:
@@ -43,19 +43,19 @@ class UnreadableTomlError(Exception):
         self.is_bounded = is_bounded
 
     def trouble(self, path: str) -> Trouble:
-        """Return this as what is wrong with the file `path`."""
-        said = "is not read by gpuhook" if self.is_bounded else "is no TOML"
+        """Return the error as a problem of the file `path`."""
+        said = "is not read by gpuhook" if self.is_bounded else "is not TOML"
         place = ConfigPlace(path, self.line)
         return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the document; raises UnreadableError.
+    """Return the document. Raises UnreadableTomlError.
 
-    A byte order mark is refused as most engines do: containerd from 2.0 on, podman of Debian 12.
+    A byte order mark is refused, as most engines do: containerd from 2.0 on, podman of Debian 12.
     """
     if content.startswith(codecs.BOM_UTF8):
-        reason = "it begins with a byte order mark, which not every engine takes: save it without"
+        reason = "it begins with a byte order mark, which not every engine accepts: save it without"
         raise UnreadableTomlError(reason, 1)
     try:
         text = content.decode("utf-8")
@@ -75,7 +75,7 @@ def parsed(content: bytes) -> dict[str, Any]:
 
 
 def _require_short_keys(text: str) -> None:
-    """Raise UnreadableError for a key of many parts: tomllib takes the square of them in memory."""
+    """Refuse a key of many parts: the memory that tomllib needs grows with their square."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
             reason = f"a key has more than {_MOST_PARTS} parts"
@@ -83,7 +83,7 @@ def _require_short_keys(text: str) -> None:
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the table of those names, {} where there is none, or something else is there."""
+    """Return the table at these names, {} if it does not exist or is not a table."""
     found: Any = document
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -93,32 +93,32 @@ def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def no_tables(
     path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[Trouble]:
-    """Yield what has to be a table on the way to those names, and is none."""
+    """Yield the parents, and the value at these names, that are not tables."""
     for depth in range(1, len(names) + 1):
         found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
         if not isinstance(found, dict):
             dotted = ".".join(names[:depth])
             place = ConfigPlace(path, line_of(content, names[:depth]))
-            yield Trouble(place, f"has {dotted} that is no table")
+            yield Trouble(place, f"has {dotted} that is not a table")
 
 
 def no_texts(
     path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[Trouble]:
-    """Yield what has to be a list of strings, and is none; a key that is not there is right."""
+    """Yield the key at these names if it exists and is not a list of strings."""
     value = table(document, *names[:-1]).get(names[-1], [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         place = ConfigPlace(path, line_of(content, names))
-        yield Trouble(place, f"has {'.'.join(names)} that is no list of strings")
+        yield Trouble(place, f"has {'.'.join(names)} that is not a list of strings")
 
 
 def text(value: Any) -> str:
-    """Return a value that has to be a string, "" of others."""
+    """Return a value that must be a string, "" for another type."""
     return value if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return the strings of a value that has to be a list of such."""
+    """Return the strings of a value that must be a list of strings."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 

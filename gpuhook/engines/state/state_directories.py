@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directories in which engines keep the files of running containers.
+"""The directories in which engines store the files of running containers.
 
 Sources: containerd's cmd/containerd/server/config (state, imports), its runtime/v2 (bundles) and
 runtime/v2/runc/options (Root); moby's daemon/config (exec-root) and libcontainerd/supervisor;
@@ -28,20 +28,20 @@ CONTAINERD = "/run/containerd"
 DOCKER = "/run/docker"
 _STORAGE_CONF = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 TASKS = "io.containerd.runtime.v2.task"
-# `runtime` and `options.json` name the program that the shim calls for exec, kill and delete.
+# `runtime` and `options.json` name the program that the shim runs for exec, kill and delete.
 BUNDLES = tuple(f"{TASKS}/*/*/{name}" for name in ("config.json", "runtime", "options.json"))
 _OF_STORAGE = ("*-containers/*/userdata/config.json",)
-# runc keeps the hooks in state.json, crun keeps a copy of config.json.
+# runc stores the hooks in state.json, crun a copy of config.json.
 OF_RUNTIME = ("*/state.json", "*/config.json")
 OF_NAMESPACES = tuple(f"*/{pattern}" for pattern in OF_RUNTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """A directory of the host. `files` are patterns below it, as of the module glob.
+    """A directory of the host. `files` are patterns below it, for the module glob.
 
-    `source` is the file or the option that names it, "" for a default. `is_required` is whether
-    the engine has this directory as long as it runs.
+    `source` is the file or the option that names it, "" for a default. `is_required` is set if the
+    directory exists whenever the engine runs.
     """
 
     path: str
@@ -58,14 +58,14 @@ STORAGES = (
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """The state directories of one engine; `unread` says which configuration is not known."""
+    """The state directories of an engine; `unread` are sentences on unreadable configurations."""
 
     directories: tuple[StateDirectory, ...] = ()
     unread: tuple[str, ...] = ()
 
 
 def flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command line without their dashes, and their values."""
+    """Return the options of a command line, without dashes, and their values."""
     found: dict[str, str] = {}
     for word, after in pairwise([*arguments, ""]):
         if word.startswith("-"):
@@ -161,8 +161,8 @@ def _unread(trouble: Sequence[Trouble]) -> tuple[str, ...]:
     return tuple(f"{one.where} {one.said}" for one in trouble if one.is_fatal or one.is_unread)
 
 
-def of_shim(directory: str) -> Iterator[StateDirectory]:
-    """Yield the state directory of a containerd's shim, which runs in a bundle."""
+def shim_directories(directory: str) -> Iterator[StateDirectory]:
+    """Yield the state directory of a containerd shim, whose working directory is a bundle."""
     state, is_bundle, _ = directory.partition(f"/{TASKS}/")
     if is_bundle:
         yield StateDirectory(state, BUNDLES, "its working directory")

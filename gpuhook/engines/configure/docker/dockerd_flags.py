@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How systemd starts dockerd: its flags, after systemd.service(5) and systemd.exec(5).
+"""The flags with which systemd starts dockerd, see systemd.service(5) and systemd.exec(5).
 
-A flag and a key of daemon.json that say the same keep dockerd from starting
+dockerd does not start with a flag and a key of daemon.json for the same option
 (moby/daemon/config, findConfigurationConflicts).
 """
 
@@ -28,14 +28,15 @@ _DIRECTORIES = (
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )
-_OF_A_USER = (".config/systemd/user", ".local/share/systemd/user")  # below a home
-_OF_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
+# Below the home directory.
+_USER_DIRECTORIES = (".config/systemd/user", ".local/share/systemd/user")
+_ALL_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A long flag of dockerd, its value, "" where it has none, and where it is written."""
+    """A long flag of dockerd, its value ("" for none), and its place in a unit file."""
 
     name: str
     value: str
@@ -43,7 +44,7 @@ class Flag:
 
 
 def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
-    """Return the long flags that the unit starts its program with, in order; raises OSError."""
+    """Return the long flags in the unit's command line, in order. Raises OSError."""
     words: list[tuple[str, ConfigPlace]] = []
     variables: dict[str, tuple[str, ConfigPlace]] = {}
     for path in _unit_files(files, home, unit):
@@ -52,15 +53,17 @@ def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tupl
                 variables |= _variables(files, value.removeprefix("-"))
             elif key == "Environment":
                 for one in _split(value):
-                    name, _, said = one.partition("=")
-                    variables[name] = said, where
+                    name, _, text = one.partition("=")
+                    variables[name] = text, where
             elif key == "ExecStart":
                 words = [(word, where) for word in _split(value)] if value else []
     return tuple(_flags(list(_expanded(words, variables))))
 
 
 def _unit_files(files: ConfigFiles, home: str | None, unit: str) -> list[str]:
-    places = _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _OF_A_USER), *_OF_USERS)
+    places = (
+        _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _USER_DIRECTORIES), *_ALL_USERS)
+    )
     main = [f"{place}/{unit}" for place in places if unit in files.names(place)][:1]
     drop_ins: dict[str, str] = {}
     for place in reversed(places):

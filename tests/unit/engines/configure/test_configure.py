@@ -119,7 +119,7 @@ def test_a_file_that_somebody_has_removed_stays_away(root: Path) -> None:
     (root / MAIN[1:]).unlink()
     result = undo(root)
     assert not (root / MAIN[1:]).exists()
-    assert any("removed it since" in note for note in result.notes)
+    assert any("was removed since" in note for note in result.notes)
 
 
 def test_a_directory_with_something_of_others_stays(root: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_directory_with_something_of_others_stays(root: Path) -> None:
     (root / "etc/docker/gpuhook.d/theirs").touch()
     result = undo(root)
     assert (root / "etc/docker/gpuhook.d/theirs").exists()
-    assert any("/etc/docker/gpuhook.d stays" in note for note in result.notes)
+    assert any("/etc/docker/gpuhook.d remains" in note for note in result.notes)
 
 
 def test_a_link_stays_and_its_file_changes(root: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_chosen_file_that_was_not_there_is_told(
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     (tmp_path / "etc").mkdir()
     host, where = Host(str(tmp_path)), Where("docker", config="/etc/deamon.json")
-    said = "/etc/deamon.json was not there: docker reads it only if it is started with it"
+    said = "/etc/deamon.json did not exist: docker reads it only if it is started with this file"
     for is_told in (True, False):
         result = configure_engine.configure(host, where, wanted())
         assert (said in result.notes) is is_told
@@ -105,7 +105,7 @@ def test_a_file_that_is_restored_for_another_is_told(
         (tmp_path / "etc" / name).write_text("version = 2\n", encoding="utf-8")
     host = Host(str(tmp_path))
     said = (
-        "/etc/a.toml is restored: gpuhook configures containerd in one place, and that has changed"
+        "/etc/a.toml is restored: gpuhook configures containerd in one file, which is another now"
     )
     for config, is_told in (("a", False), ("a", False), ("b", True), ("b", False)):
         where = Where("containerd", config=f"/etc/{config}.toml")
@@ -159,7 +159,7 @@ def test_a_hook_that_was_taken_away_and_came_back_stays(
     theirs.write_bytes(crio.HOOKED + b"\n")
     notes = configure_engine.undo(host, where).notes
     assert theirs.read_bytes() == crio.HOOKED + b"\n"
-    assert any("made anew" in one for one in notes)
+    assert any("created again" in one for one in notes)
     assert os.listdir(theirs.parent) == [theirs.name]
 
 

@@ -213,7 +213,7 @@ def test_two_at_once_take_turns(root: Path) -> None:
 
 
 def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configure_record, "_PATIENCE", 0.0)
+    monkeypatch.setattr(configure_record, "_LOCK_TIME", 0.0)
     place = configure_record.directory("docker", None)
     with (
         configure_record.RecordStore(Host(str(root)), place).locked(),
@@ -369,8 +369,8 @@ def _leads_nowhere(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason", "advice"),
     [
-        (_is_file, "Not a directory", "move what is there away"),
-        (_leads_nowhere, "No such file or directory", "mend the link"),
+        (_is_file, "Not a directory", "move the file away"),
+        (_leads_nowhere, "No such file or directory", "fix the link"),
     ],
 )
 def test_where_no_file_can_be_a_dry_run_fails_too(

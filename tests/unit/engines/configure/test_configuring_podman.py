@@ -166,21 +166,21 @@ def test_our_file_that_is_no_toml_any_more() -> None:
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
-    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is no table"),
+    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is not a table"),
     "no list": (
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
         {},
         "GH2040",
-        f"{MAIN}:2 has the runtime kata that is no list",
+        f"{MAIN}:2 has the runtime kata that is not a list",
     ),
     "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},
         {},
         "GH2040",
-        f"{MAIN}:2 has engine.hooks_dir that is no list of strings",
+        f"{MAIN}:2 has engine.hooks_dir that is not a list of strings",
     ),
     "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2040", "byte order mark"),
-    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is no TOML"),
+    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is not TOML"),
     "later than all": (
         {f"{MAIN}.d/zzz.conf": THEIRS},
         {"takes_over": True},

@@ -101,7 +101,7 @@ def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> 
 def test_an_engine_that_does_not_run_needs_no_restart(root: Path) -> None:
     result = configure(root, how="auto")
     assert result.restarted == ""
-    assert any("does not run" in note for note in result.notes)
+    assert any("is not running" in note for note in result.notes)
 
 
 # A name of this process alone: others run these tests at the same time.

@@ -110,7 +110,7 @@ def test_dockers_gpus() -> None:
     assert told(files) == []
     hook = "/usr/local/bin/nvidia-container-runtime-hook"
     (one,) = told({**files, hook: '#!/bin/sh\nexec "/usr/bin/gpuhook-prestart" "$@"\n'})
-    assert one[3] == "it was made with --gpus, for which Docker calls our hook"
+    assert one[3] == "it was created with --gpus, for which Docker runs gpuhook's hook"
 
 
 def test_containerd() -> None:
