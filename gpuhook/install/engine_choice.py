@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine of a host to configure if no one names it.
+"""The engine of a host to configure with --engine auto.
 
-The first answer counts: the engine whose configuration file is named, the engine that the kubelet
-calls, an engine that has a socket.
+The first match decides: the engine of the configuration file in the options, the engine that the
+kubelet calls, an engine with a socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CHOICES = ("auto", *ENGINES, "none")
-# In this order: the kubelet's own first. Docker's containerd has a socket as well.
+# In this order: sockets for a kubelet first. Docker's containerd has a socket as well.
 _SOCKETS = (
     ("crio", "/run/crio/crio.sock"),
     ("docker", "/run/cri-dockerd.sock"),
@@ -55,7 +55,7 @@ _NAMES = {
 
 
 def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
-    """Return the engine to configure, none for "none". Raises GH2106 where "auto" finds none.
+    """Return the engine to configure, () for "none". Raises GH2106 if "auto" finds no engine.
 
     `config` is the engine's file, a path of the host, or "".
     """
@@ -72,7 +72,7 @@ def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
 
 
 def _of_file(host: Host, path: str) -> str:
-    """Return the engine that a file is of, by its content, else by its name; "" if that is open."""
+    """Return the engine of a file, by its content, else by its name; "" if it is ambiguous."""
     try:
         content = host.read(path) or b""
     except (OSError, GpuhookError):
@@ -104,9 +104,9 @@ def _only(found: Iterable[str]) -> str:
 
 
 def _of_kubelet(host: Host) -> str:
-    """Return the engine whose socket a kubelet of the host calls, "" if that is open.
+    """Return the engine whose socket a kubelet of the host calls, "" if it is unknown.
 
-    A pod without the pid namespace of the host does not see the kubelet.
+    A pod without the host's pid namespace does not see the kubelet.
     """
     for process in host_processes.running(host.root):
         if process.program == "kubelet" and process.is_trusted:

@@ -135,7 +135,7 @@ def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
     """Its state directory is unknown also after its configuration is undone."""
     host = Host(str(node))
     (node / AT[1:]).mkdir(parents=True)
-    container_directories.keep(
+    container_directories.save(
         host, AT, container_directories.locate(host, {"containerd": "/none.toml"}, AT)
     )
     assert "/none.toml does not exist" in found(node).unknown[0]
@@ -147,7 +147,7 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     write(node, f"/s/{TASK}", RUNTIME)
     (node / AT[1:]).mkdir(parents=True)
     host = Host(str(node))
-    container_directories.keep(
+    container_directories.save(
         host, AT, container_directories.locate(host, {"containerd": "/c.toml"}, AT)
     )
     write(node, "/c.toml", "")
@@ -168,7 +168,7 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
     host, made = Host(str(node)), frozenset({"/c.toml"})
     where = container_directories.locate(host, {"containerd": "/c.toml"}, AT, made)
     for _ in range(2):
-        container_directories.keep(host, AT, where)
+        container_directories.save(host, AT, where)
         host.remove("/c.toml")
         with ExitStack() as stack:
             if is_running:
@@ -231,7 +231,7 @@ def test_a_directory_that_no_path_can_name(
 ) -> None:
     write(node, "/c", text)
     with running(node, program, arguments):
-        assert any("is no path" in unknown for unknown in found(node).unknown)
+        assert any("is not a path" in unknown for unknown in found(node).unknown)
 
 
 def test_a_ledger_entry_whose_root_is_no_path(node: Path) -> None:

@@ -18,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.install import (
     container_directories,
     installation,
-    launchers,
     mounted_host,
     runtime_tree,
     tree_copy,
@@ -60,7 +59,7 @@ def tree_of(tmp_path: Path) -> Trees:
         (place / "launchers/libexec/config-manager").write_text("@TREE@\n", encoding="utf-8")
         described = {"schema": runtime_tree.SCHEMA, "version": version, "digest": version[0] * 64}
         (place / "tree.json").write_text(json.dumps(described), encoding="utf-8")
-        return runtime_tree.at(str(place))
+        return runtime_tree.read_tree(str(place))
 
     return made
 
@@ -126,7 +125,7 @@ def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None
     put(place, first)
     put(place, second)
     assert put(place, first) == ["1.0-111111111111", "2.0-222222222222"]
-    assert tree_copy.used(place.here) == first.name
+    assert tree_copy.current_version(place.here) == first.name
 
 
 @pytest.fixture
@@ -186,7 +185,7 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
     monkeypatch.setattr(installation, "_require_running", refuse)
     with pytest.raises(GpuhookError):
         put(place, tree_of("2.0"))
-    assert tree_copy.used(place.here) == "1.0-111111111111"
+    assert tree_copy.current_version(place.here) == "1.0-111111111111"
     assert tree_copy.versions(place.here) == ["1.0-111111111111"]
 
 
@@ -272,7 +271,7 @@ def test_a_directory_of_others_gets_no_program(
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2102"
-    assert "others than root" in caught.value.message
+    assert "other users than root" in caught.value.message
     assert not os.listdir(place.here)
 
 
@@ -289,7 +288,7 @@ def test_nor_does_one_below_a_directory_of_others(
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2102"
-    assert f"may write to {node / 'opt'}," in caught.value.message
+    assert f"can write to {node / 'opt'}," in caught.value.message
 
 
 def test_a_full_disk_leaves_nothing_behind(place: InstallPlace, node: Path, tree_of: Trees) -> None:
@@ -350,7 +349,7 @@ def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Tr
         installation.uninstall(place, forced=True)
         put(place, old)
         is_killed = killed_at(step, lambda: put(place, new))
-        assert tree_copy.used(place.here) in {old.name, new.name}
+        assert tree_copy.current_version(place.here) in {old.name, new.name}
         put(place, new)
         assert all_in(place) == expected
         step += 1
@@ -489,7 +488,7 @@ def test_a_path_that_no_launcher_can_have(node: Path, path: str) -> None:
 
 def test_the_longest_version_fits_a_first_line() -> None:
     """The default directory leaves room for the name of any version."""
-    launchers.require_usable(f"{installation.DIRECTORY}/versions/100.200.300-{'a' * 12}")
+    runtime_tree.require_launcher_path(f"{installation.DIRECTORY}/versions/100.200.300-{'a' * 12}")
 
 
 @pytest.mark.parametrize(
@@ -499,7 +498,7 @@ def test_the_longest_version_fits_a_first_line() -> None:
 def test_what_is_no_tree_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tree.json").write_text(text, encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
-        runtime_tree.at(str(tmp_path))
+        runtime_tree.read_tree(str(tmp_path))
     assert caught.value.code == "GH2101"
 
 
@@ -508,7 +507,7 @@ def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
     document = {"schema": runtime_tree.SCHEMA, "version": version, "digest": "a" * 64}
     (tmp_path / "tree.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GpuhookError):
-        runtime_tree.at(str(tmp_path))
+        runtime_tree.read_tree(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> 
 
 def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
     code = (
-        "import os; from gpuhook.install import pod_wait; pod_wait.hold(); "
+        "import os; from gpuhook.install import pod_wait; pod_wait.block_signals(); "
         "os.fork() or os._exit(0); print('up', flush=True); pod_wait.wait()"
     )
     command = [sys.executable, "-c", code]
