@@ -126,7 +126,7 @@ def test_what_no_cell_shows_is_noted() -> None:
     found = picture([gpu(unattributed=3 * GIB)], processes=[host])
     assert found.bars[0].notes == (
         "processes of the host use 200 MiB (Xorg)",
-        "3 GiB are in use by nobody that can be seen",
+        "3 GiB are in use by unknown processes",
     )
     for text in (map_terminal.text(found, 100), map_svg.text(found), map_page.text(found)):
         assert all(note in text for note in found.bars[0].notes)
