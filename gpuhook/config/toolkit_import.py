@@ -97,7 +97,7 @@ def import_settings(found: toolkit_settings.ToolkitSettings) -> Imported:
     for key, value in toolkit_settings.leaves(found.document):
         work.take(key, value)
     work.drop_invalid()
-    return Imported(work.document, tuple(said for _, said in sorted(work.remarks)))
+    return Imported(work.document, tuple(remark for _, remark in sorted(work.remarks)))
 
 
 def text(found: Imported, path: str) -> str:
@@ -130,8 +130,8 @@ class _Import:
         """Import a key, or add a remark."""
         if key in self._unknown:
             near = self._unknown[key]
-            meant = f"; did you mean {near}?" if near else ""
-            self._remark(key, f"the toolkit has no such key, and ignores it{meant}")
+            advice = f"did you mean {near}?" if near else "remove it"
+            self._remark(key, f"the toolkit has no such key, and ignores it: {advice}")
         elif key in self._wrong:
             self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
         elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
@@ -150,11 +150,11 @@ class _Import:
 
     def drop_invalid(self) -> None:
         """Remove values that gpuhook's settings do not permit, with a remark."""
-        for path, said in settings_file.faults_of(self.document):
+        for path, remark in settings_file.faults_of(self.document):
             section, key = str(path[0]), str(path[1])
             source = self._sources.get((section, key))
             if source is not None and key in self.document.get(section, {}):
-                self._remark(source, f"{section}.{key} does not permit this value: {said}")
+                self._remark(source, f"{section}.{key} does not permit this value: {remark}")
                 del self.document[section][key]
         self.document = {name: keys for name, keys in self.document.items() if keys}
 
@@ -176,10 +176,10 @@ class _Import:
         if entry not in held:
             self._set(key, section, own, [*held, entry])
 
-    def _remark(self, key: str, said: str) -> None:
+    def _remark(self, key: str, remark: str) -> None:
         line = toml_document.line_of(self._found.content, key.split("."))
         place = f"line {line}: " if line else ""
-        self.remarks.append((line, f"{place}{printable(key, 100)}: {said}"))
+        self.remarks.append((line, f"{place}{printable(key, 100)}: {remark}"))
 
 
 def _default(section: str, own: str) -> object:

@@ -132,10 +132,10 @@ class _Search:
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
             if engine and process.is_trusted:
-                said = _absolute(state_directories.flags(process.arguments), process.directory)
-                named = [said[name] for name in _CONFIGS if said.get(name)]
+                options = _absolute(state_directories.flags(process.arguments), process.directory)
+                named = [options[name] for name in _CONFIGS if options.get(name)]
                 self.running.add((engine, named[0] if named else ""))
-                self._take(engine, said, is_running=True)
+                self._take(engine, options, is_running=True)
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
             elif process.program.startswith(_SHIM):
@@ -146,16 +146,16 @@ class _Search:
     def add(self, engine: str, config: str, *, is_strict: bool) -> None:
         """Add the directories in the configuration of an engine."""
         try:
-            said = {}
+            options = {}
             if engine in _UNITS:
                 flags = dockerd_flags.flags(self._host, unit=_UNITS[engine])
-                said = {one.name: one.value for one in flags}
+                options = {one.name: one.value for one in flags}
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_strict)
             return
         if config:
-            said["config-file" if engine == "docker" else "config"] = config
-        self._take(engine, said, is_strict=is_strict)
+            options["config-file" if engine == "docker" else "config"] = config
+        self._take(engine, options, is_strict=is_strict)
 
     def add_ledger(self) -> None:
         """Add the state roots of the containers that were assigned GPUs."""
@@ -189,13 +189,13 @@ class _Search:
     def _take(
         self,
         engine: str,
-        said: Mapping[str, str],
+        options: Mapping[str, str],
         *,
         is_running: bool = False,
         is_strict: bool = False,
     ) -> None:
         try:
-            found = _state(self._host, engine, self._without_undone(said))
+            found = _state(self._host, engine, self._without_undone(options))
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_running or is_strict)
             return
@@ -209,11 +209,11 @@ class _Search:
                 self._require(engine, one)
             self.directories.append(one)
 
-    def _without_undone(self, said: Mapping[str, str]) -> dict[str, str]:
+    def _without_undone(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return the flags without a file that undo removed; its directories are in the list."""
         return {
             name: value
-            for name, value in said.items()
+            for name, value in options.items()
             if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
         }
 
@@ -229,21 +229,23 @@ class _Search:
             self.unknown.append(f"the state directory of {engine} is not known: {reason}")
 
 
-def _state(host: Host, engine: str, said: Mapping[str, str]) -> EngineState:
+def _state(host: Host, engine: str, options: Mapping[str, str]) -> EngineState:
     if engine == "containerd":
-        return state_directories.containerd(host, said, containerd_locations.started_with(host))
+        return state_directories.containerd(host, options, containerd_locations.started_with(host))
     if engine == "docker":
-        return state_directories.docker(host, said)
+        return state_directories.docker(host, options)
     return (
-        state_directories.crio(host, said) if engine == "crio" else state_directories.podman(host)
+        state_directories.crio(host, options)
+        if engine == "crio"
+        else state_directories.podman(host)
     )
 
 
-def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
+def _absolute(options: Mapping[str, str], directory: str) -> dict[str, str]:
     """Return the flags with absolute paths; `directory` is the process's working directory."""
     return {
         name: joined(f"{directory or '/'}/.", value) if name in _PATHS and value else value
-        for name, value in said.items()
+        for name, value in options.items()
     }
 
 

@@ -145,11 +145,11 @@ def _replicas(
     for replica in known:
         one = held.get(replica)
         if one is None:
-            cells.append(Cell(each, FREE, label=_tail(replica), size=share))
+            cells.append(Cell(each, FREE, label=_replica_suffix(replica), size=share))
         elif one["id"] not in drawn:
             drawn.add(one["id"])
             own = [r for r in known if held.get(r) is one]
-            label = " ".join(map(_tail, own))
+            label = " ".join(map(_replica_suffix, own))
             bytes_ = None if share is None else share * len(own)
             cells.append(_cell(one, uuid, each * len(own), label, bytes_))
     return cells + [_cell(one, uuid, each, "no replica", total) for one in extra]
@@ -191,7 +191,7 @@ def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]
         yield f"{size(left)} are in use by unknown processes"
 
 
-def _tail(replica: str) -> str:
+def _replica_suffix(replica: str) -> str:
     return replicas.SEPARATOR + replica.rpartition(replicas.SEPARATOR)[2]
 
 

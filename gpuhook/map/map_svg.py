@@ -114,7 +114,7 @@ def card(bar: Bar) -> tuple[str, int]:
 
 def _heading(bar: Bar) -> str:
     usage = _text("words end", WIDTH - _PADDING, 28, bar.usage)
-    room = WIDTH - 2 * _PADDING - _long(bar.usage, 13) - _long(bar.uuid, 13) - 110
+    room = WIDTH - 2 * _PADDING - _text_width(bar.usage, 13) - _text_width(bar.uuid, 13) - 110
     words = [("words", _cut(bar.name, room, 13)), ("uuid", bar.uuid)]
     spans = "".join(
         f'<tspan class="{style}" dx="12">{shown(word)}</tspan>' for style, word in words if word
@@ -149,10 +149,10 @@ def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
     if width < _WORDED:
         short = label or (cell.names[0] if not cell.holder else "")
         for number, word in enumerate(short.split()):
-            if _long(word, 12) <= width - 4:
+            if _text_width(word, 12) <= width - 4:
                 yield _text("small middle", middle, _BAR_TOP + 22 + 17 * number, word)
         return
-    name = next((name for name in names if _long(name, 13.5) <= room), names[-1])
+    name = next((name for name in names if _text_width(name, 13.5) <= room), names[-1])
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
     under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable on the hatching
     yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
@@ -165,7 +165,7 @@ def _wrapped(facts: Sequence[str], room: float) -> list[str]:
     lines: list[str] = []
     for fact in filter(None, facts):
         whole = f"{lines[-1]} · {fact}" if lines else fact
-        if lines and _long(whole, 12) <= room:
+        if lines and _text_width(whole, 12) <= room:
             lines[-1] = whole
         elif len(lines) < 2:
             lines.append(_cut(fact, room, 12))
@@ -184,7 +184,9 @@ def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
 def _line_below(cell: Cell, room: float) -> str:
     """Return the line below the bar for a cell that is too narrow for words."""
     facts = (cell.mark + cell.label, cell.holder, cell.memory, cell.busy)
-    rest = _long(" · ".join(fact for fact in facts if fact), 12) - _long(cell.holder, 12)
+    rest = _text_width(" · ".join(fact for fact in facts if fact), 12) - _text_width(
+        cell.holder, 12
+    )
     name = _shortened(cell.holder, max(room / 3, room - rest), 12)
     return _cut(" · ".join(fact for fact in (facts[0], name, *facts[2:]) if fact), room, 12)
 
@@ -199,7 +201,7 @@ def key(picture: Picture) -> tuple[str, int]:
         if state in {HELD, OVER}:
             parts.append(_box(f"{state}-full", left + 5, 5, 11, 6, 2))
         parts.append(_text("small", left + 34, 12.5, words))
-        left += 34 + _long(words, 12) + 26
+        left += 34 + _text_width(words, 12) + 26
     if states & {HELD, OVER}:
         parts.append(_text("small", left, 12.5, "filled: memory in use"))
     return "".join(parts), 18
@@ -220,7 +222,7 @@ def _box(  # noqa: PLR0917 # as a rectangle in SVG
     )
 
 
-def _long(words: str, height: float) -> float:
+def _text_width(words: str, height: float) -> float:
     """Return the approximate width of text in pixels."""
     return len(printable(words, _MAX_TEXT)) * height * _EM
 

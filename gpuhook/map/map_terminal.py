@@ -73,11 +73,11 @@ class _Drawing:
         head = self._paint(self._between(name, bar.usage), _BOLD)
         widths = _widths([cell.part for cell in bar.cells], self._width - 1)
         is_readable = all(map(_is_readable, bar.cells, widths))
-        body = self._worded(bar, widths) if is_readable else self._lettered(bar)
+        body = self._box_with_words(bar, widths) if is_readable else self._box_with_letters(bar)
         notes = [self._cut(f"  {note}", self._width) for note in bar.notes]
         return [head, *body, *(self._paint(note, _DIM) for note in notes)]
 
-    def _worded(self, bar: Bar, widths: Sequence[int]) -> list[str]:
+    def _box_with_words(self, bar: Bar, widths: Sequence[int]) -> list[str]:
         """Return a box whose cells have all words."""
         cells = list(zip(bar.cells, widths, strict=True))
         rows = [[self._row(cell, width - 1, row) for cell, width in cells] for row in range(3)]
@@ -110,7 +110,7 @@ class _Drawing:
         filled = min(width, round(cell.level * width) or (1 if cell.used else 0))
         return self._signs.full * filled + self._signs.empty * (width - filled)
 
-    def _lettered(self, bar: Bar) -> list[str]:
+    def _box_with_letters(self, bar: Bar) -> list[str]:
         """Return rows with a letter for each holder, and a line for each letter."""
         letters, down = iter(_LETTERS), self._signs.down
         lines, legend = [], []

@@ -108,7 +108,7 @@ def collect(
         taken = node.readings.of(name)
         if taken.document is None:
             missing.append((f"reading {name}", taken.trouble))
-    _look(tree, missing)
+    _read_useful(tree, missing)
     allowed = AllowList()
     now = time.time()
     members = {
@@ -122,14 +122,14 @@ def collect(
     kept = _contents(tree.records, allowed, missing)
     members[TREE] = _json(bundle_records.document(_without_people(tree.records)))
     members.update({CONTENTS + path: content for path, content in kept.items()})
-    bundle = Bundle(members, _counted(allowed.kept), _counted(allowed.removed), made=now)
+    bundle = Bundle(members, _counts(allowed.kept), _counts(allowed.removed), made=now)
     bundle.left_out = [{"what": what, "why": why} for what, why in missing]
     manifest = _json(_manifest(node, bundle))
     bundle.members = {MANIFEST: manifest, **members}
     return bundle
 
 
-def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
+def _read_useful(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
     """Read the useful files, which adds them to the records."""
     for pattern in _USEFUL:
         try:
@@ -141,7 +141,7 @@ def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
             missing.append((pattern, error.strerror or str(error)))
 
 
-def _counted(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+def _counts(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {"where": where, "what": what, "count": count}
         for (where, what), count in sorted(found.items())

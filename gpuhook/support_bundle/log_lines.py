@@ -77,13 +77,13 @@ def _pairs(text: str) -> dict[str, Any]:
 
 def _is_fit(key: str, value: Any) -> bool:
     """Return whether a value is of the kind that gpuhook writes for this key."""
-    said = str(value)
+    text = str(value)
     if key == "event":
-        return EVENT.fullmatch(said) is not None
+        return EVENT.fullmatch(text) is not None
     if key == "level":
-        return said in _LEVELS
+        return text in _LEVELS
     pattern = {"timestamp": _TIME, "resource": _RESOURCE}.get(key, _VALUE)
-    return pattern.fullmatch(said) is not None
+    return pattern.fullmatch(text) is not None
 
 
 def _units(node: ExaminedNode) -> list[str]:

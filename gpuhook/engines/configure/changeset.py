@@ -110,9 +110,9 @@ def to_configure(
         if now != after:
             kept = original.kept if change is None or now is None else None
             writes.append(Write(path, now, after, kept, change.mode if change else 0o644))
-    made = _made(host, writes)
+    made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
-    needed = tuple(one for one in directories if _holds(one, changes))
+    needed = tuple(one for one in directories if _has_file(one, changes))
     record = ConfigureRecord(
         engine=plan.engine,
         wanted=options,
@@ -154,7 +154,7 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
-        made=_made(host, writes),
+        made=_new_directories(host, writes),
         writes=tuple(writes),
         removed=_inner_first(old.directories),
         record=None,
@@ -216,7 +216,7 @@ def _edited(path: str, one: _RecordedFile) -> str:
     return f"{path} was edited since: only the settings of gpuhook are removed"
 
 
-def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
+def _new_directories(host: Host, writes: list[Write]) -> tuple[str, ...]:
     """Return the directories that must be created, the outer before the inner.
 
     Raises GH2001 if a file cannot be created; so does a dry run.
@@ -230,7 +230,7 @@ def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _holds(directory: str, paths: Iterable[str]) -> bool:
+def _has_file(directory: str, paths: Iterable[str]) -> bool:
     return any(path.startswith(directory + "/") for path in paths)
 
 

@@ -85,24 +85,31 @@ def configure(
     job = replace(_job(host, where, how), programs=programs)
     version = job.programs.version(where.engine)
     if is_dry:
-        todo = _planned(job, options, version)[2]
-        return EngineResult(where.engine, todo.writes, todo.notes)
+        changes = _planned(job, options, version)[2]
+        return EngineResult(where.engine, changes.writes, changes.notes)
     with job.store.locked():
-        plan, node, todo = _planned(job, options, version)
-        way = _way(job, plan.service, todo)
-        if not todo.writes and todo.record == todo.old and not (way and way.text):
-            return EngineResult(where.engine, (), todo.notes)
-        done = transaction.Applied(host, job.store, todo)
+        plan, node, changes = _planned(job, options, version)
+        way = _restart_way(job, plan.service, changes)
+        if not changes.writes and changes.record == changes.old and not (way and way.text):
+            return EngineResult(where.engine, (), changes.notes)
+        done = transaction.Applied(host, job.store, changes)
         with _rolled_back(done):
             verified = engine_verification.verify(job.programs, plan, node)
         _restart(job, way, done)
-        record = todo.record
+        record = changes.record
         if record and (way is not None or not plan.service.units + plan.service.processes):
             record = replace(record, is_taken_up=True)
         left = done.finish(record)
     unverified = (verified.reason,) if verified.reason else ()
-    notes = (*unverified, *todo.notes, *_restart_notes(job, plan.service, todo, way), *_left(left))
-    return EngineResult(where.engine, todo.writes, notes, verified.command, way.text if way else "")
+    notes = (
+        *unverified,
+        *changes.notes,
+        *_restart_notes(job, plan.service, changes, way),
+        *_remaining_notes(left),
+    )
+    return EngineResult(
+        where.engine, changes.writes, notes, verified.command, way.text if way else ""
+    )
 
 
 def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> EngineResult:
@@ -110,9 +117,9 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
     job = _job(host, where, how)
     old = _recorded(job)
     if old is None or is_dry:
-        todo = changeset.to_undo(host, job.store, old, job.engine) if old else None
-        writes, notes = (todo.writes, todo.notes) if todo else ((), ())
-        stored = _stored(job) if todo else ()
+        changes = changeset.to_undo(host, job.store, old, job.engine) if old else None
+        writes, notes = (changes.writes, changes.notes) if changes else ((), ())
+        stored = _stored(job) if changes else ()
         return EngineResult(
             where.engine, writes, notes, was_configured=old is not None, stored=stored
         )
@@ -120,15 +127,19 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
         old = _recorded(job)
         if old is None:  # another run undid it meanwhile
             return EngineResult(where.engine, (), (), was_configured=False)
-        todo = changeset.to_undo(host, job.store, old, job.engine)
+        changes = changeset.to_undo(host, job.store, old, job.engine)
         stored = _stored(job)
-        way = _way(job, old.service, todo)
-        done = transaction.Applied(host, job.store, todo)
+        way = _restart_way(job, old.service, changes)
+        done = transaction.Applied(host, job.store, changes)
         _restart(job, way, done)
         left = done.finish(None)
-    notes = (*todo.notes, *_restart_notes(job, old.service, todo, way), *_left(left))
+    notes = (
+        *changes.notes,
+        *_restart_notes(job, old.service, changes, way),
+        *_remaining_notes(left),
+    )
     restarted = way.text if way else ""
-    return EngineResult(where.engine, todo.writes, notes, restarted=restarted, stored=stored)
+    return EngineResult(where.engine, changes.writes, notes, restarted=restarted, stored=stored)
 
 
 def _job(host: Host, where: Where, how: How) -> _Job:
@@ -147,18 +158,20 @@ def _planned(
     )
     plan = job.engine.plan(node, options)
     engine_verification.require_effect(plan, node)
-    todo = changeset.to_configure(
+    changes = changeset.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, options=options
     )
-    if where.config and any(one.path == where.config and one.before is None for one in todo.writes):
-        said = NEW_FILE.format(path=where.config, engine=where.engine)
-        todo = replace(todo, notes=(*todo.notes, said))
+    if where.config and any(
+        one.path == where.config and one.before is None for one in changes.writes
+    ):
+        note = NEW_FILE.format(path=where.config, engine=where.engine)
+        changes = replace(changes, notes=(*changes.notes, note))
     if old is not None and where.config != old.config:
         changed = {one.path for one in plan.changes}
-        restored = [one.path for one in todo.writes if one.path not in changed]
+        restored = [one.path for one in changes.writes if one.path not in changed]
         notes = [RESTORED.format(path=path, engine=where.engine) for path in restored]
-        todo = replace(todo, notes=(*todo.notes, *notes))
-    return plan, replace(node, files=job.host), todo
+        changes = replace(changes, notes=(*changes.notes, *notes))
+    return plan, replace(node, files=job.host), changes
 
 
 def _recorded(job: _Job) -> ConfigureRecord | None:
@@ -186,14 +199,14 @@ def _base_spec(job: _Job, options: EngineOptions) -> bytes | None:
     if job.where.engine != "containerd" or options.route != "hook":
         return None
     ran = job.programs.run(("ctr", "oci", "spec"))
-    return ran.printed.encode() if ran and ran.status == 0 else None
+    return ran.output.encode() if ran and ran.status == 0 else None
 
 
-def _way(job: _Job, service: Service, todo: Changeset) -> Way | None:
+def _restart_way(job: _Job, service: Service, changes: Changeset) -> Way | None:
     """Return how the engine is restarted, None for no restart. Raises GH2007, before any write."""
-    if not todo.writes and (todo.old is None or todo.old.is_taken_up):
+    if not changes.writes and (changes.old is None or changes.old.is_taken_up):
         return None
-    if todo.old is not None and not todo.old.service.reloads:
+    if changes.old is not None and not changes.old.service.reloads:
         service = replace(service, reloads=False)  # the old configuration is removed or changed
     is_of_user = job.where.home is not None
     engine = job.where.engine
@@ -224,15 +237,17 @@ def _restart(job: _Job, way: Way | None, done: Applied) -> None:
         raise
 
 
-def _restart_notes(job: _Job, service: Service, todo: Changeset, way: Way | None) -> Iterator[str]:
+def _restart_notes(
+    job: _Job, service: Service, changes: Changeset, way: Way | None
+) -> Iterator[str]:
     """Yield a note if the engine was not restarted."""
     engine = job.where.engine
     if way is not None and not way.text:
         yield NOT_RUNNING.format(engine=engine)
-    elif way is None and todo.writes and (service.units or service.processes):
+    elif way is None and changes.writes and (service.units or service.processes):
         yield NOT_RESTARTED.format(engine=engine)
 
 
-def _left(directories: tuple[str, ...]) -> Iterator[str]:
+def _remaining_notes(directories: tuple[str, ...]) -> Iterator[str]:
     for path in directories:
         yield f"{path} remains: it is not empty"

@@ -78,8 +78,8 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
         verb = "reload-or-restart" if way.reloads else "restart"
         ran = programs.run(_systemctl(verb, way.unit, is_of_user=way.is_of_user))
         if ran is None or ran.status:
-            said = last_words(ran) if ran else "systemctl does not exist"
-            raise fault("GH2006", engine=engine, unit=way.unit, said=said)
+            reason = last_words(ran) if ran else "systemctl does not exist"
+            raise fault("GH2006", engine=engine, unit=way.unit, said=reason)
         _wait(programs, engine, way)
     elif way.pid:
         _signal(engine, way.pid)
@@ -113,7 +113,7 @@ def _active(programs: HostPrograms, service: Service, *, is_of_user: bool) -> st
 
 def _state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
     ran = programs.run(_systemctl("is-active", unit, is_of_user=is_of_user))
-    return ran.printed.strip() if ran else ""
+    return ran.output.strip() if ran else ""
 
 
 def _wait(programs: HostPrograms, engine: str, way: Way) -> None:
@@ -138,8 +138,8 @@ def _signal(engine: str, pid: int) -> None:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if poll.poll(_SETTLED * 1000):
-            said = "it ended at SIGHUP"
-            raise fault("GH2006", engine=engine, unit=f"process {pid}", said=said)
+            reason = "it ended at SIGHUP"
+            raise fault("GH2006", engine=engine, unit=f"process {pid}", said=reason)
     except ProcessLookupError:
         return
     finally:

@@ -151,10 +151,10 @@ def verify(programs: HostPrograms, plan: EnginePlan, node: EngineNode) -> Verifi
     if not is_read(plan, node):
         return Verified()
     ran = programs.run(_command(plan, node))
-    if ran is None or (ran.status and any(word in ran.said for word in _UNKNOWN)):
+    if ran is None or (ran.status and any(word in ran.errors for word in _UNKNOWN)):
         return Verified()
     if not ran.is_started:
-        return Verified(reason=f"not verified: `{ran.command}` cannot be started: {ran.said}")
+        return Verified(reason=f"not verified: `{ran.command}` cannot be started: {ran.errors}")
     if ran.status:
         raise fault("GH2005", command=ran.command, said=last_words(ran), engine=plan.engine)
     if plan.engine == "containerd":
@@ -178,10 +178,10 @@ def _require_printed(plan: EnginePlan, node: EngineNode, ran: Ran) -> None:
     config = plan.config or node.config or containerd_config.PATH
     if containerd_config.read(node.files, config, node.version).key == CRI_OF_1:
         return  # containerd then prints its defaults of version 2, not its configuration
-    lines = ran.printed.splitlines(keepends=True)
+    lines = ran.output.splitlines(keepends=True)
     printed = "".join(line for line in lines if not line.startswith("imports ")).encode()
     files = ReplacedFiles({containerd_config.PATH: printed})
     configuration = containerd_config.read(files, daemon=node.version).configuration
     for lack in runtime_lacks(plan.expected, configuration):
-        said = f"by its own output, it would not {lack}"
-        raise fault("GH2005", command=ran.command, said=said, engine=plan.engine)
+        reason = f"by its own output, it would not {lack}"
+        raise fault("GH2005", command=ran.command, said=reason, engine=plan.engine)

@@ -156,7 +156,7 @@ class Host:
                 fd = os.open(temporary, flags, 0o600, dir_fd=place)
                 try:
                     files.write_whole(fd, content)
-                    _dress(fd, old, kept, mode)
+                    _set_attributes(fd, old, kept, mode)
                     os.fsync(fd)
                     os.rename(temporary, name, src_dir_fd=place, dst_dir_fd=place)
                 except BaseException:
@@ -244,7 +244,7 @@ def _opened_file(place: int, name: str) -> int | None:
     return os.open(name, flags, dir_fd=place)
 
 
-def _dress(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:
+def _set_attributes(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:
     """Set mode, owner and attributes of a new file: those of the old one, or those given."""
     if old is not None:
         found = os.fstat(old)

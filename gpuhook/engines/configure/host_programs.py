@@ -26,15 +26,15 @@ _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "po
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The result of a program: exit status, standard output (`printed`) and error (`said`).
+    """The result of a program: exit status, standard output and errors.
 
-    A program that cannot be started has the status that a shell returns, and the reason in `said`.
+    A program that cannot be started has the status of a shell, and the reason in `errors`.
     """
 
     command: str
     status: int
-    printed: str
-    said: str
+    output: str
+    errors: str
     is_started: bool = True
 
 
@@ -92,13 +92,13 @@ class HostPrograms:
             return Ran(command, 124, "", f"it did not end within {_TIME:.0f} s")
         except (OSError, subprocess.SubprocessError) as error:  # the latter from _enter
             return Ran(command, 127, "", str(error), is_started=False)
-        printed, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-        return Ran(command, done.returncode, printed, said)
+        output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        return Ran(command, done.returncode, output, errors)
 
     def version(self, engine: str) -> Version | None:
         """Return the version of an engine's daemon, None if it is unknown."""
         ran = self.run((_DAEMONS[engine], "--version"))
-        return engine_config.parse_version(ran.printed) if ran and ran.status == 0 else None
+        return engine_config.parse_version(ran.output) if ran and ran.status == 0 else None
 
 
 def _enter(root: str) -> None:
@@ -108,5 +108,5 @@ def _enter(root: str) -> None:
 
 def last_words(ran: Ran) -> str:
     """Return the last two lines of a program's errors, else of its output."""
-    lines = [line.strip() for line in (ran.said or ran.printed).splitlines() if line.strip()]
+    lines = [line.strip() for line in (ran.errors or ran.output).splitlines() if line.strip()]
     return " ".join(lines[-2:]) or f"it ended with status {ran.status}"

@@ -162,8 +162,8 @@ def covers(pattern: str, key: str) -> bool:
 
 
 def _cdi(cri: Mapping[str, Any]) -> bool | None:
-    said = cri.get("enable_cdi")
-    return said if isinstance(said, bool) else None
+    reason = cri.get("enable_cdi")
+    return reason if isinstance(reason, bool) else None
 
 
 def _keys_of(file: File, of_1: bool, key: str) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _runtimes(
     ) or toml_document.text(toml_document.table(plugins, "linux").get("runtime"))
     written = toml_document.table(cri, "containerd", "runtimes")
     runtimes = {
-        name: _runtime(name, value, _written(found, name), shim)
+        name: _runtime(name, value, _runtime_place(found, name), shim)
         for name, value in written.items()
         if isinstance(value, dict)
     }
@@ -239,7 +239,7 @@ def _runtime(name: str, value: Mapping[str, Any], where: ConfigPlace, shim: str 
     return Runtime(name, path, where, kind, {**value, "options": options})
 
 
-def _written(found: tuple[File, ...], name: str) -> ConfigPlace:
+def _runtime_place(found: tuple[File, ...], name: str) -> ConfigPlace:
     """Return the place of a runtime in the last file that has it."""
     for file in reversed(found):
         for key in CRI_KEYS:
@@ -284,18 +284,18 @@ def _version_trouble(
     newest = 4 if daemon is None or daemon >= (2, 2) else 3
     for file in found:
         if file.version > newest:
-            said = f"has version = {file.version}, and this containerd reads up to {newest}"
-            yield Trouble(file.line("version"), said)
+            reason = f"has version = {file.version}, and this containerd reads up to {newest}"
+            yield Trouble(file.line("version"), reason)
     root = found[0].version
     for file in found[1:]:
         if daemon and daemon >= CHECKS_VERSIONS and file.version > root:
-            said = f"drop-in config version {file.version} higher than root config version {root}"
-            yield Trouble(file.line("version"), said)
+            reason = f"drop-in config version {file.version} higher than root config version {root}"
+            yield Trouble(file.line("version"), reason)
 
 
 def _bare_names(found: tuple[File, ...]) -> Iterable[Trouble]:
     for file in found:
         for name in toml_document.table(file.document, "plugins"):
             if "." not in name:
-                said = f'has the plugin key "{name}", which version 2 does not permit'
-                yield Trouble(file.line("plugins", name), said)
+                reason = f'has the plugin key "{name}", which version 2 does not permit'
+                yield Trouble(file.line("plugins", name), reason)

@@ -60,8 +60,8 @@ def read_all(
         content = files.read(current)
         if content is None:
             if current != path:
-                said = f"imports {current}, which does not exist"
-                trouble.append(Trouble(named, said))
+                reason = f"imports {current}, which does not exist"
+                trouble.append(Trouble(named, reason))
             continue
         try:
             file = _file(current, content)
@@ -69,7 +69,7 @@ def read_all(
             trouble.append(error.trouble(current))
             continue
         found[current] = file
-        trouble += _wrong_kinds(file)
+        trouble += _type_problems(file)
         where = file.line("imports")
         pending += [(one, where) for one in _imported(files, file, daemon)]
     return tuple(found.values()), tuple(trouble)
@@ -88,7 +88,7 @@ def _file(path: str, content: bytes) -> File:
     )
 
 
-def _wrong_kinds(file: File) -> Iterator[Trouble]:
+def _type_problems(file: File) -> Iterator[Trouble]:
     """Yield the values of a wrong type."""
     version = file.document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):

@@ -63,20 +63,20 @@ def read(files: ConfigFiles, path: str = PATH) -> Docker:
         document = documents.parse_json(content, parse_constant=_no_number)
     except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
-        said = f"is not JSON: {_said(error)}"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), said),))
+        reason = f"is not JSON: {_reason(error)}"
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), reason),))
     if not isinstance(document, dict):
-        said = "is not a JSON object"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), said),))
+        reason = "is not a JSON object"
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), reason),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-def _no_number(said: str) -> None:
-    raise ValueError(f"{said} is not a JSON number")
+def _no_number(reason: str) -> None:
+    raise ValueError(f"{reason} is not a JSON number")
 
 
 def _docker(

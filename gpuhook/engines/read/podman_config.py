@@ -62,7 +62,7 @@ def read(files: ConfigFiles, home: str | None = None) -> Podman:
             trouble.append(error.trouble(path))
             continue
         read_files.append(path)
-        trouble += _wrong_kinds(path, content, document)
+        trouble += _type_problems(path, content, document)
         merged |= toml_document.table(document, "engine")
         runtimes |= _runtimes(path, content, document)
     configuration = EngineConfiguration(
@@ -93,7 +93,7 @@ def _paths(files: ConfigFiles, home: str | None) -> list[str]:
     return found
 
 
-def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
+def _type_problems(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
     """Yield the values of a wrong type."""
     yield from toml_document.no_tables(path, content, document, RUNTIMES)
     yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))

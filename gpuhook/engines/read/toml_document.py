@@ -44,9 +44,9 @@ class UnreadableTomlError(Exception):
 
     def trouble(self, path: str) -> Trouble:
         """Return the error as a problem of the file `path`."""
-        said = "is not read by gpuhook" if self.is_bounded else "is not TOML"
+        reason = "is not read by gpuhook" if self.is_bounded else "is not TOML"
         place = ConfigPlace(path, self.line)
-        return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
+        return Trouble(place, f"{reason}: {self.reason}", is_unread=self.is_bounded)
 
 
 def parsed(content: bytes) -> dict[str, Any]:

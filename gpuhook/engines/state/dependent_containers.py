@@ -110,9 +110,9 @@ def _docker(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator
     else:
         places = [(f"{home}/{docker_config.OF_A_USER}", f"{home}/.local/share/docker")]
     for path, usual in places:
-        said = docker_config.read(files, path)
-        root = toml_document.text(_document(said.content).get("data-root")) or usual
-        names = own.runtimes(said.configuration)
+        config = docker_config.read(files, path)
+        root = toml_document.text(_document(config.content).get("data-root")) or usual
+        names = own.runtimes(config.configuration)
         for one in files.names(f"{root}/containers"):
             place = f"{root}/containers/{one}"
             host = _document(files.read(f"{place}/hostconfig.json"))

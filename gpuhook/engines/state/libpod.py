@@ -58,11 +58,11 @@ def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
     seen = set()
     for name, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
         path = f"{storage}/{name}"
-        for said in read(files.read(path) or b""):
-            identity, runtime = said.get("id"), said.get("runtime")
+        for row in read(files.read(path) or b""):
+            identity, runtime = row.get("id"), row.get("runtime")
             if isinstance(identity, str) and identity in existing and identity not in seen:
                 seen.add(identity)
-                label = said.get("name")
+                label = row.get("name")
                 yield Container(
                     identity,
                     label if isinstance(label, str) else "",
@@ -87,11 +87,11 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
             return  # another version, or a write in progress
     for text in rows:
         try:
-            said = documents.parse_json(text)
+            row = documents.parse_json(text)
         except ValueError:
             continue
-        if isinstance(said, dict):
-            yield said
+        if isinstance(row, dict):
+            yield row
 
 
 def _rows(database: sqlite3.Connection) -> list[str]:
@@ -122,10 +122,10 @@ def _bolt(content: bytes) -> Iterator[dict[str, Any]]:
     at = text.find(_BEGIN)
     while at >= 0:
         try:
-            said, end = decoder.raw_decode(text, at)
+            row, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if isinstance(said, dict):
-                yield said
+            if isinstance(row, dict):
+                yield row
         at = text.find(_BEGIN, end)

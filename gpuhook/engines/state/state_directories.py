@@ -74,9 +74,9 @@ def flags(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def containerd(files: ConfigFiles, said: Mapping[str, str], usual: str) -> EngineState:
-    """Return the directories of a containerd with the flags `said`; `usual` is its default file."""
-    config = said.get("config") or said.get("c") or ""
+def containerd(files: ConfigFiles, options: Mapping[str, str], usual: str) -> EngineState:
+    """Return the directories of a containerd with these options; `usual` is its default file."""
+    config = options.get("config") or options.get("c") or ""
     found, trouble = read_all(files, config or usual, None)
     unread = _unread(trouble)
     if config and not found and not trouble:
@@ -97,14 +97,14 @@ def containerd(files: ConfigFiles, said: Mapping[str, str], usual: str) -> Engin
                 )
                 if root:
                     directories.append(StateDirectory(root, OF_NAMESPACES))
-    if said.get("state"):
-        state = replace(state, path=said["state"], source="--state")
+    if options.get("state"):
+        state = replace(state, path=options["state"], source="--state")
     return EngineState((state, *directories), unread)
 
 
-def docker(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
-    """Return the directories of a dockerd with the flags `said`."""
-    path = said.get("config-file") or docker_reader.PATH
+def docker(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
+    """Return the directories of a dockerd with these options."""
+    path = options.get("config-file") or docker_reader.PATH
     read = docker_reader.read(files, path)
     unread = _unread(read.configuration.trouble)
     document = json.loads(read.content) if read.content.strip() and not unread else {}
@@ -112,24 +112,24 @@ def docker(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
     patterns += tuple(f"runtime-*/{one}" for one in OF_NAMESPACES)
     named = toml_document.text(document.get("exec-root"))
     directory = StateDirectory(named or DOCKER, patterns, path if named else "", is_required=True)
-    if said.get("exec-root"):
-        directory = replace(directory, path=said["exec-root"], source="--exec-root")
+    if options.get("exec-root"):
+        directory = replace(directory, path=options["exec-root"], source="--exec-root")
     return EngineState((directory,), unread)
 
 
-def crio(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
-    """Return the directories of a CRI-O with the flags `said`."""
-    config = said.get("config") or said.get("c") or crio_reader.PATH
-    drop_ins = said.get("config-dir") or said.get("d") or crio_reader.DROP_INS
+def crio(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
+    """Return the directories of a CRI-O with these options."""
+    config = options.get("config") or options.get("c") or crio_reader.PATH
+    drop_ins = options.get("config-dir") or options.get("d") or crio_reader.DROP_INS
     read = crio_reader.read(files, config, drop_ins)
     storage = podman(files)
     run, root = storage.directories
     if read.run_root:
         run = replace(run, path=read.run_root, source=config)
-    if said.get("runroot"):
-        run = replace(run, path=said["runroot"], source="--runroot")
-    if said.get("root") or read.storage_root:
-        root = replace(root, path=said.get("root") or read.storage_root)
+    if options.get("runroot"):
+        run = replace(run, path=options["runroot"], source="--runroot")
+    if options.get("root") or read.storage_root:
+        root = replace(root, path=options.get("root") or read.storage_root)
     runtimes = [
         StateDirectory(toml_document.text(one.options.get("runtime_root")), OF_RUNTIME)
         for one in read.configuration.runtimes.values()

@@ -70,6 +70,6 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
             one.get("path")
         spec["hooks"] = {**hooks, "prestart": list(stage)}
     except (ValueError, TypeError, LookupError, AttributeError):
-        said = "not an OCI spec, from which a base spec could be made"
-        raise fault("GH2027", where=source, said=said) from None
+        reason = "not an OCI spec, from which a base spec could be made"
+        raise fault("GH2027", where=source, said=reason) from None
     return dict(spec)

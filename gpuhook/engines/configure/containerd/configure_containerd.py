@@ -113,8 +113,8 @@ def _unreadable(
     except toml_document.UnreadableTomlError as own:
         where = f"{path}:{own.line}" if own.line else path
         return fault("GH2021", where=where, said=f"is not TOML: {own.reason}")
-    said = f"it is not TOML without the settings of gpuhook: {error.reason}"
-    return fault("GH2027", where=path, said=said)
+    reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
+    return fault("GH2027", where=path, said=reason)
 
 
 def _without_handler(path: str, content: bytes, options: EngineOptions, before: bytes) -> bytes:
@@ -166,8 +166,8 @@ def _check(
         )
     if options.route == "cdi" and place.daemon and place.daemon < reader.HAS_CDI:
         version = ".".join(map(str, place.daemon))
-        said = f"is read by containerd {version}, which does not support CDI"
-        raise fault("GH2029", where=read.root, said=said)
+        reason = f"is read by containerd {version}, which does not support CDI"
+        raise fault("GH2029", where=read.root, said=reason)
     if options.is_default and toml_document.table(read.cri, "containerd", "default_runtime").get(
         "runtime_type"
     ):

@@ -147,8 +147,8 @@ def _option_name(options: Mapping[str, Any], name: str) -> str:
     return next((one for one in options if one.lower() == name.lower()), name)
 
 
-def _with_cdi(said: object) -> list[str]:
-    patterns = list(toml_document.texts(said))
+def _with_cdi(annotations: object) -> list[str]:
+    patterns = list(toml_document.texts(annotations))
     if any(_covers_all(one) for one in patterns):
         return patterns
     return [*patterns, CDI_ANNOTATIONS]

@@ -84,8 +84,8 @@ def containerd_location(node: EngineNode) -> ContainerdLocation:
     if content is not None and (not installed or _serves_kubelet(content)):
         installed.append("")
     if len(installed) > 1:
-        said = ", ".join(_root(node.files, one) if one else root for one in installed)
-        raise fault("GH2022", files=said)
+        paths = ", ".join(_root(node.files, one) if one else root for one in installed)
+        raise fault("GH2022", files=paths)
     if installed and installed[0]:
         return _place(node, installed[0])
     return _plain(node, root, system)
@@ -100,10 +100,10 @@ def started_with(files: ConfigFiles) -> str:
         drop_ins = f"{_UNITS[0]}.d"
         more = [f"{drop_ins}/{name}" for name in files.names(drop_ins) if name.endswith(".conf")]
         texts = [text, *((files.read(one) or b"").decode("utf-8", "replace") for one in more)]
-        said = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
+        variables = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
         named = [match.group(1) for one in texts for match in _CONFIG.finditer(one)]
         path = named[-1] if named else ""
-        path = said.get(path.strip("${}"), "") if path.startswith("$") else path
+        path = variables.get(path.strip("${}"), "") if path.startswith("$") else path
         return path if path.startswith("/") else PATH
     return PATH
 

@@ -60,7 +60,7 @@ def target_changes(
     path = _drop_in_path(node, place, read, found, options) if settings else ""
     if not path:
         target = _target(place, read, found, options)
-        keyed = _keyed(place, read, found, target, settings)
+        keyed = _plugin_settings(place, read, found, target, settings)
         if target is None or target.path == place.root:
             return _edit(node, place.root, [*changed, *keyed])
         return (*_edit(node, place.root, changed), *_edit(node, target.path, keyed))
@@ -68,14 +68,14 @@ def target_changes(
     if not found:
         changed.insert(0, Setting(("version",), version))
     changed += _imported(path, node, read, found)
-    carries = not _merges(place)
+    carries = not _merges_files(place)
     return (
         *_edit(node, place.root, changed),
         *_drop_in(node, path, read, settings, version, carries=carries),
     )
 
 
-def _merges(place: ContainerdLocation) -> bool:
+def _merges_files(place: ContainerdLocation) -> bool:
     return place.daemon is not None and place.daemon >= reader.MERGES_PLUGINS
 
 
@@ -93,9 +93,9 @@ def _drop_in_path(
     if node.drop_in or not found:
         return node.drop_in
     is_written = any(_plugin_keys(one) for one in found)
-    if options.name in runtimes_of(read) or (is_written and not _merges(place)):
+    if options.name in runtimes_of(read) or (is_written and not _merges_files(place)):
         return ""
-    directory = _covered(read, found) or (DROP_INS if _merges(place) else "")
+    directory = _import_directory(read, found) or (DROP_INS if _merges_files(place) else "")
     return f"{directory}/{_name(node, directory)}" if directory else ""
 
 
@@ -104,14 +104,14 @@ def _imported(
 ) -> list[Setting]:
     """Return the setting that imports a drop-in, [] if it is imported already."""
     directory = posixpath.dirname(path)
-    if path in read.configuration.files or directory == _covered(read, found):
+    if path in read.configuration.files or directory == _import_directory(read, found):
         return []
     pattern = path if node.drop_in else f"{directory}/*.toml"
     imports = list(found[0].imports) if found else []
     return [Setting(("imports",), [*imports, pattern])]
 
 
-def _covered(read: Containerd, found: Sequence[File]) -> str:
+def _import_directory(read: Containerd, found: Sequence[File]) -> str:
     """Return the directory whose files containerd imports last, "" for none."""
     for one in reversed(found[:1]):
         for pattern in reversed(one.imports):
@@ -159,7 +159,7 @@ def _key_of(file: File, read: Containerd, place: ContainerdLocation) -> str:
     )
 
 
-def _keyed(
+def _plugin_settings(
     place: ContainerdLocation,
     read: Containerd,
     found: Sequence[File],

@@ -45,10 +45,10 @@ def plan(
 ) -> EnginePlan:
     """Return the templates with the handler. Raises GH2023, GH2026 and GH2029."""
     if options.is_default:
-        said = f"{place.distribution} has its own option for the default runtime"
+        reason = f"{place.distribution} has its own option for the default runtime"
         file = f"/etc/rancher/{place.distribution}/config.yaml"
         how = f"put `default-runtime: {options.name}` into {file}"
-        raise fault("GH2026", where=place.root, said=said, how=how)
+        raise fault("GH2026", where=place.root, said=reason, how=how)
     directory = place.root.rpartition("/")[0]
     paths = _paths(node, directory, read.version)
     for path in paths:
@@ -62,8 +62,8 @@ def plan(
     if any(one.before is None for one in written):
         notes += (f"the template has {BASE}: {place.distribution} has it since September 2023",)
     if options.route == "cdi" and read.version < 3:
-        said = "generates a configuration of containerd 1.7 with CDI disabled"
-        raise fault("GH2029", where=place.root, said=f"{place.distribution} {said}")
+        reason = "generates a configuration of containerd 1.7 with CDI disabled"
+        raise fault("GH2029", where=place.root, said=f"{place.distribution} {reason}")
     return EnginePlan("containerd", changes, ExpectedConfig({}), place.service, notes, config=None)
 
 
@@ -74,10 +74,10 @@ def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
     generated version 2 may only know the older name; an existing newer one is for an upgrade.
     """
     newer, older = (f"{directory}/{one}" for one in TEMPLATES)
-    there = [one for one in (newer, older) if node.files.read(one) is not None]
+    existing = [one for one in (newer, older) if node.files.read(one) is not None]
     if version >= 3:
-        return there[:1] or [newer]
-    return [*(one for one in there if one == newer), older]
+        return existing[:1] or [newer]
+    return [*(one for one in existing if one == newer), older]
 
 
 def _change(node: EngineNode, path: str, options: EngineOptions, handler: Handler) -> ConfigChange:

@@ -138,8 +138,8 @@ def _text(found: Docker) -> tuple[str, str]:
     try:
         text = found.content.decode("utf-8")
     except UnicodeDecodeError as error:
-        said = "is not UTF-8"
-        raise fault("GH2040", where=found.path, said=said, engine="docker") from error
+        reason = "is not UTF-8"
+        raise fault("GH2040", where=found.path, said=reason, engine="docker") from error
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 
@@ -185,15 +185,15 @@ def _runtime_edits(found: Docker, options: EngineOptions) -> list[tuple[list[str
 def _cdi_edits(
     found: Docker, node: EngineNode, options: EngineOptions
 ) -> list[tuple[list[str], object]]:
-    said = found.configuration.cdi_enabled
-    if said is True:
+    enabled = found.configuration.cdi_enabled
+    if enabled is True:
         return []
     if options.route == "cdi":
         is_by_default = node.version is not None and found.has_cdi(node.version)
         return [] if is_by_default else [(_CDI, True)]
-    is_asked = said is None and options.route == "wrapper"
+    is_unset = enabled is None and options.route == "wrapper"
     is_needed = node.version is None or HAS_CDI <= node.version < docker_config.CDI_BY_DEFAULT
-    return [(_CDI, True)] if is_asked and is_needed else []
+    return [(_CDI, True)] if is_unset and is_needed else []
 
 
 def _as_before(text: str, keys: list[str], before: bytes | None) -> str:

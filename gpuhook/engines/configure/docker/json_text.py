@@ -68,8 +68,8 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
         value = {key: value}
     for one in members(text, above):
         if one.name == name:
-            said = _dumped(text, value, _indent_at(text, one.start))
-            return text[: one.value] + said + text[one.end :]
+            new = _dumped(text, value, _indent_at(text, one.start))
+            return text[: one.value] + new + text[one.end :]
     return _inserted(text, above, name, value)
 
 
@@ -120,22 +120,22 @@ def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
     if not found:
         outer, newline = _outer(text, start), _newline(text)
         indent = outer + _unit(text)
-        said = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
-        return text[: start + 1] + said + text[_skipped(text, start + 1) :]
+        new = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
+        return text[: start + 1] + new + text[_skipped(text, start + 1) :]
     last = found[-1]
     last_indent = _indent_at(text, last.start)
     colon = _colon(text, last)
     gap = f"{_newline(text)}{last_indent}" if last_indent is not None else colon[1:] and " "
-    said = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
-    return text[: last.end] + said + text[last.end :]
+    new = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
+    return text[: last.end] + new + text[last.end :]
 
 
 def _dumped(text: str, value: Any, indent: str | None) -> str:
     """Return the text of a value: on one line without `indent`, else on indented lines."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
-    said = json.dumps(value, indent=_unit(text), ensure_ascii=False)
-    return said.replace("\n", f"{_newline(text)}{indent}")
+    new = json.dumps(value, indent=_unit(text), ensure_ascii=False)
+    return new.replace("\n", f"{_newline(text)}{indent}")
 
 
 def _indent_at(text: str, at: int) -> str | None:
@@ -158,8 +158,8 @@ def _unit(text: str) -> str:
 
 def _colon(text: str, member: Member) -> str:
     end = scanstring(text, member.start + 1)[1]
-    said = text[end : member.value]
-    return said if "\n" not in said else ": "
+    new = text[end : member.value]
+    return new if "\n" not in new else ": "
 
 
 def _newline(text: str) -> str:
