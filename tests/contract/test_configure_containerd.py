@@ -112,7 +112,7 @@ def test_no_line_of_others_is_lost(case: Case) -> None:
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Return the files of a tree less gpuhook's own state, and its directories."""
+    """Return the files and directories of a tree, without gpuhook's state."""
     found = {}
     for path in root.rglob("*"):
         name = str(path.relative_to(root))
@@ -150,7 +150,7 @@ def test_undo_gives_back_every_byte(
 
 
 def dumped(root: Path) -> subprocess.CompletedProcess[str]:
-    """Return what containerd says of a tree's configuration, which lies where it belongs."""
+    """Return the output of `containerd config dump` for a tree's configuration."""
     script = f"mount --bind {root}/etc/containerd /etc/containerd && containerd config dump"
     words = ["unshare", "--mount", "sh", "-c", script]
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, cwd="/")

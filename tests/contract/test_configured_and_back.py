@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every configuration of the matrix through the real thing: configured twice, edited, undone."""
+"""Every configuration of the matrix with real commands: configured twice, edited, undone."""
 
 from __future__ import annotations
 

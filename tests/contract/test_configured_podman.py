@@ -58,7 +58,7 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Return a machine's files with what it has in /etc/containers, which stays as it is."""
+    """Return a machine's files with a copy of its /etc/containers."""
     directory = tmp_path / "etc-containers"
     if Path("/etc/containers").is_dir():
         shutil.copytree("/etc/containers", directory, symlinks=True)
@@ -68,7 +68,7 @@ def tree(tmp_path: Path) -> Tree:
 
 @pytest.fixture
 def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
-    """Return what is wanted: programs under their own names, which know the simulated node."""
+    """Return options whose programs know the simulated node."""
     runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
@@ -115,7 +115,7 @@ def test_the_runtime(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """`podman --runtime nvidia` knows the drop-in's runtime, and keeps those that it had."""
+    """`podman --runtime nvidia` finds the drop-in's runtime; the other runtimes remain."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
     told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
     assert told.stdout.strip() == wanted.program
@@ -132,7 +132,7 @@ def test_the_runtime(
 def test_a_container_that_is_kept(
     tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """One that was made with our runtime is found in podman's own database, another is not."""
+    """A container with gpuhook's runtime is found in podman's database, another is not."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
     storage = tmp_path / "kept"
     root = str(root_of("debian"))
@@ -162,7 +162,7 @@ def test_the_hook(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """podman's own runtime calls our hook, which is read without a warning."""
+    """podman's own runtime calls gpuhook's hook, and podman prints no warning."""
     plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))
     tree.write(plan)
     assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"

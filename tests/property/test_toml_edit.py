@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edited TOML says what it has to say, keeps every line of others, and gives ours back."""
+"""Edited TOML has the settings and every other line, and gpuhook's lines can be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = st.lists(
 
 
 def written(document: dict[str, object], comments: list[str], *, inline: bool) -> bytes:
-    """Return a document as a person may have written it."""
+    """Return a document as a user may have written it."""
     if inline:
         lines = [
             f"{toml_text.dotted([name])} = {toml_text.value_text(v)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that is configured by two files, one of them in a directory that has to be made."""
+"""An engine with two files, one of them in a new directory."""
 
 from __future__ import annotations
 

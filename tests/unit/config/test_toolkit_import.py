@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook config import`: what of the toolkit's config.toml is taken over, and what is told."""
+"""`gpuhook config import`: imported keys of the toolkit's config.toml, and remarks."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], str]:
 
 
 def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
-    """But for the modules that the toolkit loads at every start, and gpuhook does not."""
+    """Except for the modules that the toolkit loads at every start, and gpuhook does not."""
     document, told = imported(tmp_path, DEFAULT)
     assert document == {}
     (line,) = told.splitlines()
@@ -147,7 +147,7 @@ def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "document"), TAKEN)
 def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path) -> None:
-    """It means the same, is valid, and nothing is told of it."""
+    """It has the same meaning, is valid, and gets no remark."""
     found, told = imported(tmp_path, text + "\n")
     assert (found, told) == (document, "")
     assert settings_file.faults_of(found) == []
@@ -155,14 +155,14 @@ def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path)
 
 @pytest.mark.parametrize(("text", "sentence"), TOLD)
 def test_what_is_told(text: str, sentence: str, tmp_path: Path) -> None:
-    """The key, why it is not taken over, and what to do; nothing wrong is written."""
+    """The remark has the key, the reason and what to do; no invalid value is written."""
     found, told = imported(tmp_path, text + "\n")
     assert found == {}
     assert sentence in told
 
 
 def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
-    """No key that has a value of its own is lost without a word."""
+    """Every key with another value than the default is imported, or gets a remark."""
     others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
     special = {
         "supported-driver-capabilities": "compute",
@@ -187,7 +187,7 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
 
 
 def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
-    """--output writes what `validate` takes, with the remarks in it; what was there is replaced."""
+    """--output writes a valid file with the remarks, and replaces an existing one."""
     source, target = tmp_path / "config.toml", tmp_path / "config.yaml"
     source.write_text('disable-require = true\nfrob = "\\u001b[1m"\n')
     target.write_text("old")
@@ -229,7 +229,7 @@ VALUES = st.one_of(
 @example({"nvidia-container-runtime.runtimes": ["\x85"]})
 @examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
-    """Whatever the keys hold, the settings are ones, and read back as they were written."""
+    """The settings are valid for any values, and are read back unchanged."""
     document: dict[str, Any] = {}
     for key, value in keys.items():
         *tables, last = key.split(".")

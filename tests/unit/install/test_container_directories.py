@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an uninstallation looks for containers: by configurations, processes, ledger and list."""
+"""The directories that uninstall searches for containers, and their sources."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_process_names_the_directory(
 def test_a_running_engine_whose_directory_is_not_seen(
     node: Path, program: str, arguments: list[str], reason: str
 ) -> None:
-    """Such as in a mount namespace of its own. The engine need not be configured now."""
+    """For example in another mount namespace. The engine may be unconfigured now."""
     with running(node, program, arguments):
         assert any(reason in unknown for unknown in found(node).unknown)
 
@@ -257,7 +257,7 @@ def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> N
 
 
 def test_a_configuration_counts_if_another_of_the_engine_runs(node: Path) -> None:
-    """Docker starts a containerd of its own."""
+    """Docker starts its own containerd."""
     write(node, "/c.toml", 'state = "/s"')
     (node / "t").mkdir()
     with running(node, "containerd", ["--config", "/d.toml", "--state", "/t"]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime tree on a host: versions, the link to the one that is used, what is never removed."""
+"""Runtime trees on a host: versions, the link to the current one, versions that are kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Trees = Callable[[str], runtime_tree.RuntimeTree]
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try no program: the trees in here have none that runs (the contract tests have)."""
+    """Skip the test run of programs: these trees have none (those of the contract tests have)."""
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
@@ -76,7 +76,7 @@ def put(place: InstallPlace, found: runtime_tree.RuntimeTree) -> list[str]:
 
 
 def test_launchers_say_where_they_are(place: InstallPlace, tree_of: Trees) -> None:
-    """A hook stays with its version; what others call `gpuhook` has the path that outlives it."""
+    """A hook keeps its version; other programs call gpuhook by the path of all versions."""
     put(place, tree_of("1.0"))
     here = Path(place.here)
     version = "/opt/gpuhook/versions/1.0-111111111111"
@@ -113,7 +113,7 @@ def test_a_dry_run_writes_nothing(place: InstallPlace, node: Path, tree_of: Tree
 
 
 def test_an_upgrade_keeps_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
-    """Somebody may be about to call it: it was the one in use a moment ago."""
+    """It was the current version until now, and may be called at this moment."""
     put(place, tree_of("1.0"))
     assert put(place, tree_of("2.0")) == ["2.0-222222222222", "1.0-111111111111"]
     assert put(place, tree_of("3.0")) == ["3.0-333333333333", "2.0-222222222222"]
@@ -130,7 +130,7 @@ def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None
 
 @pytest.fixture
 def held(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
-    """Give the files of a container whose hook is of version 1.0, which is then upgraded twice."""
+    """Yield the files of a container whose hook has version 1.0, before two upgrades."""
     put(place, tree_of("1.0"))
     bundle = node / BUNDLE
     bundle.parent.mkdir(parents=True)
@@ -151,7 +151,7 @@ def test_a_version_that_a_container_names_stays(
 def test_uninstalling_leaves_what_a_container_names(
     place: InstallPlace, node: Path, held: Path, tree_of: Trees
 ) -> None:
-    """The rest goes; once the container is gone, that goes too."""
+    """The other versions are removed; when the container is removed, so is its version."""
     put(place, tree_of("2.0"))
     assert installation.uninstall(place).kept == ("1.0-111111111111",)
     assert os.listdir(node / "opt/gpuhook/versions") == ["1.0-111111111111"]
@@ -162,7 +162,7 @@ def test_uninstalling_leaves_what_a_container_names(
 
 
 def test_a_copy_that_was_broken_off_begins_anew(place: InstallPlace, tree_of: Trees) -> None:
-    """Half a version has another name, and neither it nor its rest is ever used."""
+    """An incomplete version has another name, and is never used."""
     found = tree_of("1.0")
     draft = Path(place.here, "versions", f".{found.name}.new")
     draft.mkdir(parents=True)
@@ -222,7 +222,7 @@ def test_what_is_not_ours_is_not_replaced(place: InstallPlace, tree_of: Trees, n
 def test_a_link_to_another_directory_is_not_followed(
     place: InstallPlace, tree_of: Trees, tmp_path: Path
 ) -> None:
-    """An absolute one would lead to ours, and not to the host's."""
+    """An absolute link would lead to this container's directory, not the host's."""
     (tmp_path / "ours").mkdir()
     Path(place.here).mkdir(parents=True)
     Path(place.here, "versions").symlink_to(tmp_path / "ours")
@@ -264,7 +264,7 @@ def test_a_link_that_leads_elsewhere_is_set_right(
 def test_a_directory_of_others_gets_no_program(
     place: InstallPlace, tree_of: Trees, mode: int, owner: int
 ) -> None:
-    """Root would run what they put there."""
+    """Root would run programs of other users."""
     Path(place.here).mkdir(parents=True)
     Path(place.here).chmod(mode)
     os.chown(place.here, owner, owner)
@@ -279,7 +279,7 @@ def test_a_directory_of_others_gets_no_program(
 def test_nor_does_one_below_a_directory_of_others(
     place: InstallPlace, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
 ) -> None:
-    """They would put another directory in its place; the sticky bit keeps them from it."""
+    """They could replace the directory; the sticky bit prevents that."""
     Path(place.here).mkdir(parents=True)
     (node / "opt").chmod(mode)
     if is_taken:
@@ -338,7 +338,7 @@ def all_in(place: InstallPlace) -> set[str]:
 
 
 def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Trees) -> None:
-    """Whenever it ends, a whole version is used, or none; the next run leaves what one run does."""
+    """Whenever it is killed, the current version is complete, or none; the next run finishes."""
     old, new = tree_of("1.0"), tree_of("2.0")
     put(place, old)
     put(place, new)
@@ -370,7 +370,7 @@ def test_killed_while_it_is_removed(place: InstallPlace, node: Path, tree_of: Tr
 
 
 def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: InstallPlace) -> None:
-    """Who waits for an installation that is then taken away locks the next one, not the last."""
+    """A run that waits for a removed installation locks the next one."""
     locked, done = threading.Event(), threading.Event()
     held: list[int] = []
 
@@ -441,7 +441,7 @@ def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
 def test_where_a_containers_file_cannot_be_read_no_version_goes(
     place: InstallPlace, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may name any of them."""
+    """An unreadable file may name any version."""
     monkeypatch.setattr(version_references, "_MAX", 8)
     (node / BUNDLE).parent.mkdir(parents=True)
     (node / BUNDLE).write_text("{'a': 'file that is too large'}", encoding="utf-8")

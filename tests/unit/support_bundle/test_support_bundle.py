@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: what was recorded answers as the node did; hostile archives are refused."""
+"""Bundles: the records answer as the node did; hostile archives are refused."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
 
 
 def test_many_large_members_are_refused(tmp_path: Path) -> None:
-    """8 files of 31 MB, which stay in memory until the last is read."""
+    """8 files of 31 MB, which are in memory until the last is read."""
     members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]
     path = _packed(tmp_path / "b", *members)
     with pytest.raises(GpuhookError, match="larger than 160 MiB"):
@@ -340,7 +340,7 @@ def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None
 
 
 def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
-    """Planted in arguments, environments, annotations, labels and messages of what runs."""
+    """Planted in arguments, environments, annotations, labels and messages of processes."""
     secret = "hunter2-4711"
     planted: dict[str, object] = {
         "processes": [{"pid": 1, "argv": ["dockerd", "--token", secret, f"--x={secret}"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are configured, and undone to the byte."""
+"""Configure an engine, and undo it byte for byte."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with a daemon.json of an own mode and owner."""
+    """Return a host whose daemon.json has an unusual mode and owner."""
     return docker_host.made(tmp_path / "host")
 
 
@@ -189,7 +189,7 @@ def test_a_diff_says_where_a_last_line_has_no_end() -> None:
 def test_a_directory_that_becomes_a_link_lends_its_mode_to_nobody(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who may write above it swaps it while it is made."""
+    """A user who can write to the parent replaces the directory by a link meanwhile."""
     other = tmp_path / "of-somebody-else"
     other.mkdir(0o700)
     make = os.mkdir

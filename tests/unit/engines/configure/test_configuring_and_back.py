@@ -84,7 +84,7 @@ def test_what_a_restart_does_is_told_only_where_something_is_written(
 def test_a_chosen_file_that_was_not_there_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be a slip of the pen."""
+    """It may be a typing error."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     (tmp_path / "etc").mkdir()
@@ -147,7 +147,7 @@ def test_what_somebody_adds_to_a_file_of_ours_stays(
 def test_a_hook_that_was_taken_away_and_came_back_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a package does that is upgraded: undo goes on without it."""
+    """A package upgrade can do this: undo continues without the file."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     theirs = tmp_path / crio.THEIR_HOOK[1:]

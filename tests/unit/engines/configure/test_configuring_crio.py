@@ -138,7 +138,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
 def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
-    """Nothing but a file of ours, and a second time nothing; CRI-O's reader finds the handler."""
+    """It writes one file, a second run writes nothing, and CRI-O's reader finds the handler."""
     done = configured("crio", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
     assert set(done) == {*before, *new}
@@ -166,7 +166,7 @@ HOOKED = b'{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-tool
 
 
 def test_anothers_hook_gives_gpus() -> None:
-    """Twice would be once too much: it is refused, or taken over."""
+    """Another GPU hook is refused, or taken over: two would inject twice."""
     with pytest.raises(GpuhookError) as caught:
         configured("crio", {THEIR_HOOK: HOOKED}, route="hook")
     assert caught.value.code == "GH2050"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are configured all or not at all, whatever goes wrong."""
+"""An engine is configured completely or not at all, whatever fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with a daemon.json of an own mode and owner."""
+    """Return a host whose daemon.json has an unusual mode and owner."""
     return docker_host.made(tmp_path / "host")
 
 
@@ -97,7 +97,7 @@ def test_an_error_half_way_of_a_second_run_keeps_the_first(
 
 
 def _killed(root: Path, step: int, wanted: EngineOptions | None) -> int:
-    """Configure, or undo without `wanted`, in a process that dies before its step of that number.
+    """Configure, or undo without `wanted`, in a process that is killed before the given step.
 
     Returns its exit status: 9 if it died, 0 if it had fewer steps.
     """

@@ -93,7 +93,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
 def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
-    """Nothing but files of ours, and a second time nothing."""
+    """It writes only gpuhook's files, and a second run writes nothing."""
     done = configured("podman", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
     assert set(done) == {*before, *new}
@@ -143,7 +143,7 @@ def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
 
 
 def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None:
-    """Its one table takes a key on a line, and the other by tomlkit."""
+    """A dotted key stays dotted: the new keys are dotted, too."""
     theirs = b'engine.events_logger = "file"\n'
     done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
     left = configure_podman.without(OURS, done, wanted(is_default=True), theirs)
@@ -216,7 +216,7 @@ def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said:
 
 
 def test_our_file_moves_behind_one_that_came_later() -> None:
-    """Of two files of ours, only the one that is needed stays."""
+    """Of two files of gpuhook, only the needed one remains."""
     later = {OURS: (HEAD + RUNTIMES).encode(), f"{MAIN}.d/99-nvidia.conf": THEIRS.encode()}
     done = configured("podman", later, takes_over=True)
     assert OURS not in done

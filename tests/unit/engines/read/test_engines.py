@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of engines: merged as each version merges them, with where everything is."""
+"""Configurations of engines: merged as each version merges them, with the place of each setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DROP_INS = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 
 class Memory:
-    """Files that are only thought of."""
+    """Files in memory."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
@@ -49,7 +49,7 @@ def runtime(key: str, name: str, path: str = NVIDIA, option: str = "BinaryName")
 
 
 def read(daemon: engine_config.Version | None, **texts: str) -> containerd_config.Containerd:
-    """Return what is read of config.toml and of drop-ins, which are named by what they are."""
+    """Return the configuration of config.toml and drop-ins; a keyword is the name of a drop-in."""
     files = {"/etc/containerd/config.toml": texts.pop("config")}
     files |= {f"/etc/containerd/conf.d/{name}.toml": text for name, text in texts.items()}
     return containerd_config.read(Memory(files), daemon=daemon)
