@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.engines.configure.containerd import containerd_locations
-from gpuhook.engines.configure.docker import dockerd_flags
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.config_files import joined
 from gpuhook.engines.state import host_processes, state_directories
 from gpuhook.engines.state.state_directories import EngineState, StateDirectory
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 LIST = "state-directories.json"  # in the directory of the installation
 SCHEMA = "gpuhook/state-directories/v1"
 _LEDGER = "/run/gpuhook/containers"
-_UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": dockerd_flags.UNIT}
+_UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": unit_flags.DOCKER}
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
 _SHIM, _MONITOR = "containerd-shim", "conmon"
 _CONFIGS = ("config", "c", "config-file")
@@ -132,7 +131,9 @@ class _Search:
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
             if engine and process.is_trusted:
-                options = _absolute(state_directories.flags(process.arguments), process.directory)
+                options = _absolute(
+                    unit_flags.command_options(process.arguments), process.directory
+                )
                 named = [options[name] for name in _CONFIGS if options.get(name)]
                 self.running.add((engine, named[0] if named else ""))
                 self._take(engine, options, is_running=True)
@@ -148,7 +149,7 @@ class _Search:
         try:
             options = {}
             if engine in _UNITS:
-                flags = dockerd_flags.flags(self._host, unit=_UNITS[engine])
+                flags = unit_flags.unit_flags(self._host, unit=_UNITS[engine])
                 options = {one.name: one.value for one in flags}
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_strict)

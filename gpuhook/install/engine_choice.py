@@ -14,8 +14,8 @@ import yaml
 
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.read import toml_document
-from gpuhook.engines.state import host_processes, state_directories
+from gpuhook.engines.read import toml_document, unit_flags
+from gpuhook.engines.state import host_processes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import bounded_yaml, documents
 from gpuhook.install.mounted_host import inside
@@ -110,7 +110,7 @@ def _engine_of_kubelet(host: Host) -> str:
     """
     for process in host_processes.running(host.root):
         if process.program == "kubelet" and process.is_trusted:
-            options = state_directories.flags(process.arguments)
+            options = unit_flags.command_options(process.arguments)
             endpoint = options.get("container-runtime-endpoint") or _configured(host, options)
             return _engine_of_endpoint(endpoint.removeprefix("unix://"))
     return ""

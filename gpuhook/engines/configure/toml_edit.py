@@ -38,7 +38,7 @@ def edited(content: bytes, settings: Sequence[Setting]) -> bytes:
     document = toml_document.parsed(content)
     expected = copy.deepcopy(document)
     for one in settings:
-        _apply(expected, one)
+        apply_setting(expected, one)
     if expected == document:
         return content
     after = _edited_lines(content, document, settings)
@@ -77,7 +77,8 @@ def _contains(content: bytes, expected: dict[str, Any]) -> bool:
         return False
 
 
-def _apply(document: dict[str, Any], setting: Setting) -> None:
+def apply_setting(document: dict[str, Any], setting: Setting) -> None:
+    """Apply a setting to a parsed document. Raises CannotError if a parent is not a table."""
     table: Any = document
     for depth, name in enumerate(setting.path[:-1], 1):
         table = table.setdefault(name, {})
@@ -111,7 +112,7 @@ def _edited_lines(content: bytes, document: dict[str, Any], settings: Sequence[S
     for one in settings:
         if _value(current, one.path) == one.value:
             continue
-        _apply(current, one)
+        apply_setting(current, one)
         if _set_line(lines, one, current):
             continue
         if isinstance(one.value, dict):

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_files import (
     CRI_KEYS,
     CRI_OF_1,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/containerd/config.toml"
-_OPTIONS = ("-c", "--config", "-config")
 RUNC = "io.containerd.runc.v2"
 OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is in the plugin's table
 HAS_CDI = (1, 7)  # the first containerd with enable_cdi
@@ -133,11 +132,8 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
 
 def configuration_file(argv: Sequence[str]) -> str:
     """Return the file in a containerd's command line, "" without such an option."""
-    for number, word in enumerate(argv):
-        option, separator, value = word.partition("=")
-        if option in _OPTIONS:
-            return value if separator else "".join(argv[number + 1 : number + 2])
-    return ""
+    options = unit_flags.command_options(argv)
+    return options.get("config") or options.get("c", "")
 
 
 def covers(pattern: str, key: str) -> bool:

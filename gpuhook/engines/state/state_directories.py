@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from gpuhook.engines.read import crio_config as crio_reader
 from gpuhook.engines.read import docker_config as docker_reader
@@ -62,16 +61,6 @@ class EngineState:
 
     directories: tuple[StateDirectory, ...] = ()
     unread: tuple[str, ...] = ()
-
-
-def flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command line, without dashes, and their values."""
-    found: dict[str, str] = {}
-    for word, after in pairwise([*arguments, ""]):
-        if word.startswith("-"):
-            name, is_value, value = word.lstrip("-").partition("=")
-            found[name] = value if is_value or after.startswith("-") else after
-    return found
 
 
 def containerd(files: ConfigFiles, options: Mapping[str, str], usual: str) -> EngineState:

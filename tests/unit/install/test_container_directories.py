@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.state import state_directories
+from gpuhook.engines.read import unit_flags
 from gpuhook.install import container_directories, version_references
 from tests.unit.host_program import running
 
@@ -273,4 +273,4 @@ def test_a_ledger_that_cannot_be_read(node: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])
 def test_flags_without_values(words: list[str]) -> None:
-    assert not any(state_directories.flags(words).values())
+    assert not any(unit_flags.command_options(words).values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.doctor.check import ENGINES, FAILED, Check, Finding, absent, ok
 from gpuhook.doctor.facts.engine_facts import dockers
-from gpuhook.engines.configure.docker import dockerd_flags
+from gpuhook.engines.read import unit_flags
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ def flags(node: ExaminedNode) -> Iterable[Finding]:
     """Say whether flags and daemon.json say the same thing, which dockerd refuses."""
     here = [one for one in dockers(node) if one.kind == "docker"]
     for one in here:
-        said = dockerd_flags.flags(node.tree)
+        said = unit_flags.unit_flags(node.tree)
         members = _members(one.read.content)
         wrong = [flag for flag in said if _FLAGS.get(flag.name, "") in members]
         for flag in wrong:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import Service
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_config import PATH
 from gpuhook.errors import fault
 
@@ -35,13 +35,6 @@ K0S_DROP_INS = "/etc/k0s/containerd.d"
 K0S_MADE = "/run/k0s/containerd-cri.toml"  # k0s generates it from its own file and the drop-ins
 K0S_MANAGED = b"# k0s_managed=true"
 _PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/opt/eks", "/etc/eks")
-_UNITS = (
-    "/etc/systemd/system/containerd.service",
-    "/usr/lib/systemd/system/containerd.service",
-    "/lib/systemd/system/containerd.service",
-)
-_CONFIG = re.compile(r"^ExecStart=.*\s(?:--config|-c)(?:=|\s+)(\S+)", re.MULTILINE)
-_VARIABLE = re.compile(r"^Environment=[\"']?(\w+)=([^\s\"']+)", re.MULTILINE)
 _OS = re.compile(r"^ID=[\"']?([\w.-]+)", re.MULTILINE)
 
 _PLAIN = Service(units=("containerd.service",), processes=("containerd",))
@@ -93,19 +86,11 @@ def containerd_location(node: EngineNode) -> ContainerdLocation:
 
 def started_with(files: ConfigFiles) -> str:
     """Return the file in the command line of containerd's unit, the usual one if it has none."""
-    for unit in _UNITS:
-        text = (files.read(unit) or b"").decode("utf-8", "replace")
-        if not text:
-            continue
-        drop_ins = f"{_UNITS[0]}.d"
-        more = [f"{drop_ins}/{name}" for name in files.names(drop_ins) if name.endswith(".conf")]
-        texts = [text, *((files.read(one) or b"").decode("utf-8", "replace") for one in more)]
-        variables = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
-        named = [match.group(1) for one in texts for match in _CONFIG.finditer(one)]
-        path = named[-1] if named else ""
-        path = variables.get(path.strip("${}"), "") if path.startswith("$") else path
-        return path if path.startswith("/") else PATH
-    return PATH
+    options = {
+        one.name: one.value for one in unit_flags.unit_flags(files, unit="containerd.service")
+    }
+    path = options.get("config") or options.get("c", "")
+    return path if path.startswith("/") else PATH
 
 
 def _system(files: ConfigFiles) -> str:

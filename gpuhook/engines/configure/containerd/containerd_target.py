@@ -235,14 +235,8 @@ def _combined(settings: list[Setting]) -> list[Setting]:
     """Return one setting with all the others in it, if the first one is the plugin's table."""
     if not settings or len(settings[0].path) != 2:
         return settings
-    first = settings[0]
-    whole: Any = copy.deepcopy(first.value)
-    for one in settings[1:]:
-        place = whole
-        for name in one.path[2:-1]:
-            place = place.setdefault(name, {})
-        if one.value is None:
-            place.pop(one.path[-1], None)
-        else:
-            place[one.path[-1]] = one.value
-    return [Setting(first.path, whole)]
+    first, *others = settings
+    table: Any = copy.deepcopy(first.value)
+    for one in others:
+        toml_edit.apply_setting(table, Setting(one.path[2:], one.value))
+    return [Setting(first.path, table)]

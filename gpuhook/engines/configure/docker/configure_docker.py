@@ -7,9 +7,9 @@ import json
 import posixpath
 import re
 
-from gpuhook.engines.configure.docker import docker_hook, dockerd_flags, json_text
+from gpuhook.engines.configure.docker import docker_hook, json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
-from gpuhook.engines.read import docker_config
+from gpuhook.engines.read import docker_config, unit_flags
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
@@ -39,7 +39,7 @@ _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     """Return the changes. Raises GH2000, GH2040 to GH2048, and OSError."""
     _check(node, options)
-    flags = dockerd_flags.flags(node.files, node.home)
+    flags = unit_flags.unit_flags(node.files, node.home)
     path = _path(node, flags)
     is_snap = path == docker_config.SNAP_PATH
     if is_snap and options.route != "cdi":
@@ -117,7 +117,7 @@ def _check(node: EngineNode, options: EngineOptions) -> None:
         raise fault("GH2045", engine="docker", version=version, needed="25.0")
 
 
-def _path(node: EngineNode, flags: Sequence[dockerd_flags.Flag]) -> str:
+def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
     if node.config:
         return node.config
     for flag in reversed(flags):
@@ -143,7 +143,7 @@ def _text(found: Docker) -> tuple[str, str]:
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 
-def _check_key(path: str, text: str, keys: list[str], flags: Sequence[dockerd_flags.Flag]) -> None:
+def _check_key(path: str, text: str, keys: list[str], flags: Sequence[unit_flags.Flag]) -> None:
     """Raise GH2044 for a key that is a flag of dockerd, too, GH2047 for a key that occurs twice."""
     for flag in flags:
         if flag.name == _FLAGS[keys[0]]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags with which systemd starts dockerd, see systemd.service(5) and systemd.exec(5).
+"""The flags in command lines of engines: of units, and of processes.
 
-dockerd does not start with a flag and a key of daemon.json for the same option
-(moby/daemon/config, findConfigurationConflicts).
+Units are read as systemd reads them, see systemd.service(5) and systemd.exec(5).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.engines.read.config_files import ConfigFiles
 
-UNIT = "docker.service"
+DOCKER = "docker.service"
 _DIRECTORIES = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -31,20 +30,25 @@ _DIRECTORIES = (
 # Below the home directory.
 _USER_DIRECTORIES = (".config/systemd/user", ".local/share/systemd/user")
 _ALL_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))\Z")
+_VARIABLE = re.compile(r"(.*?)\$(?:\{(\w+)\}|(\w+))\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A long flag of dockerd, its value ("" for none), and its place in a unit file."""
+    """A flag without its dashes, its value ("" for none), and its place in a unit file."""
 
     name: str
     value: str
     where: ConfigPlace
 
 
-def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
-    """Return the long flags in the unit's command line, in order. Raises OSError."""
+def command_options(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the flags of a command line with their values; of a repeated one, the last."""
+    return {one.name: one.value for one in _flags([(word, ConfigPlace("")) for word in arguments])}
+
+
+def unit_flags(files: ConfigFiles, home: str | None = None, unit: str = DOCKER) -> tuple[Flag, ...]:
+    """Return the flags in a unit's command line, in order. Raises OSError."""
     words: list[tuple[str, ConfigPlace]] = []
     variables: dict[str, tuple[str, ConfigPlace]] = {}
     for path in _unit_files(files, home, unit):
@@ -102,17 +106,17 @@ def _expanded(
         if found is None:
             yield word, where
             continue
-        value, place = variables.get(found.group(1) or found.group(2), ("", where))
-        for one in _split(value):
+        prefix, braced, bare = found.groups()
+        value, place = variables.get(braced or bare, ("", where))
+        for one in [prefix + value] if prefix else _split(value):
             yield one, place
 
 
 def _flags(words: list[tuple[str, ConfigPlace]]) -> Iterator[Flag]:
     for (word, where), (after, _) in pairwise([*words, ("", ConfigPlace(""))]):
-        if word.startswith("--"):
-            name, is_said, value = word[2:].partition("=")
-            follows = "" if after.startswith("-") else after
-            yield Flag(name, value if is_said else follows, where)
+        if word.startswith("-"):
+            name, equals, value = word.lstrip("-").partition("=")
+            yield Flag(name, value if equals or after.startswith("-") else after, where)
 
 
 def _split(text: str) -> list[str]:
