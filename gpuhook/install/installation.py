@@ -173,12 +173,8 @@ def uninstall(
     files = Host(where.root)
     places = _container_files(where)
     is_there = tree_copy.exists(where.here)
-    unsaved: tuple[str, ...] = ()
-    if is_there and not is_dry:  # undo removes the directories' names from the configurations
-        try:
-            container_directories.save(files, where.directory, places)
-        except OSError as error:
-            unsaved = (f"the list of state directories cannot be written: {_reason(error)}",)
+    # Before undo, which removes the directories' names from the configurations.
+    notes = _save_directories(where, files, places) if is_there and not is_dry else ()
     done = [
         configure_engine.undo(files, configure_engine.Where(engine), how=how, is_dry=is_dry)
         for engine in ENGINES
@@ -189,10 +185,8 @@ def uninstall(
     needed = frozenset() if forced else _needed(where, found, done)
     left = [name for name in tree_copy.versions(where.here) if name in needed]
     rest = leftovers.Leftovers()
-    notes = unsaved
-    if (
-        not left
-    ):  # before the tree: after a kill, the next run finds the tree, and therefore these files
+    # Before the tree: after a kill, the next run finds the tree, and therefore these files.
+    if not left:
         rest = leftovers.find(files, where.directory, is_installed=is_there)
         notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
@@ -205,6 +199,15 @@ def uninstall(
                 container_directories.forget(files, where.directory)
     unknown = found.unknown if left else ()
     return InstallOutcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
+
+
+def _save_directories(where: InstallPlace, files: Host, places: ContainerFiles) -> tuple[str, ...]:
+    """Save the list of state directories; returns a note if that fails."""
+    try:
+        container_directories.save(files, where.directory, places)
+    except OSError as error:
+        return (f"the list of state directories cannot be written: {_reason(error)}",)
+    return ()
 
 
 def _container_files(where: InstallPlace) -> ContainerFiles:

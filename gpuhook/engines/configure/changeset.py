@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.configure_record import RecordStore
     from gpuhook.engines.configure.engine_plan import (
+        ConfigChange,
         Engine,
         EngineNode,
         EngineOptions,
@@ -73,6 +74,16 @@ class _RecordedFile:
     is_edited: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _FileStep:
+    """The step of one file: its content without gpuhook's changes, its records, its write."""
+
+    base: bytes | None
+    meanwhile: Original
+    final: Original | None
+    write: Write | None
+
+
 def original_files(
     host: Host, store: RecordStore, old: ConfigureRecord | None, engine: Engine
 ) -> ReplacedFiles:
@@ -92,24 +103,14 @@ def to_configure(
     options: EngineOptions,
 ) -> Changeset:
     """Return the changeset of a plan that was made from `original_files`. Raises OSError."""
-    found = {one.original.path: one for one in _recorded_files(host, store, old, engine)}
+    recorded = {one.original.path: one for one in _recorded_files(host, store, old, engine)}
     changes = {one.path: one for one in plan.changes}
-    originals, meanwhile, writes, backups = [], [], [], []
-    for path in dict.fromkeys((*found, *changes)):
-        change, one = changes.get(path), found.get(path)
-        now = one.now if one else host.read(path)
-        base = one.base if one else now
-        after = change.after if change else base
-        is_known = one is not None and not one.is_edited
-        original = _original(host, path, base, one.original if one and is_known else None)
-        if base is not None:
-            backups.append(base)
-        meanwhile.append(_with_states(original, base, now, after))
-        if change:
-            originals.append(_with_states(original, base, after))
-        if now != after:
-            kept = original.kept if change is None or now is None else None
-            writes.append(Write(path, now, after, kept, change.mode if change else 0o644))
+    steps = [
+        _file_step(host, path, changes.get(path), recorded.get(path))
+        for path in dict.fromkeys((*recorded, *changes))
+    ]
+    originals = [one.final for one in steps if one.final]
+    writes = [one.write for one in steps if one.write]
     made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
     needed = tuple(one for one in directories if _has_file(one, changes))
@@ -125,14 +126,37 @@ def to_configure(
     )
     return Changeset(
         engine=plan.engine,
-        meanwhile=replace(record, files=tuple(meanwhile), directories=directories),
-        backups=tuple(backups),
+        meanwhile=replace(
+            record, files=tuple(one.meanwhile for one in steps), directories=directories
+        ),
+        backups=tuple(one.base for one in steps if one.base is not None),
         made=made,
         writes=tuple(writes),
         removed=_inner_first(one for one in directories if one not in needed),
         record=record if originals else None,
         old=old,
         notes=(*plan.notes, *((*plan.on_restart, *_restart_notes(plan.service)) if writes else ())),
+    )
+
+
+def _file_step(
+    host: Host, path: str, change: ConfigChange | None, recorded: _RecordedFile | None
+) -> _FileStep:
+    """Return the step of a file that the plan changes, or that was configured before."""
+    now = recorded.now if recorded else host.read(path)
+    base = recorded.base if recorded else now
+    after = change.after if change else base
+    is_known = recorded is not None and not recorded.is_edited
+    original = _original(host, path, base, recorded.original if recorded and is_known else None)
+    write = None
+    if now != after:
+        kept = original.kept if change is None or now is None else None
+        write = Write(path, now, after, kept, change.mode if change else 0o644)
+    return _FileStep(
+        base,
+        _with_states(original, base, now, after),
+        _with_states(original, base, after) if change else None,
+        write,
     )
 
 

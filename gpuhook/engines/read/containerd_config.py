@@ -240,7 +240,7 @@ def _runtime_place(found: tuple[File, ...], name: str) -> ConfigPlace:
     for file in reversed(found):
         for key in CRI_KEYS:
             if name in toml_document.table(file.document, "plugins", key, "containerd", "runtimes"):
-                return file.line("plugins", key, "containerd", "runtimes", name)
+                return file.place("plugins", key, "containerd", "runtimes", name)
     return ConfigPlace(found[0].path if found else "")
 
 
@@ -254,7 +254,7 @@ def _ignored(
             for name, value in table.items():
                 if name in runtimes or not isinstance(value, dict):
                     continue
-                where = file.line("plugins", written, "containerd", "runtimes", name)
+                where = file.place("plugins", written, "containerd", "runtimes", name)
                 runtime = _runtime(name, value, where)
                 by = _last_with(found, read_keys) if written in read_keys else ""
                 yield Ignored(runtime, written, by)
@@ -281,12 +281,12 @@ def _version_trouble(
     for file in found:
         if file.version > newest:
             reason = f"has version = {file.version}, and this containerd reads up to {newest}"
-            yield Trouble(file.line("version"), reason)
+            yield Trouble(file.place("version"), reason)
     root = found[0].version
     for file in found[1:]:
         if daemon and daemon >= CHECKS_VERSIONS and file.version > root:
             reason = f"drop-in config version {file.version} higher than root config version {root}"
-            yield Trouble(file.line("version"), reason)
+            yield Trouble(file.place("version"), reason)
 
 
 def _bare_names(found: tuple[File, ...]) -> Iterable[Trouble]:
@@ -294,4 +294,4 @@ def _bare_names(found: tuple[File, ...]) -> Iterable[Trouble]:
         for name in toml_document.table(file.document, "plugins"):
             if "." not in name:
                 reason = f'has the plugin key "{name}", which version 2 does not permit'
-                yield Trouble(file.line("plugins", name), reason)
+                yield Trouble(file.place("plugins", name), reason)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined, matching
 from gpuhook.engines.read.engine_config import ConfigPlace, Trouble
+from gpuhook.engines.read.toml_document import TomlFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,18 +32,11 @@ _LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file, its document, and its version, 1 if it has none."""
+class File(TomlFile):
+    """A file with its version, 1 if it has none, and its imports."""
 
-    path: str
-    content: bytes
-    document: dict[str, Any]
     version: int
     imports: tuple[str, ...]
-
-    def line(self, *names: str) -> ConfigPlace:
-        """Return the place of a table or key."""
-        return ConfigPlace(self.path, toml_document.line_of(self.content, names))
 
 
 def read_all(
@@ -70,7 +63,7 @@ def read_all(
             continue
         found[current] = file
         trouble += _type_problems(file)
-        where = file.line("imports")
+        where = file.place("imports")
         pending += [(one, where) for one in _imported(files, file, daemon)]
     return tuple(found.values()), tuple(trouble)
 
@@ -92,17 +85,17 @@ def _type_problems(file: File) -> Iterator[Trouble]:
     """Yield the values of a wrong type."""
     version = file.document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):
-        yield Trouble(file.line("version"), f"has version = {version!r}, which must be a number")
+        yield Trouble(file.place("version"), f"has version = {version!r}, which must be a number")
     for name in _LISTS:
-        yield from toml_document.no_texts(file.path, file.content, file.document, (name,))
+        yield from toml_document.no_texts(file, (name,))
     plugins = file.document.get("plugins", {})
     if not isinstance(plugins, dict):
-        yield Trouble(file.line("plugins"), "has plugins that is not a table")
+        yield Trouble(file.place("plugins"), "has plugins that is not a table")
         return
     for name, value in plugins.items():
         if not isinstance(value, dict):
             yield Trouble(
-                file.line("plugins", name), f'has the plugin "{name}" that is not a table'
+                file.place("plugins", name), f'has the plugin "{name}" that is not a table'
             )
 
 

@@ -12,7 +12,6 @@ from gpuhook.engines.read.engine_config import (
     ConfigPlace,
     EngineConfiguration,
     Runtime,
-    Trouble,
 )
 
 TYPE_CHECKING = False
@@ -51,28 +50,18 @@ def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio
     The drop-ins are applied after the main file, by name. Each value replaces that of an earlier
     file; runtimes are replaced one by one.
     """
+    paths = (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins)))
+    found, trouble = toml_document.read_files(files, paths)
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
-    read_files: list[str] = []
-    trouble: list[Trouble] = []
     roots: dict[str, Any] = {}
-    for path in (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins))):
-        content = files.read(path)
-        if content is None:
-            continue
-        try:
-            document = toml_document.parsed(content)
-        except toml_document.UnreadableTomlError as error:
-            trouble.append(error.trouble(path))
-            continue
-        read_files.append(path)
-        trouble += toml_document.no_tables(path, content, document, RUNTIMES)
-        merged |= toml_document.table(document, "crio", "runtime")
-        roots |= toml_document.table(document, "crio")
-        for name, value in toml_document.table(document, *RUNTIMES).items():
+    for file in found:
+        trouble += toml_document.no_tables(file, RUNTIMES)
+        merged |= toml_document.table(file.document, "crio", "runtime")
+        roots |= toml_document.table(file.document, "crio")
+        for name, value in toml_document.table(file.document, *RUNTIMES).items():
             if isinstance(value, dict):
-                place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-                runtimes[name] = _runtime(name, value, place)
+                runtimes[name] = _runtime(name, value, file.place(*RUNTIMES, name))
     default = toml_document.text(merged.get("default_runtime")) or _built_in(runtimes)
     # CRI-O keeps its built-in runtime in addition to those of the files (pkg/config,
     # DefaultConfig). A default runtime of another name must be in a file.
@@ -80,7 +69,7 @@ def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio
     runtimes.setdefault(own, Runtime(own, "", ConfigPlace(main), "oci"))
     configuration = EngineConfiguration(
         engine="crio",
-        files=tuple(read_files),
+        files=tuple(one.path for one in found),
         runtimes=runtimes,
         default=default,
         cdi_enabled=True,  # always, since 1.23

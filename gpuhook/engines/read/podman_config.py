@@ -9,7 +9,6 @@ from typing import Any
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.engine_config import (
     CDI_DIRS,
-    ConfigPlace,
     EngineConfiguration,
     Runtime,
     Trouble,
@@ -17,10 +16,11 @@ from gpuhook.engines.read.engine_config import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.read.toml_document import TomlFile
 
 VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"
@@ -48,26 +48,16 @@ def read(files: ConfigFiles, home: str | None = None) -> Podman:
 
     A later file replaces the values of earlier ones.
     """
+    found, trouble = toml_document.read_files(files, _paths(files, home))
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
-    read_files: list[str] = []
-    trouble: list[Trouble] = []
-    for path in _paths(files, home):
-        content = files.read(path)
-        if content is None:
-            continue
-        try:
-            document = toml_document.parsed(content)
-        except toml_document.UnreadableTomlError as error:
-            trouble.append(error.trouble(path))
-            continue
-        read_files.append(path)
-        trouble += _type_problems(path, content, document)
-        merged |= toml_document.table(document, "engine")
-        runtimes |= _runtimes(path, content, document)
+    for file in found:
+        trouble += _type_problems(file)
+        merged |= toml_document.table(file.document, "engine")
+        runtimes |= _runtimes(file)
     configuration = EngineConfiguration(
         engine="podman",
-        files=tuple(read_files),
+        files=tuple(one.path for one in found),
         runtimes=runtimes,
         default=toml_document.text(merged.get("runtime")) or "crun",
         cdi_enabled=True,
@@ -93,20 +83,20 @@ def _paths(files: ConfigFiles, home: str | None) -> list[str]:
     return found
 
 
-def _type_problems(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
+def _type_problems(file: TomlFile) -> Iterator[Trouble]:
     """Yield the values of a wrong type."""
-    yield from toml_document.no_tables(path, content, document, RUNTIMES)
-    yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))
-    for name, value in toml_document.table(document, *RUNTIMES).items():
+    yield from toml_document.no_tables(file, RUNTIMES)
+    yield from toml_document.no_texts(file, ("engine", "hooks_dir"))
+    for name, value in toml_document.table(file.document, *RUNTIMES).items():
         if not isinstance(value, list):
-            place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-            yield Trouble(place, f"has the runtime {name} that is not a list of paths")
+            problem = f"has the runtime {name} that is not a list of paths"
+            yield Trouble(file.place(*RUNTIMES, name), problem)
 
 
-def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
-    found = {}
-    for name, value in toml_document.table(document, *RUNTIMES).items():
+def _runtimes(file: TomlFile) -> dict[str, Runtime]:
+    runtimes = {}
+    for name, value in toml_document.table(file.document, *RUNTIMES).items():
         paths = toml_document.texts(value)
-        place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-        found[name] = Runtime(name, paths[0] if paths else "", place, "oci", {"paths": paths})
-    return found
+        path, place = paths[0] if paths else "", file.place(*RUNTIMES, name)
+        runtimes[name] = Runtime(name, path, place, "oci", {"paths": paths})
+    return runtimes

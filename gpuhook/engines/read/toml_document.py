@@ -6,6 +6,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
@@ -18,6 +19,8 @@ from gpuhook.engines.read.engine_config import ConfigPlace, Trouble
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gpuhook.engines.read.config_files import ConfigFiles
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
@@ -47,6 +50,36 @@ class UnreadableTomlError(Exception):
         reason = "is not read by gpuhook" if self.is_bounded else "is not TOML"
         place = ConfigPlace(path, self.line)
         return Trouble(place, f"{reason}: {self.reason}", is_unread=self.is_bounded)
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A TOML file of a node, and its document."""
+
+    path: str
+    content: bytes
+    document: dict[str, Any]
+
+    def place(self, *names: str) -> ConfigPlace:
+        """Return the place of a table or key."""
+        return ConfigPlace(self.path, line_of(self.content, names))
+
+
+def read_files(
+    files: ConfigFiles, paths: Iterable[str]
+) -> tuple[tuple[TomlFile, ...], list[Trouble]]:
+    """Return the existing files, and the problems of those that cannot be read. Raises OSError."""
+    found: list[TomlFile] = []
+    trouble: list[Trouble] = []
+    for path in paths:
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            found.append(TomlFile(path, content, parsed(content)))
+        except UnreadableTomlError as error:
+            trouble.append(error.trouble(path))
+    return tuple(found), trouble
 
 
 def parsed(content: bytes) -> dict[str, Any]:
@@ -90,26 +123,21 @@ def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def no_tables(
-    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
-) -> Iterator[Trouble]:
+def no_tables(file: TomlFile, names: Sequence[str]) -> Iterator[Trouble]:
     """Yield the parents, and the value at these names, that are not tables."""
     for depth in range(1, len(names) + 1):
-        found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
-        if not isinstance(found, dict):
+        value = table(file.document, *names[: depth - 1]).get(names[depth - 1], {})
+        if not isinstance(value, dict):
             dotted = ".".join(names[:depth])
-            place = ConfigPlace(path, line_of(content, names[:depth]))
-            yield Trouble(place, f"has {dotted} that is not a table")
+            yield Trouble(file.place(*names[:depth]), f"has {dotted} that is not a table")
 
 
-def no_texts(
-    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
-) -> Iterator[Trouble]:
+def no_texts(file: TomlFile, names: Sequence[str]) -> Iterator[Trouble]:
     """Yield the key at these names if it exists and is not a list of strings."""
-    value = table(document, *names[:-1]).get(names[-1], [])
+    value = table(file.document, *names[:-1]).get(names[-1], [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        place = ConfigPlace(path, line_of(content, names))
-        yield Trouble(place, f"has {'.'.join(names)} that is not a list of strings")
+        problem = f"has {'.'.join(names)} that is not a list of strings"
+        yield Trouble(file.place(*names), problem)
 
 
 def text(value: Any) -> str:
