@@ -32,7 +32,7 @@ _FLAGS = {"runtimes": "add-runtime", "default-runtime": "default-runtime", "feat
 _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
-_HOOK_IS_NEW = "dockerd searches the hook of --gpus when it starts: restart it once"
+_HOOK_IS_NEW = "dockerd looks up the hook of --gpus only when it starts: restart it"
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
