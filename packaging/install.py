@@ -157,7 +157,7 @@ def _require_ours(path: str, option: str) -> None:
 
 
 def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
-    """Replace the file at `path`, which may be in use, by `template` with the values of its @WORDS@.
+    """Replace the file at `path`, which may be in use, by `template` with values for its @WORDS@.
 
     A file that begins with #! gets the mode 0755.
     """
