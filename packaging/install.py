@@ -4,11 +4,11 @@
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
                                  [--cli-python PATH] [--nvidia-hook] [--nvidia-compat]
 
-`--python` runs the wrapper and the hook and needs nothing but its standard library (3.9 or newer).
-`--cli-python` runs `gpuhook` and needs the package's dependencies; without it a virtual
-environment is made for them in PREFIX/lib/gpuhook-cli; below a --destdir `gpuhook` is left out.
-`--nvidia-hook` installs the prestart hook also under the name by which Docker calls NVIDIA's, and
-`--nvidia-compat` all that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
+`--python` runs the wrapper and the hook, and needs only the standard library (3.9 or newer).
+`--cli-python` runs `gpuhook`, and needs the package's dependencies. Without it, they are installed
+into a virtual environment in PREFIX/lib/gpuhook-cli; with --destdir, `gpuhook` is left out.
+`--nvidia-hook` installs the prestart hook also under the name that Docker calls. `--nvidia-compat`
+installs all names that configurations, CDI specs and scripts for NVIDIA's toolkit call.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
-# A path goes into the first line of a script, and between quotes.
-SPOKEN = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
+# Paths are written into the first line of a script, and between quotes.
+PATH_CHARACTERS = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
 PRESTART = "gpuhook-prestart.sh"
 LAUNCHERS = {
     "gpuhook-runtime": "gpuhook-runtime.sh",
@@ -33,8 +33,8 @@ LAUNCHERS = {
 CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 COMPAT = "compat"  # the directory of NVIDIA's names
-COMPAT_CLI = ("nvidia-ctk",)  # those of them that need the gpuhook command
-# What engines and systemd are configured with, for the administrator to put where they read it.
+COMPAT_CLI = ("nvidia-ctk",)  # names that need the gpuhook command
+# Configuration files for engines and systemd, which an administrator copies to their places.
 SHARED = {
     "containerd/base-spec": "containerd/base-spec.py",
     "containerd/nvidia.toml": "containerd/nvidia.toml",
@@ -59,8 +59,8 @@ def install(
 ) -> list[str]:
     """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
 
-    An installation that is in use is replaced by a rename. Without `cli_python` there is no
-    `gpuhook` command; `more` are launchers under other names.
+    An existing installation is replaced by a rename. Without `cli_python`, the `gpuhook` command is
+    left out; `more` are launchers under other names.
     """
     bindir = destdir + os.path.join(prefix, "bin")
     launchers = LAUNCHERS | (CLI_LAUNCHER if cli_python else {}) | more
@@ -84,18 +84,20 @@ def install(
 
 
 def _write_documents(library: str, share: str, python: str) -> None:
-    """Write manual pages and completions; without them where `python` does not run here."""
+    """Write manual pages and completions, unless `python` does not run here."""
     script = os.path.join(HERE, "documents.py")
     try:
         done = subprocess.run([python, "-I", script, library, share], check=False)
     except OSError:
-        done = None  # it is the target's
+        done = None  # an interpreter of the target
     if done is None or done.returncode != 0:
-        print("no manual pages and completions: the interpreter cannot make them", file=sys.stderr)
+        print(
+            "no manual pages and completions: the interpreter cannot generate them", file=sys.stderr
+        )
 
 
 def build_library(target: str, library: str, python: str) -> None:
-    """Make the directory `target`, to be used at `library` by `python`."""
+    """Create the directory `target`, for use at `library` with `python`."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(
         PACKAGE,
@@ -106,32 +108,34 @@ def build_library(target: str, library: str, python: str) -> None:
         shutil.copy(os.path.join(HERE, module), target)
     bundle = [os.path.join(HERE, "bundle.py"), target, library, python]
     subprocess.run([python, "-IS", "-X", "no_debug_ranges", *bundle], check=True)
-    # Byte code that is never compared with its source: one stat less per module and start.
+    # Byte code that is not compared with its source: one stat(2) less per module.
     compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", target, "-p", library, target]
     subprocess.run([python, "-IS", *compiled], check=True)
 
 
 def cli_environment(directory: str, python: str) -> str:
-    """Make a virtual environment with the dependencies of `gpuhook`; returns its interpreter."""
+    """Create a virtual environment with the dependencies; returns its interpreter."""
     interpreter = os.path.join(directory, "bin/python")
     version = "import sys; sys.exit(sys.version_info < (3, 10))"
     if subprocess.run([python, "-c", version], check=False).returncode != 0:
-        sys.exit(f"gpuhook needs Python 3.10, {python} is older: name another with --cli-python")
+        sys.exit(
+            f"gpuhook needs Python 3.10, {python} is older: name another one with --cli-python"
+        )
     try:
         subprocess.run([python, "-m", "venv", directory], check=True)
         pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, os.path.dirname(PACKAGE)], check=True)
     except subprocess.CalledProcessError:
         sys.exit(
-            f"{directory} could not be made: install python3-venv, or name an interpreter that has"
-            " the dependencies with --cli-python"
+            f"{directory} cannot be created: install python3-venv, or name an interpreter with the"
+            " dependencies by --cli-python"
         )
     return interpreter
 
 
 def _require_usable(python: str) -> None:
-    """End the program if an interpreter does not run, or lacks what the command needs."""
+    """Exit if an interpreter does not run, or lacks a dependency of the command."""
     try:
         done = subprocess.run([python, "-c", "import click, jsonschema, yaml"], check=False)
     except OSError as error:
@@ -141,7 +145,7 @@ def _require_usable(python: str) -> None:
 
 
 def _require_ours(path: str, option: str) -> None:
-    """End the program if there is a file at `path` that is not this project's."""
+    """Exit if the file at `path` is not gpuhook's."""
     if not os.path.lexists(path):
         return
     if not os.path.islink(path):
@@ -153,9 +157,9 @@ def _require_ours(path: str, option: str) -> None:
 
 
 def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
-    """Replace the file at `path`, which may be in use, by `template` with its @WORDS@ filled in.
+    """Replace the file at `path`, which may be in use, by `template` with values for its @WORDS@.
 
-    What begins with #! becomes a program for everybody.
+    A file that begins with #! gets the mode 0755.
     """
     with open(os.path.join(HERE, template), encoding="utf-8") as file:
         text = file.read()
@@ -172,20 +176,26 @@ def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
 def main() -> None:
     """Parse the command line and install."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--prefix", default="/usr/local", help="where the files are used")
-    parser.add_argument("--destdir", default="", help="a directory put in front of every path")
-    parser.add_argument("--python", default="/usr/bin/python3", help="of the wrapper and the hook")
-    parser.add_argument("--cli-python", default="", help="of the gpuhook command")
     parser.add_argument(
-        "--nvidia-hook", action="store_true", help=f"install {NVIDIA_HOOK} too, for Docker's --gpus"
+        "--prefix", default="/usr/local", help="the directory in which the files are used"
+    )
+    parser.add_argument("--destdir", default="", help="a directory before every path")
+    parser.add_argument(
+        "--python", default="/usr/bin/python3", help="the interpreter of the wrapper and the hook"
+    )
+    parser.add_argument("--cli-python", default="", help="the interpreter of the gpuhook command")
+    parser.add_argument(
+        "--nvidia-hook",
+        action="store_true",
+        help=f"install {NVIDIA_HOOK}, too, for Docker's --gpus",
     )
     parser.add_argument(
-        "--nvidia-compat", action="store_true", help="install every name of NVIDIA's toolkit"
+        "--nvidia-compat", action="store_true", help="install all names of NVIDIA's toolkit"
     )
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
         value, option = getattr(options, word), word.replace("_", "-")
-        if value and not (os.path.isabs(value) and SPOKEN.issuperset(value)):
+        if value and not (os.path.isabs(value) and PATH_CHARACTERS.issuperset(value)):
             parser.error(f"--{option} must be an absolute path without spaces and quotes: {value}")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
     more = {NVIDIA_HOOK: PRESTART} if options.nvidia_hook else {}
@@ -198,7 +208,7 @@ def main() -> None:
     if cli_python and not destdir:
         _require_usable(cli_python)
     if not cli_python and destdir:
-        print("no gpuhook command without --cli-python below a --destdir", file=sys.stderr)
+        print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
     elif not cli_python:
         cli_python = cli_environment(
             os.path.join(options.prefix, "lib/gpuhook-cli"), options.python

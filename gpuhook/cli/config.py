@@ -102,7 +102,7 @@ def import_file(file: str, output: str | None) -> None:
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
     from gpuhook.config import toolkit_import
 
-    found = toolkit_import.of_file(file)
+    found = toolkit_import.import_file(file)
     for remark in found.remarks:
         console.warn(f"{file}: {remark}")
     count = len(found.remarks)

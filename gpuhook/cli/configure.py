@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cli import configure_text, configure_users
 from gpuhook.cli.options import command_sections, configure_options, parameters
-from gpuhook.engines.configure import engine_restart, engine_table
+from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.host import console
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
 
 
 @configure.command(cls=configure_options.ConfigureCommand)
-@click.argument("engine", metavar="ENGINE", type=click.Choice(engine_table.ENGINES))
+@click.argument("engine", metavar="ENGINE", type=click.Choice(engine_plan.ENGINES))
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
@@ -104,7 +104,7 @@ def undo(
 
 @configure.command()
 @click.argument(
-    "engine", metavar="[ENGINE]", type=click.Choice(engine_table.ENGINES), required=False
+    "engine", metavar="[ENGINE]", type=click.Choice(engine_plan.ENGINES), required=False
 )
 @configure_options.host_root
 @parameters.no_headers
@@ -123,7 +123,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
     from gpuhook.engines.configure.host_files import Host
 
     host = Host(host_root)
-    names = (engine,) if engine else engine_table.ENGINES
+    names = (engine,) if engine else engine_plan.ENGINES
     found = [
         engine_status.engine_status(host, configure_options.where(name, host_root))
         for name in names

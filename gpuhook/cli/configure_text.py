@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuhook.engines.configure import file_diff
+from gpuhook.engines.configure import changeset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _BY_US, _BY_OTHERS = "by gpuhook", "by others"
 
 def difference_text(writes: Iterable[Write]) -> str:
     """Return the diff as text that can be printed, bytes that are no UTF-8 replaced."""
-    found = file_diff.text(writes)
+    found = changeset.diff_text(writes)
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -84,8 +84,8 @@ def document(result: EngineResult, command: str, *, is_dry: bool) -> dict[str, A
 
 def lines(shown: EngineStatus) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an engine: its runtimes that give GPUs, one for CDI where there is none."""
-    found = shown.said.configuration
-    has_cdi = "yes" if shown.said.has_cdi else "no"
+    found = shown.reading.configuration
+    has_cdi = "yes" if shown.reading.has_cdi else "no"
     by = _by(shown)
     runtimes = found.gpu_runtimes
     for one in runtimes:
@@ -95,10 +95,10 @@ def lines(shown: EngineStatus) -> Iterator[tuple[str, ...]]:
         )
         ours = _BY_OTHERS if is_others else by
         yield (shown.engine, one.name, one.path, is_default, has_cdi, ours, str(one.where))
-    for hook in shown.said.hooks:
+    for hook in shown.reading.hooks:
         if hook.gives_gpus:
             yield (shown.engine, "-", hook.path, "-", has_cdi, by, hook.file)
-    if not runtimes and not any(hook.gives_gpus for hook in shown.said.hooks):
+    if not runtimes and not any(hook.gives_gpus for hook in shown.reading.hooks):
         files = found.files[-1] if found.files else "-"
         yield (shown.engine, "-", "-", "-", has_cdi, by if shown.record else "-", files)
 
@@ -117,7 +117,7 @@ def remarks(found: Iterable[EngineStatus]) -> Iterator[str]:
                 yield f"{path} is {state}"
         if not one.is_readable:
             yield f"{one.engine}: only root can see whether gpuhook has configured it"
-        for trouble in one.said.configuration.trouble:
+        for trouble in one.reading.configuration.trouble:
             yield f"{trouble.where} {trouble.said}"
 
 
@@ -127,12 +127,12 @@ def shown_document(found: Iterable[EngineStatus]) -> dict[str, Any]:
 
 
 def _engine(shown: EngineStatus) -> dict[str, Any]:
-    found = shown.said.configuration
+    found = shown.reading.configuration
     return {
         "engine": shown.engine,
         "files": list(found.files),
         "default": found.default,
-        "cdi": shown.said.has_cdi,
+        "cdi": shown.reading.has_cdi,
         "runtimes": [
             {
                 "name": one.name,
@@ -144,7 +144,7 @@ def _engine(shown: EngineStatus) -> dict[str, Any]:
         ],
         "hooks": [
             {"file": one.file, "program": one.path, "givesGpus": one.gives_gpus}
-            for one in shown.said.hooks
+            for one in shown.reading.hooks
         ],
         "trouble": [{"where": str(one.where), "said": one.said} for one in found.trouble],
         "configured": _configured(shown),

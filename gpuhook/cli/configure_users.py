@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from gpuhook.cli.options import configure_options, parameters
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.read.dependent_containers import Stored
+    from gpuhook.engines.state.dependent_containers import Stored
 
 SCHEMA = "gpuhook/configure-users/v1"
 HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
@@ -37,7 +37,7 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
       gpuhook configure users docker -o name | xargs docker rm
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read import dependent_containers
+    from gpuhook.engines.state import dependent_containers
 
     home = configure_options.where("podman", host_root).home
     found = [

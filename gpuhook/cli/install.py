@@ -12,19 +12,12 @@ import click
 
 from gpuhook.cli.options import install_options, parameters
 from gpuhook.engines.configure import configure_engine
-from gpuhook.engines.configure.engine_options import NAME, ROUTES, EngineOptions
-from gpuhook.install import (
-    driver_file,
-    engine_choice,
-    installation,
-    mounted_host,
-    pod_wait,
-    runtime_tree,
-)
+from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.install import engine_choice, installation, mounted_host, pod_wait, runtime_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import Route
+    from gpuhook.engines.configure.engine_plan import Route
 
 _EXAMPLES = """
 \b
@@ -108,7 +101,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
     if said["undo_on_exit"] and not said["stays"]:
         raise click.UsageError("--undo-on-exit needs --stay", ctx)
     if said["stays"] and not is_dry:
-        pod_wait.hold()
+        pod_wait.block_signals()
     where = installation.place(said["host_root"], said["install_dir"])
     found = engine_choice.engines(where.root, said["engine"], said["config"])
     route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
@@ -120,14 +113,15 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) ->
         is_default=said["set_as_default"],
         takes_over=said["take_over"],
     )
-    driver = driver_file.text(said["driver_root"], said["dev_root"])
+    driver = runtime_tree.driver_text(said["driver_root"], said["dev_root"])
     if driver and route == "cdi":
         raise click.UsageError(
             "--driver-root and --dev-root are for the copied programs, and --route cdi copies no "
             "programs",
             ctx,
         )
-    copied = None if route == "cdi" else runtime_tree.at(said["tree_path"] or runtime_tree.own())
+    tree_path = said["tree_path"] or runtime_tree.own_tree()
+    copied = None if route == "cdi" else runtime_tree.read_tree(tree_path)
     engines = tuple(configure_engine.Where(one, said["config"], said["drop_in"]) for one in found)
     done = installation.install(
         where, copied, engines, wanted, driver=driver, how=said["restart"], is_dry=is_dry

@@ -104,7 +104,7 @@ def support_bundle(
     node = doctor_target.of_options(root, where, state_roots)
     with console.progress("looking at the node"):
         looked = node.look()
-        seen = bundle_contents.recorded(looked)
+        seen = bundle_contents.recording_node(looked)
         found = examine(seen, checks())
     documents: dict[str, Any] = {
         "doctor.json": doctor_document.doctor_document(
@@ -123,7 +123,7 @@ def support_bundle(
         with console.progress("reading the logs"):
             texts, silent = log_lines.log_lines(looked, is_live=node.is_live and root is None)
         left_out += silent
-    bundle = bundle_contents.gathered(seen, documents, texts, left_out)
+    bundle = bundle_contents.collect(seen, documents, texts, left_out)
     if is_dry:
         _print_dry(bundle, found, output, no_headers=no_headers)
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's config.toml turned into settings of ours, and a word on all that cannot be.
+"""Import NVIDIA's config.toml into gpuhook's settings, with a remark on each key that is left out.
 
 Source of the keys, their types and defaults: NVIDIA Container Toolkit 1.20, `nvidia-ctk config
-default`. Values that are the toolkit's defaults are ours too, and left out.
+default`. Default values of the toolkit are left out: gpuhook has the same defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
-# What has the same form in both files: key of the toolkit -> section and key of ours.
+# Keys with the same values in both files: key of the toolkit -> section and key of gpuhook.
 _SAME = {
     "disable-require": ("request", "disableRequirements"),
     "accept-nvidia-visible-devices-envvar-when-unprivileged": (
@@ -44,7 +44,7 @@ _LISTS = {
     "swarm-resource": ("request", "swarmResources"),
     "supported-driver-capabilities": ("request", "driverCapabilities"),
 }
-# Key and value that stand for an entry of a list of ours.
+# A key with a value -> an entry of a list of gpuhook.
 _ENTRIES = {
     ("features.no-additional-gids-for-device-nodes", True): (
         "generate",
@@ -69,14 +69,14 @@ _MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A document of ours, and sentences on the keys that are not in it, by line."""
+    """gpuhook's settings, and remarks on the keys that are left out, by line."""
 
     document: dict[str, dict[str, Any]]
     remarks: tuple[str, ...]
 
 
-def of_file(path: str) -> Imported:
-    """Return what the toolkit's file at `path` comes to; GH1534 if it cannot be read."""
+def import_file(path: str) -> Imported:
+    """Import the toolkit's file at `path`. Raises GH1534 if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(_MAX_SIZE + 1)
@@ -88,34 +88,34 @@ def of_file(path: str) -> Imported:
     except toml_document.UnreadableTomlError as error:
         line = f"line {error.line}: " if error.line else ""
         raise fault("GH1534", path=path, reason=line + error.reason) from error
-    return imported(toolkit_settings.ToolkitSettings(path, document, content))
+    return import_settings(toolkit_settings.ToolkitSettings(path, document, content))
 
 
-def imported(found: toolkit_settings.ToolkitSettings) -> Imported:
-    """Return what the toolkit's settings come to."""
+def import_settings(found: toolkit_settings.ToolkitSettings) -> Imported:
+    """Import the toolkit's settings."""
     work = _Import(found)
     for key, value in toolkit_settings.leaves(found.document):
         work.take(key, value)
-    work.drop_what_is_wrong()
-    return Imported(work.document, tuple(said for _, said in sorted(work.remarks)))
+    work.drop_invalid()
+    return Imported(work.document, tuple(remark for _, remark in sorted(work.remarks)))
 
 
 def text(found: Imported, path: str) -> str:
     """Return the settings file, with the remarks as comments."""
     lines = [f"# Settings of gpuhook, by `gpuhook config import {printable(path, 200)}`."]
     if found.remarks:
-        lines.append("# What was not taken over:")
+        lines.append("# Not imported:")
         lines += [f"#   {printable(remark, 1000)}" for remark in found.remarks]
     if not found.document:
-        lines.append("# Nothing else is other than gpuhook's defaults.")
+        lines.append("# All other keys have gpuhook's defaults.")
         return "\n".join(lines) + "\n"
-    # Only ASCII: what other readers take for a break of the line (U+0085) is written as an escape.
+    # Only ASCII: characters that other readers take for a line break (U+0085) are escaped.
     body: str = yaml.safe_dump(found.document, sort_keys=False, width=100)
     return "\n".join(lines) + "\n" + body
 
 
 class _Import:
-    """The document in the making, where each of its keys is from, and the remarks."""
+    """An import: the document, the source of each of its keys, and the remarks."""
 
     def __init__(self, found: toolkit_settings.ToolkitSettings) -> None:
         self._found = found
@@ -127,13 +127,11 @@ class _Import:
         self.remarks: list[tuple[int, str]] = []
 
     def take(self, key: str, value: Any) -> None:
-        """Take one key over, or say why not."""
+        """Import a key, or add a remark."""
         if key in self._unknown:
             near = self._unknown[key]
-            meant = f"; {near} was meant" if near else ""
-            self._remark(
-                key, f"the toolkit has no such key, and passes it over{meant}: correct or remove it"
-            )
+            advice = f"did you mean {near}?" if near else "remove it"
+            self._remark(key, f"the toolkit has no such key, and ignores it: {advice}")
         elif key in self._wrong:
             self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
         elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
@@ -150,13 +148,13 @@ class _Import:
             if why:
                 self._remark(key, why)
 
-    def drop_what_is_wrong(self) -> None:
-        """Leave out what our settings cannot have, with a remark."""
-        for path, said in settings_file.faults_of(self.document):
+    def drop_invalid(self) -> None:
+        """Remove values that gpuhook's settings do not permit, with a remark."""
+        for path, remark in settings_file.faults_of(self.document):
             section, key = str(path[0]), str(path[1])
             source = self._sources.get((section, key))
             if source is not None and key in self.document.get(section, {}):
-                self._remark(source, f"{section}.{key} cannot be that: {said}")
+                self._remark(source, f"{section}.{key} does not permit this value: {remark}")
                 del self.document[section][key]
         self.document = {name: keys for name, keys in self.document.items() if keys}
 
@@ -178,10 +176,10 @@ class _Import:
         if entry not in held:
             self._set(key, section, own, [*held, entry])
 
-    def _remark(self, key: str, said: str) -> None:
+    def _remark(self, key: str, remark: str) -> None:
         line = toml_document.line_of(self._found.content, key.split("."))
         place = f"line {line}: " if line else ""
-        self.remarks.append((line, f"{place}{printable(key, 100)}: {said}"))
+        self.remarks.append((line, f"{place}{printable(key, 100)}: {remark}"))
 
 
 def _default(section: str, own: str) -> object:
@@ -192,7 +190,7 @@ def _default(section: str, own: str) -> object:
 
 
 def _listed(key: str, value: str) -> list[str]:
-    """Return the words of a list in a text; [] for all capabilities, as they are our default."""
+    """Return the words of a comma-separated list; [] for all capabilities, the default."""
     found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
     is_all = "all" in found or set(found) == set(vocabulary.CAPABILITIES)
     return [] if key == "supported-driver-capabilities" and is_all else found

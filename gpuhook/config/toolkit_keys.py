@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of NVIDIA's config.toml that gpuhook has nothing for: why not, and what to do."""
+"""The keys of NVIDIA's config.toml without a counterpart in gpuhook: the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
-_NOTHING = "nothing is to be done"
+_NOTHING = "no action is needed"
 _LOG = (
-    "gpuhook-runtime writes to the engine's own log (--log), faults and warnings only: look there,"
-    " or call `gpuhook explain CONTAINER`"
+    "gpuhook-runtime writes to the engine's own log (--log), errors and warnings only: read it,"
+    " or run `gpuhook explain CONTAINER`"
 )
 _NO_PROGRAM = f"gpuhook runs no program of the toolkit: {_NOTHING}"
 
-# Key -> the values that need no word (the toolkit's defaults), and the word on others.
+# Key -> the values without a remark (the toolkit's defaults), and the remark on others.
 _UNMATCHED: dict[str, tuple[tuple[Any, ...], str]] = {
     f"{_CLI}.path": (("",), _NO_PROGRAM),
     f"{_CLI}.environment": (
         ([],),
-        f"gpuhook runs no nvidia-container-cli that could have an environment: {_NOTHING}",
+        f"gpuhook does not run nvidia-container-cli: {_NOTHING}",
     ),
     f"{_CLI}.debug": (("", "/dev/null"), _LOG),
     f"{_CLI}.ldcache": (
         ("",),
         (
-            "gpuhook finds libraries in the driver root's own loader cache and directories: name"
-            " others with generate.librarySearchPaths"
+            "gpuhook finds libraries in the loader cache and the directories of the driver root:"
+            " add others with generate.librarySearchPaths"
         ),
     ),
     f"{_CLI}.user": (
         ("",),
         (
-            "gpuhook works as the user who runs the engine, and drops to no other: where device"
-            " nodes belong to a group, set the module's parameter NVreg_DeviceFileMode"
+            "gpuhook runs as the user of the engine, and does not change to another: if device"
+            " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
         ),
     ),
     f"{_CLI}.load-kmods": (
         (False,),
         (
-            "gpuhook loads no kernel module when a container starts: have `gpuhook system"
-            " load-kernel-modules` and `gpuhook system create-device-nodes` run at boot"
+            "gpuhook loads no kernel module when a container starts: run `gpuhook system"
+            " load-kernel-modules` and `gpuhook system create-device-nodes` at boot"
         ),
     ),
     f"{_CLI}.no-cgroups": (
         (False,),
         (
             "gpuhook writes device rules into config.json and changes no cgroup: a rootless engine"
-            f" leaves them out by itself, and {_NOTHING}"
+            f" ignores them, and {_NOTHING}"
         ),
     ),
     f"{_CLI}.no-pivot": (
         (False,),
-        "it is a matter of the engine (runc --no-pivot), which gpuhook hands on",
+        "the engine sets it (runc --no-pivot), and gpuhook passes it on",
     ),
     f"{_CLI}.ldconfig": (
         ("@/sbin/ldconfig", "@/sbin/ldconfig.real"),
         (
-            "gpuhook writes the container's loader cache itself, and runs no ldconfig; where a site"
-            " insists on one, name it with generate.ldconfigPath"
+            "gpuhook writes the container's loader cache itself, and runs no ldconfig; if you need"
+            " one, name it with generate.ldconfigPath"
         ),
     ),
     f"{_RUNTIME}.debug": (("", "/dev/null"), _LOG),
@@ -67,33 +67,33 @@ _UNMATCHED: dict[str, tuple[tuple[Any, ...], str]] = {
     f"{_RUNTIME}.modes.csv.mount-spec-path": (
         ("/etc/nvidia-container-runtime/host-files-for-container.d",),
         (
-            "gpuhook reads the CSV files when the spec is made: name them to gpuhook generate-cdi"
-            " --mode csv"
+            "gpuhook reads the CSV files when it generates the spec: pass them to gpuhook"
+            " generate-cdi --mode csv"
         ),
     ),
     f"{_RUNTIME}.modes.legacy.cuda-compat-mode": (
         ("ldconfig", "hook"),
         (
-            "gpuhook puts the image's CUDA compatibility libraries into its loader cache where they"
-            f" are newer than the driver's, as the mode ldconfig does: {_NOTHING}"
+            "gpuhook adds the image's CUDA compatibility libraries to its loader cache if they are"
+            f" newer than the driver's, as the mode ldconfig does: {_NOTHING}"
         ),
     ),
     f"{_RUNTIME}-hook.path": ((f"{_RUNTIME}-hook",), _NO_PROGRAM),
     f"{_RUNTIME}-hook.skip-mode-detection": (
         (False,),
         (
-            "gpuhook's prestart hook leaves alone what the wrapper or the engine has done already,"
-            f" and has no modes to detect: {_NOTHING}"
+            "gpuhook's prestart hook does not repeat the work of the wrapper or the engine, and has"
+            f" no modes to detect: {_NOTHING}"
         ),
     ),
     "nvidia-ctk.path": (("nvidia-ctk",), _NO_PROGRAM),
     "features.allow-cuda-compat-libs-from-container": (
         (False,),
-        f"gpuhook takes an image's own compatibility libraries where they are newer: {_NOTHING}",
+        f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}",
     ),
     "features.allow-ldconfig-from-container": (
         (False,),
-        f"gpuhook runs no program of an image, and needs no ldconfig of one: {_NOTHING}",
+        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}",
     ),
     "features.allow-unknown-oci-spec-fields": (
         (False,),
@@ -101,32 +101,31 @@ _UNMATCHED: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "features.disable-imex-channel-creation": (
         (False,),
-        f"gpuhook makes no IMEX channel on the host when a container starts: {_NOTHING}",
+        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}",
     ),
-    # False means the toolkit's default; what True means is taken over.
+    # False is the toolkit's default; True is imported.
     "features.no-additional-gids-for-device-nodes": ((False,), ""),
     "features.disable-cuda-compat-lib-hook": ((False,), ""),
 }
 _MODES = {
     "legacy": (
-        "gpuhook has no modes at all: requests by variables, annotations and mounts all count, and"
-        " are answered with what a CDI spec says. Have one: gpuhook generate-cdi --output"
-        " /var/run/cdi/nvidia.yaml"
+        "gpuhook has no modes: it accepts requests by variables, annotations and mounts, and"
+        " applies a CDI spec. Create one: gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml"
     ),
     "cdi": (
-        "gpuhook has no modes at all, and reads CDI specs always: have one, by gpuhook"
-        " generate-cdi --output /var/run/cdi/nvidia.yaml"
+        "gpuhook has no modes, and always applies CDI specs. Create one: gpuhook generate-cdi"
+        " --output /var/run/cdi/nvidia.yaml"
     ),
     "jit-cdi": (
-        "gpuhook has no modes at all, and works with a spec that is made once, which is faster:"
-        " gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml"
+        "gpuhook has no modes, and generates a spec only once, which is faster: gpuhook"
+        " generate-cdi --output /var/run/cdi/nvidia.yaml"
     ),
 }
 
 
 def without_counterpart(key: str, value: Any) -> str:
-    """Return why a key of the toolkit is not taken over and what to do, "" for a default."""
+    """Return why a key of the toolkit is not imported and what to do, "" for a default value."""
     if key == f"{_RUNTIME}.mode":
         return _MODES.get(value, "")
-    silent, said = _UNMATCHED[key]
-    return "" if value in silent else said
+    defaults, remark = _UNMATCHED[key]
+    return "" if value in defaults else remark

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import gpuhook
-from gpuhook.engines.read import dependent_containers
+from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs, node_readings

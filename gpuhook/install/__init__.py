@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook puts itself on a host, out of a container, and takes itself away again."""
+"""Install gpuhook on a host from a container, and uninstall it."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The directories of a host that describe its containers.
 
-They come from a fixed list, from the configurations of engines, from the processes of engines and
-from gpuhook's ledger. A configuration that has been undone and an engine that has ended no longer
-name theirs. An installation that is kept for a container therefore keeps a list.
+They come from a fixed list, from the configurations and the processes of engines, and from
+gpuhook's ledger. After undo, or when an engine ended, its directories are no longer in these
+sources. Therefore an installation that is kept for a container saves a list.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.engines.configure.containerd import containerd_locations
-from gpuhook.engines.configure.docker import dockerd_flags
-from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.config_files import joined
-from gpuhook.engines.read.state_directories import EngineState, StateDirectory
+from gpuhook.engines.state import host_processes, state_directories
+from gpuhook.engines.state.state_directories import EngineState, StateDirectory
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LIST = "state-directories.json"  # in the directory of the installation
 SCHEMA = "gpuhook/state-directories/v1"
 _LEDGER = "/run/gpuhook/containers"
-_UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": dockerd_flags.UNIT}
+_UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": unit_flags.DOCKER}
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
 _SHIM, _MONITOR = "containerd-shim", "conmon"
 _CONFIGS = ("config", "c", "config-file")
@@ -55,12 +55,12 @@ USUAL = (
 
 @dataclass(frozen=True, slots=True)
 class ContainerFiles:
-    """Where to look.
+    """The directories, and other sources with the names of versions.
 
-    `commands` are the command lines of processes that call an OCI runtime. Each of `unknown` is a
-    sentence about a directory that an engine has and that cannot be found. `configured` are the
-    engines that are or were configured for gpuhook, and the configuration files of their records.
-    `made` are configuration files that gpuhook made, and that do not exist after undo.
+    `commands` are the command lines of processes that call an OCI runtime. `unknown` has a sentence
+    for each directory of an engine that cannot be found. `configured` has the engines that are or
+    were configured for gpuhook, with the configuration files of their records. `made` are
+    configuration files that gpuhook created, and that do not exist after undo.
     """
 
     directories: tuple[StateDirectory, ...]
@@ -75,9 +75,9 @@ def locate(
 ) -> ContainerFiles:
     """Return the directories of a host.
 
-    `configured` are the engines that are configured for gpuhook, with the configuration file that
-    the record names, or "". `at` is the host's directory of the installation. `made` are the files
-    of the records that did not exist before.
+    `configured` has the engines that are configured for gpuhook, with the configuration file of the
+    record, or "". `at` is the installation's directory on the host. `made` are the files of the
+    records that did not exist before.
     """
     search = _Search(host)
     configured = {**search.add_list(f"{at}/{LIST}"), **configured}
@@ -86,14 +86,14 @@ def locate(
         is_strict = engine in configured and (engine, configured[engine]) not in search.running
         search.add(engine, configured.get(engine, ""), is_strict=is_strict)
     search.add_ledger()
-    found = tuple(dict.fromkeys((*USUAL, *search.directories)))
+    directories = tuple(dict.fromkeys((*USUAL, *search.directories)))
     return ContainerFiles(
-        found, tuple(search.commands), tuple(search.unknown), configured, made | search.undone
+        directories, tuple(search.commands), tuple(search.unknown), configured, made | search.undone
     )
 
 
-def keep(host: Host, at: str, found: ContainerFiles) -> None:
-    """Write the list of the engines, and of the directories that are not usual; raises OSError."""
+def save(host: Host, at: str, found: ContainerFiles) -> None:
+    """Write the list of the engines and of the unusual directories. Raises OSError."""
     directories = [
         {"path": one.path, "files": one.files} for one in found.directories if one not in USUAL
     ]
@@ -107,12 +107,12 @@ def keep(host: Host, at: str, found: ContainerFiles) -> None:
 
 
 def forget(host: Host, at: str) -> None:
-    """Remove the list; raises OSError."""
+    """Remove the list. Raises OSError."""
     host.remove(f"{at}/{LIST}")
 
 
 class _Search:
-    """The directories that have been found so far."""
+    """The directories found so far."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -123,38 +123,40 @@ class _Search:
         self.undone: frozenset[str] = frozenset()  # the `made` of the list
 
     def add_processes(self) -> None:
-        """Add what the engines that run and their helpers have on their command lines.
+        """Add the directories in the command lines of running engines and their helpers.
 
-        Of another user's engine only the helpers count: it can name any file. A pod without the
-        pid namespace of the host sees none of them.
+        The engines of other users are left out: they can name any file. A pod without the host's
+        pid namespace does not see these processes.
         """
         for process in host_processes.running(self._host.root):
             engine = _DAEMONS.get(process.program, "")
             if engine and process.is_trusted:
-                said = _absolute(state_directories.flags(process.arguments), process.directory)
-                named = [said[name] for name in _CONFIGS if said.get(name)]
+                options = _absolute(
+                    unit_flags.command_options(process.arguments), process.directory
+                )
+                named = [options[name] for name in _CONFIGS if options.get(name)]
                 self.running.add((engine, named[0] if named else ""))
-                self._take(engine, said, is_running=True)
+                self._take(engine, options, is_running=True)
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
             elif process.program.startswith(_SHIM):
-                for one in state_directories.of_shim(process.directory):
+                for one in state_directories.shim_directories(process.directory):
                     self._require(_SHIM, one)
                     self.directories.append(one)
 
     def add(self, engine: str, config: str, *, is_strict: bool) -> None:
-        """Add what the configuration of an engine names."""
+        """Add the directories in the configuration of an engine."""
         try:
-            said = {}
+            options = {}
             if engine in _UNITS:
-                flags = dockerd_flags.flags(self._host, unit=_UNITS[engine])
-                said = {one.name: one.value for one in flags}
+                flags = unit_flags.unit_flags(self._host, unit=_UNITS[engine])
+                options = {one.name: one.value for one in flags}
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_strict)
             return
         if config:
-            said["config-file" if engine == "docker" else "config"] = config
-        self._take(engine, said, is_strict=is_strict)
+            options["config-file" if engine == "docker" else "config"] = config
+        self._take(engine, options, is_strict=is_strict)
 
     def add_ledger(self) -> None:
         """Add the state roots of the containers that were assigned GPUs."""
@@ -173,7 +175,7 @@ class _Search:
                 self.directories.append(StateDirectory(root, state_directories.OF_RUNTIME))
 
     def add_list(self, path: str) -> dict[str, str]:
-        """Add the list of an installation that was kept; returns its engines."""
+        """Add the saved list; returns its engines."""
         try:
             content = self._host.read(path)
             if content is None:
@@ -188,13 +190,13 @@ class _Search:
     def _take(
         self,
         engine: str,
-        said: Mapping[str, str],
+        options: Mapping[str, str],
         *,
         is_running: bool = False,
         is_strict: bool = False,
     ) -> None:
         try:
-            found = _state(self._host, engine, self._without_undone(said))
+            found = _state(self._host, engine, self._without_undone(options))
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_running or is_strict)
             return
@@ -202,17 +204,17 @@ class _Search:
             self._note(engine, reason, is_strict=is_running or is_strict)
         for one in found.directories:
             if not files.is_path(one.path):
-                self._note(engine, f"{one.path!r} is no path", is_strict=is_running or is_strict)
+                self._note(engine, f"{one.path!r} is not a path", is_strict=is_running or is_strict)
                 continue
             if (is_running and one.is_required) or (is_strict and one.source):
                 self._require(engine, one)
             self.directories.append(one)
 
-    def _without_undone(self, said: Mapping[str, str]) -> dict[str, str]:
-        """Return the flags without a file that undo removed: the list has what it named."""
+    def _without_undone(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the flags without a file that undo removed; its directories are in the list."""
         return {
             name: value
-            for name, value in said.items()
+            for name, value in options.items()
             if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
         }
 
@@ -228,26 +230,28 @@ class _Search:
             self.unknown.append(f"the state directory of {engine} is not known: {reason}")
 
 
-def _state(host: Host, engine: str, said: Mapping[str, str]) -> EngineState:
+def _state(host: Host, engine: str, options: Mapping[str, str]) -> EngineState:
     if engine == "containerd":
-        return state_directories.containerd(host, said, containerd_locations.started_with(host))
+        return state_directories.containerd(host, options, containerd_locations.started_with(host))
     if engine == "docker":
-        return state_directories.docker(host, said)
+        return state_directories.docker(host, options)
     return (
-        state_directories.crio(host, said) if engine == "crio" else state_directories.podman(host)
+        state_directories.crio(host, options)
+        if engine == "crio"
+        else state_directories.podman(host)
     )
 
 
-def _absolute(said: Mapping[str, str], directory: str) -> dict[str, str]:
-    """Return the flags with paths that begin at the root: a process has a working directory."""
+def _absolute(options: Mapping[str, str], directory: str) -> dict[str, str]:
+    """Return the flags with absolute paths; `directory` is the process's working directory."""
     return {
         name: joined(f"{directory or '/'}/.", value) if name in _PATHS and value else value
-        for name, value in said.items()
+        for name, value in options.items()
     }
 
 
 def _listed(document: Any) -> tuple[dict[str, str], frozenset[str], list[StateDirectory]]:
-    """Return the engines, the made files and the directories of a list; raises ValueError."""
+    """Return the engines, the created files and the directories of a list. Raises ValueError."""
     try:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine of a host to configure if no one names it.
+"""The engine of a host to configure with --engine auto.
 
-The first answer counts: the engine whose configuration file is named, the engine that the kubelet
-calls, an engine that has a socket.
+The first match decides: the engine of the configuration file in the options, the engine that the
+kubelet calls, an engine with a socket.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import posixpath
 
 import yaml
 
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.read import host_processes, state_directories, toml_document
+from gpuhook.engines.read import toml_document, unit_flags
+from gpuhook.engines.state import host_processes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import bounded_yaml, documents
 from gpuhook.install.mounted_host import inside
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CHOICES = ("auto", *ENGINES, "none")
-# In this order: the kubelet's own first. Docker's containerd has a socket as well.
+# In this order: sockets for a kubelet first. Docker's containerd has a socket as well.
 _SOCKETS = (
     ("crio", "/run/crio/crio.sock"),
     ("docker", "/run/cri-dockerd.sock"),
@@ -54,7 +55,7 @@ _NAMES = {
 
 
 def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
-    """Return the engine to configure, none for "none". Raises GH2106 where "auto" finds none.
+    """Return the engine to configure, () for "none". Raises GH2106 if "auto" finds no engine.
 
     `config` is the engine's file, a path of the host, or "".
     """
@@ -63,26 +64,26 @@ def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
     if chosen != "auto":
         return (chosen,)
     host = Host(root)
-    found = _of_file(host, config) if config else ""
-    found = found or _of_kubelet(host) or _of_sockets(root)
+    found = _engine_of_file(host, config) if config else ""
+    found = found or _engine_of_kubelet(host) or _engine_of_sockets(root)
     if not found:
         raise fault("GH2106", root=root)
     return (found,)
 
 
-def _of_file(host: Host, path: str) -> str:
-    """Return the engine that a file is of, by its content, else by its name; "" if that is open."""
+def _engine_of_file(host: Host, path: str) -> str:
+    """Return the engine of a file, by its content, else by its name; "" if it is ambiguous."""
     try:
         content = host.read(path) or b""
     except (OSError, GpuhookError):
         content = b""
     if content.lstrip().startswith(b"{"):
-        return "docker" if _is_object(content) else _of_name(path)
+        return "docker" if _is_object(content) else _engine_of_name(path)
     try:
         keys = toml_document.parsed(content).keys()
     except toml_document.UnreadableTomlError:  # such as a template of k3s
-        return _of_name(path)
-    return _only(one for one, own in _KEYS.items() if own & keys) or _of_name(path)
+        return _engine_of_name(path)
+    return _single(one for one, own in _KEYS.items() if own & keys) or _engine_of_name(path)
 
 
 def _is_object(content: bytes) -> bool:
@@ -92,33 +93,33 @@ def _is_object(content: bytes) -> bool:
         return False
 
 
-def _of_name(path: str) -> str:
+def _engine_of_name(path: str) -> str:
     parts = [part.removesuffix(".sock").removesuffix(".d") for part in path.split("/")]
-    return _only(one for one, names in _NAMES.items() if set(names).intersection(parts))
+    return _single(one for one, names in _NAMES.items() if set(names).intersection(parts))
 
 
-def _only(found: Iterable[str]) -> str:
+def _single(found: Iterable[str]) -> str:
     every = set(found)
     return every.pop() if len(every) == 1 else ""
 
 
-def _of_kubelet(host: Host) -> str:
-    """Return the engine whose socket a kubelet of the host calls, "" if that is open.
+def _engine_of_kubelet(host: Host) -> str:
+    """Return the engine whose socket a kubelet of the host calls, "" if it is unknown.
 
-    A pod without the pid namespace of the host does not see the kubelet.
+    A pod without the host's pid namespace does not see the kubelet.
     """
     for process in host_processes.running(host.root):
         if process.program == "kubelet" and process.is_trusted:
-            said = state_directories.flags(process.arguments)
-            endpoint = said.get("container-runtime-endpoint") or _configured(host, said)
-            return _of_endpoint(endpoint.removeprefix("unix://"))
+            options = unit_flags.command_options(process.arguments)
+            endpoint = options.get("container-runtime-endpoint") or _configured(host, options)
+            return _engine_of_endpoint(endpoint.removeprefix("unix://"))
     return ""
 
 
-def _configured(host: Host, said: Mapping[str, str]) -> str:
+def _configured(host: Host, options: Mapping[str, str]) -> str:
     """Return the endpoint in the kubelet's configuration file, "" for none."""
     try:
-        document = bounded_yaml.document(host.read(said.get("config", "")) or b"")
+        document = bounded_yaml.document(host.read(options.get("config", "")) or b"")
     except (OSError, GpuhookError, yaml.YAMLError):
         return ""
     return (
@@ -128,14 +129,14 @@ def _configured(host: Host, said: Mapping[str, str]) -> str:
     )
 
 
-def _of_endpoint(socket: str) -> str:
+def _engine_of_endpoint(socket: str) -> str:
     known = {path: engine for engine, path in (*_SOCKETS, *_ALONE)}
-    return known.get(posixpath.normpath(socket.replace("/var/run/", "/run/", 1))) or _of_name(
-        socket
-    )
+    return known.get(
+        posixpath.normpath(socket.replace("/var/run/", "/run/", 1))
+    ) or _engine_of_name(socket)
 
 
-def _of_sockets(root: str) -> str:
+def _engine_of_sockets(root: str) -> str:
     alone: tuple[tuple[str, str], ...] = _ALONE
     if os.path.isdir(inside(root, _KUBELET)):
         alone = tuple(sorted(_ALONE, key=lambda one: one[0] != "containerd"))

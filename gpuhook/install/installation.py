@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook on a host: its tree copied, its engine configured; and both taken back."""
+"""Install gpuhook on a host, which copies its tree and configures the engine; and uninstall it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from functools import partial
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_record import RecordStore, directory
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.errors import fault
 from gpuhook.install import (
     container_directories,
-    driver_file,
-    launchers,
     leftovers,
     mounted_host,
+    runtime_tree,
     tree_copy,
     version_references,
 )
@@ -28,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.configure.engine_restart import How
     from gpuhook.install.container_directories import ContainerFiles
     from gpuhook.install.runtime_tree import RuntimeTree
@@ -36,32 +35,32 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/opt/gpuhook"
 RUNTIME, HOOK, PRESTART = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"
-_PATIENCE = 60.0  # seconds
+_TEST_TIME = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class InstallPlace:
-    """Where gpuhook is on a host: the host's root as seen from here, and the host's directory."""
+    """The host's root as seen from this process, and the host's directory of gpuhook."""
 
     root: str
     directory: str = DIRECTORY
 
     @property
     def here(self) -> str:
-        """Return the directory as seen from here."""
+        """The directory as seen from this process."""
         return mounted_host.inside(self.root, self.directory)
 
     def program(self, name: str) -> str:
-        """Return the path on the host by which others call a program."""
+        """Return the host's path by which other programs call a program of gpuhook."""
         return f"{self.directory}/{tree_copy.PROGRAMS}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class InstallOutcome:
-    """What was done, or would be; `kept` are versions that containers name, or that may be.
+    """The result of a run, or of a dry run. `kept` are versions that containers use, or may use.
 
-    Each of `unknown` is a reason why containers that cannot be seen could name a version. `removed`
-    are other files of gpuhook on the host, and `notes` are sentences about those that remain.
+    `unknown` has the reasons why hidden containers may use a version. `removed` are other files of
+    gpuhook on the host, and `notes` are sentences about those that remain.
     """
 
     version: str
@@ -74,15 +73,15 @@ class InstallOutcome:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything of the host is another than before."""
+        """Whether the host changed."""
         is_engine = any(one.writes or one.restarted for one in self.engines)
         return self.is_new or is_engine or bool(self.removed)
 
 
 def place(root: str, at: str = DIRECTORY) -> InstallPlace:
-    """Return the place below a host's root. Raises GH2100 and GH2103 for what is none."""
-    mounted_host.require(root)
-    launchers.require_usable(at)
+    """Return the place below a host's root. Raises GH2100 and GH2103."""
+    mounted_host.require_host(root)
+    runtime_tree.require_launcher_path(at)
     return InstallPlace(root, posixpath.normpath(at))
 
 
@@ -96,15 +95,16 @@ def install(
     how: How = "none",
     is_dry: bool = False,
 ) -> InstallOutcome:
-    """Copy the tree, and configure the engines for it; a host that has all of it stays as it is.
+    """Copy the tree, and configure the engines for it; an up-to-date host is not changed.
 
-    `driver` is driver_file.text() for the copy. Without a tree nothing is copied: the route cdi
-    needs none. A version that no container names and that was not the last one is removed. Raises
-    GH2100 to GH2105, OSError, and what configuring raises; the copy then stays, and is found again.
+    `driver` is the content of the copy's driver file. Without a tree nothing is copied: the route
+    cdi needs none. Versions that no container uses are removed, except the previous one. Raises
+    GH2100 to GH2105, OSError, and the faults of `configure`; the copy then remains for the next
+    run.
     """
     is_new = tree is not None and not (
-        tree_copy.is_there(tree, where.here)
-        and driver_file.is_current(tree_copy.version_directory(where.here, tree.name), driver)
+        tree_copy.is_current(tree, where.here)
+        and runtime_tree.has_driver_file(tree_copy.version_directory(where.here, tree.name), driver)
     )
     if tree is not None and is_new:
         tree_copy.require_usable(where.here, where.root)
@@ -114,7 +114,7 @@ def install(
         try:
             kept, unknown = _copied(where, tree, driver)
         except OSError as error:
-            raise fault("GH2102", path=where.directory, reason=_said(error)) from error
+            raise fault("GH2102", path=where.directory, reason=_reason(error)) from error
     done = [
         configure_engine.configure(Host(where.root), one, wanted, how=how, is_dry=is_dry)
         for one in engines
@@ -126,24 +126,24 @@ def install(
 
 
 def is_replaced(where: InstallPlace, tree: RuntimeTree | None) -> bool:
-    """Return whether another version than `tree` is used by now: the host is another pod's."""
-    return tree is not None and tree_copy.used(where.here) not in ("", tree.name)
+    """Return whether the host uses another version than `tree` now, which another pod installed."""
+    return tree is not None and tree_copy.current_version(where.here) not in ("", tree.name)
 
 
 def _copied(
     where: InstallPlace, tree: RuntimeTree, driver: str
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Copy the tree, try it and use it. `driver` is the content of its driver_file.
+    """Copy the tree, test it and switch to it. `driver` is the content of its driver file.
 
-    Returns the versions that exist then, and why unused ones were kept where that is unknown.
+    Returns the versions that exist then, and the reasons for those kept without a known user.
     """
     here = where.here
     with tree_copy.locked(here):
-        before = tree_copy.used(here)
+        before = tree_copy.current_version(here)
         is_copied = tree_copy.copy(tree, here, where.directory)
         try:
             _require_running(where, tree.name)
-            driver_file.write(tree_copy.version_directory(here, tree.name), driver)
+            runtime_tree.write_driver_file(tree_copy.version_directory(here, tree.name), driver)
         except BaseException:
             if is_copied:
                 tree_copy.prune(here, frozenset(tree_copy.versions(here)) - {tree.name})
@@ -156,7 +156,7 @@ def _copied(
         return tree_copy.prune(here, frozenset({*others, tree.name, before})), found.unknown
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     path = error.filename2 or error.filename
     return f"{path}: {error.strerror}" if path else str(error)
 
@@ -164,37 +164,33 @@ def _said(error: OSError) -> str:
 def uninstall(
     where: InstallPlace, *, how: How = "none", is_dry: bool = False, forced: bool = False
 ) -> InstallOutcome:
-    """Take back what `install` did: the engines' configurations, then the tree, then the rest.
+    """Undo `install`: the engines' configurations, the other files of gpuhook, then the tree.
 
-    A version that a container names stays, and so does its directory: its hooks are still to be
-    called. So does the one in use while a container runs by our runtime: the engine calls that to
-    stop it. With `forced` all goes all the same. Raises what undoing raises.
+    A version that a container names is kept: its hooks are still called. So is the current version
+    while a container runs with gpuhook's runtime: the engine calls the runtime to stop it. `forced`
+    removes all versions. Raises the faults of `undo`.
     """
     files = Host(where.root)
     places = _container_files(where)
-    is_there = tree_copy.is_begun(where.here)
-    unsaved: tuple[str, ...] = ()
-    if is_there and not is_dry:  # the configurations name the directories until they are undone
-        try:
-            container_directories.keep(files, where.directory, places)
-        except OSError as error:
-            unsaved = (f"the list of state directories cannot be written: {_said(error)}",)
+    is_there = tree_copy.exists(where.here)
+    # Before undo, which removes the directories' names from the configurations.
+    notes = _save_directories(where, files, places) if is_there and not is_dry else ()
     done = [
         configure_engine.undo(files, configure_engine.Where(engine), how=how, is_dry=is_dry)
         for engine in ENGINES
         if _record(where, files, engine)
     ]
-    used = tree_copy.used(where.here)
+    used = tree_copy.current_version(where.here)
     found = version_references.version_references(where.root, where.directory, places)
     needed = frozenset() if forced else _needed(where, found, done)
     left = [name for name in tree_copy.versions(where.here) if name in needed]
     rest = leftovers.Leftovers()
-    notes = unsaved
-    if not left:  # before the tree: a run that is killed finds the tree again, and so the rest
+    # Before the tree: after a kill, the next run finds the tree, and therefore these files.
+    if not left:
         rest = leftovers.find(files, where.directory, is_installed=is_there)
         notes = rest.notes if is_dry else (*rest.notes, *leftovers.remove(files, rest.paths))
     if is_there and not is_dry:
-        # For an OSError from here on: the tree can be our own.
+        # For an OSError from here on: this program may run from the tree.
         import gpuhook.errors.messages  # noqa: F401
 
         with tree_copy.locked(where.here):
@@ -203,6 +199,15 @@ def uninstall(
                 container_directories.forget(files, where.directory)
     unknown = found.unknown if left else ()
     return InstallOutcome(used, is_there, tuple(done), tuple(left), unknown, rest.paths, notes)
+
+
+def _save_directories(where: InstallPlace, files: Host, places: ContainerFiles) -> tuple[str, ...]:
+    """Save the list of state directories; returns a note if that fails."""
+    try:
+        container_directories.save(files, where.directory, places)
+    except OSError as error:
+        return (f"the list of state directories cannot be written: {_reason(error)}",)
+    return ()
 
 
 def _container_files(where: InstallPlace) -> ContainerFiles:
@@ -221,20 +226,20 @@ def _needed(
         return frozenset(tree_copy.versions(where.here))
     running = any(one.is_running for result in undone for one in result.stored)
     if found.has_programs or running:
-        return found.versions | {tree_copy.used(where.here)}
+        return found.versions | {tree_copy.current_version(where.here)}
     return found.versions
 
 
 def _record(where: InstallPlace, files: Host, engine: str) -> ConfigureRecord | None:
-    """Return how an engine was configured for this place, None for a package's programs."""
+    """Return the record of an engine, None if it is configured for another place."""
     record = RecordStore(files, directory(engine, None)).load()
     return record if record and record.wanted.program == where.program(RUNTIME) else None
 
 
 def _require_running(where: InstallPlace, version: str) -> None:
-    """Run the hook as the host would, in its root; raises GH2105 where it cannot be run.
+    """Run the hook in the host's root. Raises GH2105 if it does not run.
 
-    Who may not change its root directory cannot try it, and goes on.
+    Without the permission for chroot(2), the hook is not tested.
     """
     if os.path.samestat(os.stat(where.root), os.stat("/")) or os.geteuid() != 0:
         return
@@ -246,14 +251,14 @@ def _require_running(where: InstallPlace, version: str) -> None:
             capture_output=True,
             text=True,
             env={},
-            timeout=_PATIENCE,
+            timeout=_TEST_TIME,
             check=False,
             preexec_fn=partial(_enter, where.root),
         )
     except subprocess.SubprocessError as error:
         if isinstance(error, subprocess.TimeoutExpired):
             raise fault("GH2105", program=program, reason="it does not end") from error
-        return  # chroot(2) is refused
+        return  # chroot(2) is not permitted
     except OSError as error:
         raise fault("GH2105", program=program, reason=error.strerror) from error
     if done.returncode != 0:

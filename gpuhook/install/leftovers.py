@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an installation leaves on a host beside its tree and the engines' configurations.
+"""The files of an installation besides its tree and the engines' configurations.
 
-A CDI spec that names a removed hook keeps every container of an engine with CDI from starting, and
-labels of Node Feature Discovery attract pods. A file is removed only if its content shows that
-gpuhook wrote it.
+With a CDI spec that names a removed hook, an engine with CDI starts no container; labels of Node
+Feature Discovery attract pods. A file is removed only if its content shows that gpuhook wrote it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from gpuhook.engines.configure.configure_record import RecordStore
 from gpuhook.engines.configure.configure_record import directory as record_directory
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _SPECS = ("/etc/cdi", "/run/cdi")
 _STATE = "/run/gpuhook"
-# What a later plugin needs: what GPUs had before, and marks of faults.
+# A later plugin needs these: former settings of GPUs, and health marks.
 _OF_GPUS = frozenset({"policies.json", "health"})
 _FEATURES = LabelFlags().output_file
 _OWN_LABEL = b"nvidia.com/gpu.replica-memory="  # NVIDIA's feature discovery has no such label
@@ -54,11 +53,11 @@ class Leftovers:
 
 
 def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
-    """Return what remains of the installation in the host's directory `at`; raises OSError.
+    """Return the files of the installation in the host's directory `at`. Raises OSError.
 
-    The state and the labels have no path in them. They are of this installation if it
-    `is_installed` and neither other programs of gpuhook nor a device plugin use them. The image has
-    a tree of its own in the directory `at`: its root is not the host whose specs are mounted there.
+    The state and the labels do not contain a path. They belong to this installation if it
+    `is_installed`, and neither other programs of gpuhook nor a device plugin use them. The image
+    has its own tree in the directory `at`; its root is not the host whose specs are mounted there.
     """
     if not is_installed and host.status(at):
         return Leftovers()
@@ -71,7 +70,7 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
         if _is_written_by_us(path, content, at):
             paths.append(path)
         else:
-            notes.append(f"{path} names a program in {at}; it was not written by gpuhook alone")
+            notes.append(f"{path} names a program in {at}, but gpuhook did not write all of it")
     user = _user(host, at)
     if is_installed and not user:
         if _OWN_LABEL in _content(host, _FEATURES):
@@ -96,7 +95,7 @@ def remove(host: Host, paths: tuple[str, ...]) -> tuple[str, ...]:
             continue
         except OSError as error:
             notes.append(f"{path} remains: {error.strerror}")
-    with suppress(OSError):  # something is left in it
+    with suppress(OSError):  # it is not empty
         os.rmdir(inside(host.root, _STATE))
     return tuple(notes)
 
@@ -118,11 +117,11 @@ def _content(host: Host, path: str) -> bytes:
     try:
         return host.read(path) or b""
     except (OSError, GpuhookError):
-        return b""  # not a file, or too large for one of gpuhook
+        return b""  # not a file, or too large for a file of gpuhook
 
 
 def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
-    """Return whether a spec is as gpuhook writes it, and calls the hook of this installation."""
+    """Return whether gpuhook wrote a spec, and the spec calls the hook of this installation."""
     try:
         document = spec_file.parser(path)(content, path)
         spec_rules.check(document, path)
@@ -136,7 +135,7 @@ def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
 
 
 def _user(host: Host, at: str) -> str:
-    """Return the path of what uses the state of the host, "" for nothing; raises GH2009."""
+    """Return the program or socket that uses the host's state, "" for none. Raises GH2009."""
     for engine in ENGINES:
         record = RecordStore(host, record_directory(engine, None)).load()
         program = record.wanted.program if record else ""

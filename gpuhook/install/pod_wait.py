@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod that has nothing more to do until it is told to end."""
+"""Wait for the signal that ends a pod."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import signal
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
-def hold() -> None:
-    """Keep the signals that end the process for `wait`: from here on none of them interrupts."""
+def block_signals() -> None:
+    """Block the signals that end the process, until `wait` takes them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def wait() -> signal.Signals:
     """Wait for one of the signals, and return it.
 
-    As the first process of a pod this one gets the orphans of others: none of them stays a zombie.
+    The first process of a pod becomes the parent of orphans: it reaps them meanwhile.
     """
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # from here on the kernel reaps them
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them from now on
     try:
         _reap()
         return signal.Signals(signal.sigwait(SIGNALS))
@@ -28,7 +28,7 @@ def wait() -> signal.Signals:
 
 
 def _reap() -> None:
-    """Take those that have ended before."""
+    """Reap the processes that ended before."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime tree on a host: a directory for each version, and one link that says which is used.
+"""The runtime trees on a host: a directory for each version, and a link to the current one.
 
     <install-dir>/versions/<version>-<digest>/...
     <install-dir>/current -> versions/<version>-<digest>
     <install-dir>/bin -> current/bin
 
-Engines and CDI specs name <install-dir>/bin, so an upgrade changes no configuration. A container
-that runs names the hook of the version that it began with.
+Engines and CDI specs name <install-dir>/bin, so an upgrade changes no configuration. A running
+container names the hook of the version with which it started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 from gpuhook.errors import fault
 from gpuhook.host.hot import file_lock
-from gpuhook.install import directory_copy, launchers
+from gpuhook.install import mounted_host, runtime_tree
 from gpuhook.install.runtime_tree import DESCRIPTION
 
 TYPE_CHECKING = False
@@ -33,15 +33,15 @@ PROGRAMS = "bin"
 LOCK = ".lock"
 _LINKS = {PROGRAMS: f"{CURRENT}/bin"}
 _NEW, _GONE = ".new", ".gone"
-# The plugin's packages stay in the image, and so do launchers filled in for it.
+# The plugin's packages and the launchers for the image are not copied.
 _OF_THE_IMAGE = frozenset({"bin", "libexec", "lib/plugin"})
 
 
 @contextmanager
 def locked(place: str) -> Iterator[None]:
-    """Hold the lock of the installation at `place`, which is made: others wait.
+    """Create the directory `place` and hold its lock. Other runs wait.
 
-    What is empty at the end is removed. Raises OSError.
+    Empty directories are removed at the end. Raises OSError.
     """
     lock = _lock(place)
     try:
@@ -52,11 +52,11 @@ def locked(place: str) -> Iterator[None]:
 
 
 def _lock(place: str) -> int:
-    """Return the descriptor of the lock; one that was removed while we waited for it locks none."""
+    """Return the descriptor of the lock file, which still exists once it is locked."""
     path = os.path.join(place, LOCK)
     while True:
-        directory_copy.make_directories(place)
-        with suppress(FileNotFoundError):  # an uninstallation has removed all of it meanwhile
+        mounted_host.make_directories(place)
+        with suppress(FileNotFoundError):  # an uninstallation removed the directory meanwhile
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 if file_lock.is_locked(lock) and os.path.samestat(os.fstat(lock), os.lstat(path)):
@@ -68,9 +68,9 @@ def _lock(place: str) -> int:
 
 
 def require_usable(place: str, root: str = "/") -> None:
-    """Raise GH2104 for what is there and not ours, and GH2102 where no program can be put.
+    """Raise GH2104 for files of another owner, GH2102 if programs cannot be installed.
 
-    `root` is that of the host: what is above it says nothing of the host.
+    `root` is the host's root: directories above it do not belong to the host.
     """
     for path in (place, os.path.join(place, VERSIONS)):
         if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
@@ -87,7 +87,7 @@ def require_usable(place: str, root: str = "/") -> None:
         raise fault("GH2102", path=place, reason="its file system is mounted noexec")
     open_one = _open_to_others(directory, root)
     if open_one:
-        reason = f"others than root may write to {open_one}, and replace what root runs"
+        reason = f"other users than root can write to {open_one}, and replace programs of root"
         raise fault("GH2102", path=place, reason=reason)
 
 
@@ -96,15 +96,15 @@ def version_directory(place: str, name: str) -> str:
     return os.path.join(place, VERSIONS, name)
 
 
-def is_there(tree: RuntimeTree, place: str) -> bool:
-    """Return whether the tree is installed at `place` and is the one that is used."""
-    if used(place) != tree.name:
+def is_current(tree: RuntimeTree, place: str) -> bool:
+    """Return whether the tree is installed at `place`, and is the current version."""
+    if current_version(place) != tree.name:
         return False
-    return all(_leads(os.path.join(place, link)) == target for link, target in _LINKS.items())
+    return all(_target(os.path.join(place, link)) == target for link, target in _LINKS.items())
 
 
-def is_begun(place: str) -> bool:
-    """Return whether there is anything to remove: versions, or the rest of a killed run."""
+def exists(place: str) -> bool:
+    """Return whether there are versions, or files of a killed run."""
     try:
         names = os.listdir(place)
     except (FileNotFoundError, NotADirectoryError):
@@ -112,14 +112,14 @@ def is_begun(place: str) -> bool:
     return not names or bool({VERSIONS, LOCK} & {*names})
 
 
-def used(place: str) -> str:
-    """Return the name of the version that is used, "" for none."""
-    directory, name = os.path.split(_leads(os.path.join(place, CURRENT)))
+def current_version(place: str) -> str:
+    """Return the name of the current version, "" for none."""
+    directory, name = os.path.split(_target(os.path.join(place, CURRENT)))
     return name if directory == VERSIONS and name in versions(place) else ""
 
 
 def versions(place: str) -> list[str]:
-    """Return the names of the versions at `place`, the newest first; what is no version is none."""
+    """Return the names of the versions at `place`, the newest first."""
     directory = os.path.join(place, VERSIONS)
     try:
         names = [name for name in os.listdir(directory) if _is_version(directory, name)]
@@ -129,23 +129,23 @@ def versions(place: str) -> list[str]:
 
 
 def copy(tree: RuntimeTree, place: str, at: str) -> bool:
-    """Copy the tree to its directory at `place`, which the host calls `at`; not used so far.
+    """Copy the tree to its directory at `place`, the host's `at`; it is not the current one yet.
 
-    What is there is complete: a copy that was broken off begins anew. Returns whether it was
-    copied; raises OSError.
+    An existing version is complete: an interrupted copy has another name. Returns whether it was
+    copied. Raises OSError.
     """
     directory = os.path.join(place, VERSIONS)
     final = os.path.join(directory, tree.name)
     is_new = tree.name not in versions(place)
     if is_new:
-        directory_copy.make_directories(directory)
+        mounted_host.make_directories(directory)
         draft = os.path.join(directory, f".{tree.name}{_NEW}")
         _remove(draft)
         _remove(final)
         try:
-            directory_copy.copy(tree.path, draft, _OF_THE_IMAGE)
-            launchers.fill(draft, f"{at}/{VERSIONS}/{tree.name}", f"{at}/{PROGRAMS}")
-            directory_copy.sync(draft)
+            mounted_host.copy_directory(tree.path, draft, _OF_THE_IMAGE)
+            runtime_tree.write_launchers(draft, f"{at}/{VERSIONS}/{tree.name}", f"{at}/{PROGRAMS}")
+            mounted_host.sync(draft)
             os.rename(draft, final)
         except BaseException:
             _remove(draft)
@@ -155,17 +155,17 @@ def copy(tree: RuntimeTree, place: str, at: str) -> bool:
 
 
 def use(name: str, place: str) -> None:
-    """Have the links lead to the version `name`, each in one step."""
+    """Make `name` the current version; each link is replaced atomically."""
     for link, target in {CURRENT: f"{VERSIONS}/{name}", **_LINKS}.items():
         _link(os.path.join(place, link), target)
 
 
 def remove(place: str, kept: frozenset[str]) -> list[str]:
-    """Remove what is at `place` but for the versions in `kept`; returns those that are left.
+    """Remove the files at `place` except the versions in `kept`; returns those that remain.
 
-    The links stay if the version is kept that they lead to: somebody calls it by them.
+    The links remain if their version is kept: containers call it by them.
     """
-    if used(place) not in kept:
+    if current_version(place) not in kept:
         for name in (PROGRAMS, CURRENT):
             path = os.path.join(place, name)
             if os.path.islink(path):
@@ -174,14 +174,14 @@ def remove(place: str, kept: frozenset[str]) -> list[str]:
 
 
 def prune(place: str, kept: frozenset[str]) -> list[str]:
-    """Remove the versions at `place` that are not in `kept`; returns those that are left."""
+    """Remove the versions at `place` that are not in `kept`; returns those that remain."""
     directory = os.path.join(place, VERSIONS)
     left = []
     for name in versions(place):
         if name in kept:
             left.append(name)
             continue
-        # Renamed first: half a version has never the name of a whole one.
+        # Renamed first: an incomplete version never has the name of a complete one.
         gone = os.path.join(directory, f".{name}{_GONE}")
         _remove(gone)
         os.rename(os.path.join(directory, name), gone)
@@ -199,8 +199,8 @@ def _is_version(directory: str, name: str) -> bool:
     return os.path.isfile(os.path.join(path, DESCRIPTION))
 
 
-def _leads(path: str) -> str:
-    """Return where a link leads, "" for what is no link."""
+def _target(path: str) -> str:
+    """Return the target of a link, "" if it is not a link."""
     try:
         return os.readlink(path)
     except OSError:
@@ -208,8 +208,8 @@ def _leads(path: str) -> str:
 
 
 def _link(path: str, target: str) -> None:
-    """Make `path` a link to `target`, in one step; what is a link already stays."""
-    if _leads(path) == target:
+    """Make `path` a link to `target`, atomically. Raises GH2104 if it is not a link."""
+    if _target(path) == target:
         return
     if os.path.lexists(path) and not os.path.islink(path):
         raise fault("GH2104", path=path)
@@ -220,7 +220,7 @@ def _link(path: str, target: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove what is at `path`, whatever that is, and no more than that."""
+    """Remove a file, a link or a directory."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -228,11 +228,11 @@ def _remove(path: str) -> None:
 
 
 def _tidy(place: str) -> None:
-    """Remove what a killed run has left of a link, and what is empty, the lock last."""
+    """Remove the temporary links of a killed run, and empty directories, the lock last."""
     for name in (PROGRAMS, CURRENT):
         if os.path.islink(os.path.join(place, name + _NEW)):
             os.unlink(os.path.join(place, name + _NEW))
-    with suppress(OSError):  # there are versions, or somebody else's things
+    with suppress(OSError):  # it is not empty
         os.rmdir(os.path.join(place, VERSIONS))
     with suppress(OSError):
         if os.listdir(place) == [LOCK]:
@@ -241,9 +241,9 @@ def _tidy(place: str) -> None:
 
 
 def _open_to_others(directory: str, root: str) -> str:
-    """Return the directory by which others than root can replace what is in this one, "" for none.
+    """Return the directory in which other users than root can replace files, "" for none.
 
-    Above it the sticky bit keeps them from what is not their own.
+    In a parent, the sticky bit prevents that.
     """
     end, above = os.stat(root), 0
     while True:

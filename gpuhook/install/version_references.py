@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the containers of a host still name of an installation, in what engines keep of them."""
+"""The versions of an installation that the files of a host's containers name."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MAX = 16 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class VersionReferences:
-    """The names of versions, and whether a program is named by the path that outlives them.
+    """The names of versions; `has_programs` if a file names a program by the path of all versions.
 
-    Each of `unknown` is a reason why another version could be named.
+    `unknown` has the reasons why other versions could be in use.
     """
 
     versions: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class VersionReferences:
 
 
 def version_references(root: str, at: str, where: ContainerFiles) -> VersionReferences:
-    """Return what the containers' files of a host name below its directory `at`."""
+    """Return the versions below the host's directory `at` that the containers' files name."""
     pattern = re.compile(re.escape(f"{at}/{VERSIONS}/").encode() + rb"([0-9A-Za-z.+~-]+)/")
     programs = f"{at}/{PROGRAMS}/".encode()
     unknown = list(where.unknown)
@@ -79,12 +79,12 @@ def _paths(here: str, patterns: tuple[str, ...]) -> Iterator[str]:
 
 
 def _content(path: str) -> bytes | None:
-    """Return what a file says: nothing if it is gone or is no file, None if it cannot be read."""
+    """Return the content of a file, b"" if it does not exist, None if it cannot be read."""
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):  # a link of the host means another file here
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a link of the host has another target here
             return b""
         return files.read(path, _MAX)
     except (FileNotFoundError, NotADirectoryError):
-        return b""  # its container has ended
+        return b""  # its container ended
     except (OSError, GpuhookError):
         return None

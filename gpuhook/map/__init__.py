@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's GPUs as a picture: each a bar of its memory, cut into those who have a part of it."""
+"""A node's GPUs as a picture: each GPU is a bar of its memory, divided among its users."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a document gpuhook/ps/v1: which cells each GPU has, and who has them.
+"""The picture of a document gpuhook/ps/v1: the cells of each GPU, and their holders.
 
-Pure. A GPU is cut into its MIG instances, by their memory; an instance, or a GPU without any, into
-its replicas; one that several containers have without replicas into these. Replicas that one
-container has are one cell.
+A GPU is divided into its MIG instances, by their memory; an instance, or a GPU without instances,
+into its replicas; without replicas, into the containers that hold it. The replicas of one container
+are one cell.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Units = Mapping[str, Sequence[str]]
 
-_SMALLEST = 0.01  # a rest of a GPU's width that is not worth a cell
-_WORTH_TELLING = 256 << 20  # bytes that no process accounts for: a driver rounds
+_SMALLEST = 0.01  # part of a GPU's width; a smaller remainder gets no cell
+_LEAST_UNKNOWN = 256 << 20  # bytes without a process that get a note: a driver rounds
 
 
 def picture(
@@ -33,15 +33,15 @@ def picture(
     when: str = "",
     warnings: Sequence[str] = (),
 ) -> Picture:
-    """Return the picture of a node; `units` are the replicas of each device, held or free."""
-    gpus = list(document["gpus"]) or _named(document["containers"])
+    """Return the picture of a node; `units` has all replicas of each device, held or free."""
+    gpus = list(document["gpus"]) or _devices_of_holders(document["containers"])
     whole = [gpu for gpu in gpus if ":" not in gpu["index"]]
     bars = tuple(_bar(gpu, gpus, document, units) for gpu in whole)
     return Picture(node, bars, _summary(bars), when, tuple(warnings))
 
 
-def _named(containers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the devices that are known by their holders alone."""
+def _devices_of_holders(containers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the devices that only the containers name."""
     names = dict.fromkeys(gpu for one in containers for gpu in one["gpus"])
     nothing = dict.fromkeys(("of", "name", "profile", "total", "used", "unattributed", "percent"))
     facts = {**nothing, "split": False, "lost": None}
@@ -80,7 +80,7 @@ def _instances(
     containers: Sequence[Mapping[str, Any]],
     units: Units,
 ) -> tuple[Cell, ...]:
-    """Return the cells of a GPU in MIG mode, and the rest of it that no instance has."""
+    """Return the cells of a GPU in MIG mode, and a cell for the memory without an instance."""
     total = gpu["total"] or sum(one["total"] or 0 for one in own) or 1
     known = sum(one["total"] or 0 for one in own)
     scale = max(total, known)
@@ -107,7 +107,7 @@ def _cells(
     units: Units,
     part: float,
 ) -> list[Cell]:
-    """Return the cells of a device that takes `part` of its GPU's width."""
+    """Return the cells of a device that has `part` of its GPU's width."""
     uuid, total = device["gpu"], device["total"]
     holders = [
         one
@@ -134,7 +134,7 @@ def _replicas(
     known: Sequence[str],
     part: float,
 ) -> list[Cell]:
-    """Return a cell for each replica; those of one container are one, and come first of it."""
+    """Return a cell for each replica; the replicas of one container are one cell."""
     uuid, total = device["gpu"], device["total"]
     extra = [one for one in holders if not any(r in known for r in one["replicas"])]
     each = part / (len(known) + len(extra))
@@ -145,11 +145,11 @@ def _replicas(
     for replica in known:
         one = held.get(replica)
         if one is None:
-            cells.append(Cell(each, FREE, label=_tail(replica), size=share))
+            cells.append(Cell(each, FREE, label=_replica_suffix(replica), size=share))
         elif one["id"] not in drawn:
             drawn.add(one["id"])
             own = [r for r in known if held.get(r) is one]
-            label = " ".join(map(_tail, own))
+            label = " ".join(map(_replica_suffix, own))
             bytes_ = None if share is None else share * len(own)
             cells.append(_cell(one, uuid, each * len(own), label, bytes_))
     return cells + [_cell(one, uuid, each, "no replica", total) for one in extra]
@@ -159,7 +159,7 @@ def _cell(
     container: Mapping[str, Any], uuid: str, part: float, label: str, share: int | None
 ) -> Cell:
     use = next((use for use in container["usage"] if use["gpu"] == uuid), None)
-    told = use["share"] if use else None
+    limit = use["share"] if use else None
     return Cell(
         part,
         OVER if use and use["over"] else HELD,
@@ -167,31 +167,31 @@ def _cell(
         holder=_name(container),
         container=container["id"],
         route=container["route"],
-        size=told["bytes"] if told else share,
+        size=limit["bytes"] if limit else share,
         used=use["used"] if use else None,
         percent=use["percent"] if use else None,
     )
 
 
 def _name(container: Mapping[str, Any]) -> str:
-    """Return how people call a container: by its pod, else by the beginning of its id."""
+    """Return the name of a container: its pod's, else a short id."""
     pod = [container["namespace"], container["pod"], container["container"]]
     return "/".join(filter(None, pod)) if container["pod"] else short_id(str(container["id"]))
 
 
 def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what is used of a GPU outside of its cells."""
+    """Yield notes on memory that no cell shows."""
     hosts = [one for one in document["processes"] if one["gpu"] == gpu["gpu"] and one["host"]]
     if hosts:
         names = ", ".join(dict.fromkeys(one["name"] or str(one["pid"]) for one in hosts))
         used = size(sum(one["used"] or 0 for one in hosts))
         yield f"processes of the host use {used} ({names})"
     left = gpu["unattributed"] or 0
-    if left >= _WORTH_TELLING:
-        yield f"{size(left)} are in use by nobody that can be seen"
+    if left >= _LEAST_UNKNOWN:
+        yield f"{size(left)} are in use by unknown processes"
 
 
-def _tail(replica: str) -> str:
+def _replica_suffix(replica: str) -> str:
     return replicas.SEPARATOR + replica.rpartition(replicas.SEPARATOR)[2]
 
 
@@ -201,7 +201,7 @@ def _number(replica: str) -> tuple[int, str]:
 
 
 def _summary(bars: Sequence[Bar]) -> str:
-    """Return what the node comes to, in one line."""
+    """Return the summary of the node, in one line."""
     cells = [cell for bar in bars for cell in bar.cells if cell.state not in (UNCUT, LOST)]
     held = sum(1 for cell in cells if cell.holder)
     over = sum(1 for cell in cells if cell.state == OVER)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is to draw, whoever draws it: a terminal, an SVG, a page.
+"""The picture of a node, for each output: terminal, SVG, page.
 
-Everything is frozen; sizes are bytes, None where nobody knows. Texts come from pods and files as
-they are: who draws makes them harmless.
+Sizes are bytes, None if unknown. Texts come from pods and files unchanged: each output escapes
+them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A part of a GPU: a replica or several, a MIG instance, or all of it.
+    """A part of a GPU: one or more replicas, a MIG instance, or the whole GPU.
 
-    `part` is how much of the GPU's width it takes, of 1. `label` is what it is ("1g.5gb ::0"),
-    `holder` who has it, as people call it, "" for nobody. `size` is what it may have of the
-    memory, `used` what it does use, `percent` how busy it keeps the GPU.
+    `part` is its share of the GPU's width, up to 1. `label` is its name ("1g.5gb ::0"), `holder`
+    the name of its container, "" for none. `size` is its share of the memory, `used` the memory in
+    use, `percent` the utilization of the GPU.
     """
 
     part: float
@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return what to call the cell, the longest first: its holder, or what it is."""
+        """The possible names, the longest first: of the holder, else of the state."""
         if not self.holder:
             return (self.label if self.state == UNCUT else WORDS[self.state],)
         words = self.holder.split("/")
@@ -51,29 +51,38 @@ class Cell:
 
     @property
     def level(self) -> float:
-        """Return how much of its size is used, 0 to 1."""
+        """The used part of its size, 0 to 1."""
         if not self.size or self.used is None:
             return 0.0
         return min(1.0, self.used / self.size)
 
     @property
     def memory(self) -> str:
-        """Return what is used of what it may have, in words; "" for nobody's of unknown size."""
+        """The used memory and the size, in words; "" for a free cell of unknown size."""
         if not self.holder:
             return size(self.size)
         return amount_of(self.used, self.size) or "memory unknown"
 
     @property
+    def busy(self) -> str:
+        """The utilization in words, "" if unknown."""
+        return f"busy {self.percent}%" if self.percent is not None and self.holder else ""
+
+    @property
+    def mark(self) -> str:
+        """A mark before the name of a holder above its share, else ""."""
+        return "! " if self.state == OVER else ""
+
+    @property
     def sentence(self) -> str:
-        """Return all of it in words."""
+        """The whole cell in words."""
         facts = [self.label, self.holder or WORDS[self.state]]
         if self.container and self.container != self.holder:
             facts.append(f"container {self.container}")
         if self.state == OVER:
             facts.append("above its share")
         facts.append(self.memory)
-        if self.percent is not None and self.holder:
-            facts.append(f"busy {self.percent}%")
+        facts.append(self.busy)
         if self.route:
             facts.append(f"given by {self.route}")
         return ", ".join(fact for fact in facts if fact)
@@ -81,7 +90,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One GPU, and its cells from left to right. `notes` are sentences on what no cell shows."""
+    """A GPU, and its cells from left to right. `notes` are sentences on memory without a cell."""
 
     index: str
     name: str
@@ -94,7 +103,7 @@ class Bar:
 
     @property
     def usage(self) -> str:
-        """Return memory and how busy it is, in words."""
+        """Memory and utilization in words."""
         busy = f"busy {self.percent}%" if self.percent is not None else ""
         used = (
             f"{amount_of(self.used, self.total)} in use"
@@ -105,13 +114,13 @@ class Bar:
 
     @property
     def sentence(self) -> str:
-        """Return the GPU in words, without its cells."""
+        """The GPU in words, without its cells."""
         return ", ".join(word for word in (f"GPU {self.index}", self.name, self.usage) if word)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A node: its name, what it comes to, its GPUs, and what could not be seen."""
+    """A node: its name, its GPUs, a summary, and warnings on missing data."""
 
     node: str
     bars: tuple[Bar, ...]
@@ -121,7 +130,7 @@ class Picture:
 
 
 def shortened(name: str, most: int, sign: str = "…") -> str:
-    """Return a name in at most so many letters: both ends of it, as pods differ in the last.
+    """Return a name of at most `most` letters: both ends, as the last ones tell pods apart.
 
     >>> shortened("train-7d9f-x2", 13), shortened("training-7d9f-x2", 11)
     ('train-7d9f-x2', 'train…9f-x2')
@@ -133,7 +142,7 @@ def shortened(name: str, most: int, sign: str = "…") -> str:
 
 
 def size(number: int | None) -> str:
-    """Return bytes as people read them; "" for None.
+    """Return bytes in GiB or MiB; "" for None.
 
     >>> size(3 << 30), size(3776 << 20), size(10 << 20)
     ('3 GiB', '3.7 GiB', '10 MiB')
@@ -146,10 +155,12 @@ def size(number: int | None) -> str:
 
 
 def amount_of(used: int | None, total: int | None) -> str:
-    """Return "2.9 of 3.7 GiB", as far as they are known.
+    """Return "2.9 of 3.7 GiB", as far as the amounts are known.
 
-    >>> of(3000 << 20, 3776 << 20), of(10 << 20, 15 << 30), of(None, 3 << 30), of(5 << 20, None)
-    ('2.9 of 3.7 GiB', '10 MiB of 15 GiB', '? of 3 GiB', '5 MiB')
+    >>> amount_of(3000 << 20, 3776 << 20), amount_of(10 << 20, 15 << 30)
+    ('2.9 of 3.7 GiB', '10 MiB of 15 GiB')
+    >>> amount_of(None, 3 << 30), amount_of(5 << 20, None)
+    ('? of 3 GiB', '5 MiB')
     """
     if total is None:
         return size(used)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture as a page that needs nothing else: the drawing, and a table of who holds what."""
+"""The picture as a self-contained HTML page: the drawing, and a table of the holders."""
 
 from __future__ import annotations
 
@@ -80,25 +80,24 @@ def _key(picture: Picture) -> str:
     drawn, height = map_svg.key(picture)
     return (
         f'<figure class="key"><svg viewBox="0 0 {map_svg.WIDTH} {height}" role="img" '
-        f'aria-label="What the shades mean">{drawn}</svg></figure>'
+        f'aria-label="Legend">{drawn}</svg></figure>'
     )
 
 
 def _table(picture: Picture) -> str:
-    """Return who holds what; nothing where nobody holds anything."""
+    """Return the table of the holders, "" without any."""
     rows = "\n".join(_row(bar, cell) for bar, cell in map_svg.cells(picture))
     if not rows:
         return ""
     heads = "".join(f'<th scope="col">{word}</th>' for word in _HEADERS)
     return (
-        '<h2>Who holds what</h2>\n<div class="table"><table>\n'
+        '<h2>Holders</h2>\n<div class="table"><table>\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>\n"
     )
 
 
 def _row(bar: Bar, cell: Cell) -> str:
-    is_over = cell.state == "over"
-    memory = f"{cell.memory}, above its share" if is_over else cell.memory
+    memory = f"{cell.memory}, above its share" if cell.state == "over" else cell.memory
     busy = f"{cell.percent}%" if cell.percent is not None else _NOTHING
     return (
         f'<tr class="{cell.state}"><th scope="row">GPU {shown(bar.index)}</th>'

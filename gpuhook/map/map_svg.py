@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The picture as SVG: a card for each GPU, one below the other, and a key.
 
-Everything is drawn with plain shapes and text, so it looks alike everywhere; each cell has its
-whole sentence as its title, which readers of screens say and browsers show under the pointer.
+It has only plain shapes and text, so all viewers show the same. The title of a cell is its whole
+sentence: screen readers read it, and browsers show it under the pointer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _BAR_TOP, _BAR_HEIGHT = 44, 78
 _GAP = 4  # between cells
 _LINE = 19  # from one line of text to the next
 _LEGEND_COLUMNS = 3
-_WORDED = 84  # pixels from which a cell has words in it
-_EM = 0.56  # of a letter's height is its width, on the average of sans-serif fonts
+_WORDED = 84  # pixels; narrower cells have no words
+_EM = 0.56  # width by height of a letter, the average of sans-serif fonts
 _MAX_TEXT = 300
 _KEY = (HELD, OVER, FREE, UNCUT, LOST)
 
@@ -69,7 +69,7 @@ def description(picture: Picture) -> str:
 
 
 def shown(words: str, limit: int = _MAX_TEXT) -> str:
-    """Return text that is no markup, on one line."""
+    """Return text on one line, with markup escaped."""
     return html.escape(printable(words, limit))
 
 
@@ -88,7 +88,7 @@ def _head(picture: Picture) -> str:
 
 
 def card(bar: Bar) -> tuple[str, int]:
-    """Return a GPU as the content of a group, WIDTH wide, and its height."""
+    """Return a GPU as the content of a group of width WIDTH, and its height."""
     inner = WIDTH - 2 * _PADDING
     spans = list(_spans(bar.cells, inner))
     cells = [_cell(cell, left, width) for cell, left, width in spans]
@@ -97,7 +97,7 @@ def card(bar: Bar) -> tuple[str, int]:
     for number, cell in enumerate(tight):
         column, row = number % _LEGEND_COLUMNS, number // _LEGEND_COLUMNS
         left = _PADDING + column * (inner // _LEGEND_COLUMNS)
-        words = _letters(cell, inner // _LEGEND_COLUMNS - 12)
+        words = _line_below(cell, inner // _LEGEND_COLUMNS - 12)
         lines.append(_text("small", left, top + _LINE * (row + 1) - 5, words))
     top += _LINE * -(-len(tight) // _LEGEND_COLUMNS)
     for note in bar.notes:
@@ -114,7 +114,7 @@ def card(bar: Bar) -> tuple[str, int]:
 
 def _heading(bar: Bar) -> str:
     usage = _text("words end", WIDTH - _PADDING, 28, bar.usage)
-    room = WIDTH - 2 * _PADDING - _long(bar.usage, 13) - _long(bar.uuid, 13) - 110
+    room = WIDTH - 2 * _PADDING - _text_width(bar.usage, 13) - _text_width(bar.uuid, 13) - 110
     words = [("words", _cut(bar.name, room, 13)), ("uuid", bar.uuid)]
     spans = "".join(
         f'<tspan class="{style}" dx="12">{shown(word)}</tspan>' for style, word in words if word
@@ -124,7 +124,7 @@ def _heading(bar: Bar) -> str:
 
 
 def _spans(cells: Sequence[Cell], width: int) -> Iterator[tuple[Cell, float, float]]:
-    """Yield each cell with where it begins and how wide it is."""
+    """Yield each cell with its left edge and its width."""
     whole = sum(cell.part for cell in cells) or 1.0
     left = float(_PADDING)
     for cell in cells:
@@ -142,31 +142,30 @@ def _cell(cell: Cell, left: float, width: float) -> str:
 
 
 def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
-    """Yield the lines of text of a cell, as far as it has room for them."""
+    """Yield the lines of text of a cell that fit into it."""
     room, middle = width - 20, left + width / 2
-    names = [_mark(cell) + name for name in cell.names]
+    names = [cell.mark + name for name in cell.names]
     label = "" if cell.state == UNCUT else cell.label
     if width < _WORDED:
         short = label or (cell.names[0] if not cell.holder else "")
         for number, word in enumerate(short.split()):
-            if _long(word, 12) <= width - 4:
+            if _text_width(word, 12) <= width - 4:
                 yield _text("small middle", middle, _BAR_TOP + 22 + 17 * number, word)
         return
-    name = next((name for name in names if _long(name, 13.5) <= room), names[-1])
+    name = next((name for name in names if _text_width(name, 13.5) <= room), names[-1])
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
-    under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable upon the hatching
+    under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable on the hatching
     yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
-    busy = f"busy {cell.percent}%" if cell.percent is not None and cell.holder else ""
-    for number, words in enumerate(_wrapped((label, cell.memory, busy), room)):
+    for number, words in enumerate(_wrapped((label, cell.memory, cell.busy), room)):
         yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
 
 
 def _wrapped(facts: Sequence[str], room: float) -> list[str]:
-    """Return facts as the two lines of text that a cell has room for; what is too much is cut."""
+    """Return facts as at most two lines of text; longer ones are cut."""
     lines: list[str] = []
     for fact in filter(None, facts):
         whole = f"{lines[-1]} · {fact}" if lines else fact
-        if lines and _long(whole, 12) <= room:
+        if lines and _text_width(whole, 12) <= room:
             lines[-1] = whole
         elif len(lines) < 2:
             lines.append(_cut(fact, room, 12))
@@ -174,7 +173,7 @@ def _wrapped(facts: Sequence[str], room: float) -> list[str]:
 
 
 def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
-    """Yield the line that fills up with the memory in use."""
+    """Yield the bar of the memory in use."""
     side = 10 if width >= _WORDED else min(5.0, width / 6)
     start, long, top = left + side, width - 2 * side, _BAR_TOP + _BAR_HEIGHT - 19
     yield _box(f"{cell.state}-rest", start, top, long, 10, 3)
@@ -182,21 +181,18 @@ def _meter(cell: Cell, left: float, width: float) -> Iterator[str]:
         yield _box(f"{cell.state}-full", start, top, max(2.0, long * cell.level), 10, 3)
 
 
-def _letters(cell: Cell, room: float) -> str:
-    """Return a cell that has no room for words, as a line below the bar."""
-    busy = f"busy {cell.percent}%" if cell.percent is not None else ""
-    facts = (_mark(cell) + cell.label, cell.holder, cell.memory, busy)
-    rest = _long(" · ".join(fact for fact in facts if fact), 12) - _long(cell.holder, 12)
+def _line_below(cell: Cell, room: float) -> str:
+    """Return the line below the bar for a cell that is too narrow for words."""
+    facts = (cell.mark + cell.label, cell.holder, cell.memory, cell.busy)
+    rest = _text_width(" · ".join(fact for fact in facts if fact), 12) - _text_width(
+        cell.holder, 12
+    )
     name = _shortened(cell.holder, max(room / 3, room - rest), 12)
     return _cut(" · ".join(fact for fact in (facts[0], name, *facts[2:]) if fact), room, 12)
 
 
-def _mark(cell: Cell) -> str:
-    return "! " if cell.state == OVER else ""
-
-
 def key(picture: Picture) -> tuple[str, int]:
-    """Return what the shades mean, as the content of a group, and its height."""
+    """Return the legend of the colours, as the content of a group, and its height."""
     states = {cell.state for bar in picture.bars for cell in bar.cells}
     parts, left = [], 0.0
     for state in (one for one in _KEY if one in states):
@@ -205,7 +201,7 @@ def key(picture: Picture) -> tuple[str, int]:
         if state in {HELD, OVER}:
             parts.append(_box(f"{state}-full", left + 5, 5, 11, 6, 2))
         parts.append(_text("small", left + 34, 12.5, words))
-        left += 34 + _long(words, 12) + 26
+        left += 34 + _text_width(words, 12) + 26
     if states & {HELD, OVER}:
         parts.append(_text("small", left, 12.5, "filled: memory in use"))
     return "".join(parts), 18
@@ -217,7 +213,7 @@ def _text(style: str, left: float, top: float, words: str) -> str:
     return f'<text class="{style}" x="{left:.1f}" y="{top:.1f}">{shown(words)}</text>'
 
 
-def _box(  # noqa: PLR0917 # as a rectangle is told in SVG
+def _box(  # noqa: PLR0917 # as a rectangle in SVG
     style: str, left: float, top: float, width: float, height: float, round_: float
 ) -> str:
     return (
@@ -226,8 +222,8 @@ def _box(  # noqa: PLR0917 # as a rectangle is told in SVG
     )
 
 
-def _long(words: str, height: float) -> float:
-    """Return about how many pixels wide text is."""
+def _text_width(words: str, height: float) -> float:
+    """Return the approximate width of text in pixels."""
     return len(printable(words, _MAX_TEXT)) * height * _EM
 
 
@@ -242,5 +238,5 @@ def _shortened(name: str, room: float, height: float) -> str:
 
 
 def cells(picture: Picture) -> Iterable[tuple[Bar, Cell]]:
-    """Return each cell that somebody holds, with its GPU."""
+    """Return each held cell, with its GPU."""
     return ((bar, cell) for bar in picture.bars for cell in bar.cells if cell.holder)

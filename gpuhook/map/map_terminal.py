@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture in a terminal: a box for each GPU as wide as it, cells with a line of memory.
+"""The picture in a terminal: a box for each GPU, as wide as the terminal, with its cells.
 
-Colour says nothing that the words do not. Cells too narrow for words have a letter, and lines
-below say whose they are.
+Colour adds nothing to the words. A cell that is too narrow for words has a letter, and a line below
+the box has its words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NARROWEST = 40  # columns of a terminal
 _READABLE = 11  # columns of a cell with words in it
-_NARROWEST_CELL = 2  # columns of a cell with its line
+_NARROWEST_CELL = 2  # columns of a cell with its border
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MAX_TEXT = 300
 _COLOURS = {FREE: "2", HELD: "36", OVER: "1;31", UNCUT: "2", LOST: "31"}
@@ -29,7 +29,7 @@ _BOLD, _DIM = "1", "2"
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What lines and filled parts are drawn with."""
+    """The characters of lines and bars."""
 
     corners: tuple[str, str, str, str]
     across: str
@@ -73,12 +73,12 @@ class _Drawing:
         head = self._paint(self._between(name, bar.usage), _BOLD)
         widths = _widths([cell.part for cell in bar.cells], self._width - 1)
         is_readable = all(map(_is_readable, bar.cells, widths))
-        body = self._worded(bar, widths) if is_readable else self._lettered(bar)
+        body = self._box_with_words(bar, widths) if is_readable else self._box_with_letters(bar)
         notes = [self._cut(f"  {note}", self._width) for note in bar.notes]
         return [head, *body, *(self._paint(note, _DIM) for note in notes)]
 
-    def _worded(self, bar: Bar, widths: Sequence[int]) -> list[str]:
-        """Return a box whose cells say all."""
+    def _box_with_words(self, bar: Bar, widths: Sequence[int]) -> list[str]:
+        """Return a box whose cells have all words."""
         cells = list(zip(bar.cells, widths, strict=True))
         rows = [[self._row(cell, width - 1, row) for cell, width in cells] for row in range(3)]
         down = self._signs.down
@@ -87,8 +87,7 @@ class _Drawing:
 
     def _row(self, cell: Cell, width: int, number: int) -> str:
         if number == 0:
-            mark = "! " if cell.state == OVER else ""
-            names = [mark + name for name in cell.names]
+            names = [cell.mark + name for name in cell.names]
             words = next((name for name in names if len(name) <= width), names[-1])
             shown = self._fit(self._shortened(words, width), width)
             return self._paint(shown, _COLOURS[cell.state])
@@ -100,45 +99,43 @@ class _Drawing:
         if number == 1:
             busy = f"{cell.percent}%" if cell.percent is not None else ""
             choices = ((label, cell.memory, busy), (label, cell.memory), (cell.memory,))
-            told = [" ".join(filter(None, facts)) for facts in choices]
-            return self._fit(next((one for one in told if len(one) <= width), told[-1]), width)
+            texts = [" ".join(filter(None, facts)) for facts in choices]
+            return self._fit(next((one for one in texts if len(one) <= width), texts[-1]), width)
         return self._paint(self._level(cell, width), _COLOURS[cell.state])
 
     def _level(self, cell: Cell, width: int) -> str:
-        """Return the line that fills up with the memory in use: empty where nobody knows any."""
+        """Return the bar of the memory in use, blank if it is unknown."""
         if not cell.holder or cell.used is None:
             return " " * width
         filled = min(width, round(cell.level * width) or (1 if cell.used else 0))
         return self._signs.full * filled + self._signs.empty * (width - filled)
 
-    def _lettered(self, bar: Bar) -> list[str]:
-        """Return rows of a letter for each holder, and what the letters mean."""
+    def _box_with_letters(self, bar: Bar) -> list[str]:
+        """Return rows with a letter for each holder, and a line for each letter."""
         letters, down = iter(_LETTERS), self._signs.down
-        lines, told = [], []
+        lines, legend = [], []
         most = (self._width - 1) // _NARROWEST_CELL
         for start in range(0, len(bar.cells), most):
             cells = bar.cells[start : start + most]
             widths = _widths([cell.part for cell in cells], self._width - 1)
-            named = [(cell, next(letters, "*") if _is_told(cell) else " ") for cell in cells]
+            named = [(cell, next(letters, "*") if _has_letter(cell) else " ") for cell in cells]
             row = [
                 self._paint(letter + self._level(cell, width - 2), _COLOURS[cell.state])
                 for (cell, letter), width in zip(named, widths, strict=True)
             ]
             lines += [self._edge(widths, top=True), down + down.join(row) + down]
             lines.append(self._edge(widths, top=False))
-            told += [self._told(cell, letter) for cell, letter in named if letter != " "]
+            legend += [self._legend_line(cell, letter) for cell, letter in named if letter != " "]
         free = sum(1 for cell in bar.cells if cell.state == FREE)
-        return [*lines, *told, *([self._paint(f"  {free} free", _DIM)] if free else [])]
+        return [*lines, *legend, *([self._paint(f"  {free} free", _DIM)] if free else [])]
 
-    def _told(self, cell: Cell, letter: str) -> str:
-        """Return what a letter stands for; of a long name both ends, and all of the rest."""
-        mark = "! " if cell.state == OVER else ""
-        busy = f"busy {cell.percent}%" if cell.percent is not None else ""
+    def _legend_line(self, cell: Cell, letter: str) -> str:
+        """Return the words of a cell with a letter; of a long name, both ends."""
         name = cell.holder or WORDS[cell.state]
-        facts = (cell.label, mark + name, cell.memory, busy)
+        facts = (cell.label, cell.mark + name, cell.memory, cell.busy)
         rest = len("  ".join(fact for fact in facts if fact)) - len(name) + len("  a ")
         short = self._shortened(name, max(_READABLE, self._width - rest))
-        words = "  ".join(fact for fact in (facts[0], mark + short, *facts[2:]) if fact)
+        words = "  ".join(fact for fact in (facts[0], cell.mark + short, *facts[2:]) if fact)
         shown = self._cut(f"  {letter} {words}", self._width)
         return self._paint(shown, "" if cell.state == HELD else _COLOURS[cell.state])
 
@@ -156,7 +153,7 @@ class _Drawing:
         return self._fit(left, room) + "  " + right if right else self._cut(left, self._width)
 
     def _plain(self, words: str) -> str:
-        """Return text that commands no terminal, in signs that this one has."""
+        """Return text without control characters, in the characters of this terminal."""
         shown = printable(words, _MAX_TEXT)
         if self._signs is ASCII:
             shown = shown.replace("·", "-").encode("ascii", "replace").decode("ascii")
@@ -177,7 +174,7 @@ class _Drawing:
 
 
 def _is_readable(cell: Cell, width: int) -> bool:
-    """Return whether a cell of so many columns has room for its words, if cut a little."""
+    """Return whether a cell of this width can have words, shortened a little."""
     return width > (_READABLE if cell.holder or cell.state == LOST else max(4, len(cell.label)))
 
 
@@ -185,14 +182,14 @@ def _short(uuid: str) -> str:
     return "-".join(uuid.split("-")[:2]) if uuid.count("-") == 5 else uuid
 
 
-def _is_told(cell: Cell) -> bool:
+def _has_letter(cell: Cell) -> bool:
     return bool(cell.holder) or cell.state == LOST
 
 
 def _widths(parts: Sequence[float], width: int) -> list[int]:
-    """Return the columns of each part, its line to the right with it; they add up to `width`.
+    """Return the columns of each part with its right border; the sum is `width`.
 
-    None has fewer than the narrowest cell, for which there must be room.
+    Each has at least the columns of the narrowest cell; `width` must be large enough.
 
     >>> _widths([0.5, 0.25, 0.25], 80), _widths([0.98, 0.01, 0.01], 20)
     ([39, 21, 20], [16, 2, 2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The colours of the picture, as a style sheet: light, dark, and light again on paper."""
+"""The colours of the picture, as a style sheet: light, dark, and light on paper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 def root(selector: str) -> str:
-    """Return the rules that give `selector` the colours of the reader's choice."""
+    """Return the rules that give `selector` the colours of the user's preference."""
     return (
         f"{selector} {{{_LIGHT}font-family: {_FONT}; }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ {selector} {{{_DARK}}} }}\n"

@@ -11,7 +11,7 @@ import subprocess
 from contextlib import suppress
 from typing import Any
 
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.containerd_config import configuration_file
 from gpuhook.host.hot import state
 
@@ -65,7 +65,7 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
 def _is_front(tree: Tree, name: str, path: str) -> bool:
     """Return whether a program with NVIDIA's name is a script of gpuhook's (packaging/compat)."""
     try:
-        return name.startswith("nvidia-") and compat_programs.is_text_of_ours(
+        return name.startswith("nvidia-") and engine_config.is_gpuhook_script(
             tree.read(path, _HEAD) or b""
         )
     except OSError:

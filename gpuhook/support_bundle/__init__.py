@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Support bundles: a node in one file, as far as an allow-list goes, to be sent and looked at."""
+"""Support bundles: the listed files and readings of a node in one file."""
 
-from gpuhook.support_bundle.bundle_reader import examined, opened
+from gpuhook.support_bundle.bundle_reader import bundle_node
 
-__all__ = ["examined", "opened"]
+__all__ = ["bundle_node"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be in a bundle: files by path, and in each the keys whose values are kept.
+"""The allow-list of a bundle: files by path, and in each the keys whose values are kept.
 
-A file that is not listed is left out. Of a listed one the value of a key that is not listed is.
+An unlisted file is left out. In a listed file, the value of an unlisted key is replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
 
 
 class FileKind(NamedTuple):
-    """How a file is read, and the keys of it that are listed."""
+    """The format of a file, and its listed keys."""
 
     form: str
     keys: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _of_schema(name: str) -> frozenset[str]:
-    """Return all keys of a file of gpuhook's, whatever they are below."""
+    """Return all keys of a schema of gpuhook, of every depth."""
     text = resources.files("gpuhook.schemas").joinpath(f"{name}.json").read_text("utf-8")
     return frozenset(_properties(json.loads(text)))
 
@@ -50,21 +50,21 @@ def _properties(schema: object) -> Iterator[str]:
         yield from _properties(one)
 
 
-# Below these keys are names that users chose: of runtimes, resources, units, plugins.
+# Below these keys are names that users choose: of runtimes, resources, units, plugins.
 NAMED = _words(
     "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
     " programs features refused"
 )
-# Lists of variables, and of the words of a command.
+# Lists of variables, and of words of a command.
 ENVIRONMENTS = _words("env environment Environment")
 COMMANDS = _words("args argv")
-# Values that say where GPUs are requested, and how.
+# Variables that request GPUs or configure the driver.
 VARIABLES = re.compile(
     r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|CTK_LIBCUDA_DIR|GPU_MEMORY_\w+)"
     r"|NVIDIA_(?:DISABLE_REQUIRE|DRIVER_ROOT|IMEX_CHANNELS|GDS|MOFED|GDRCOPY|NVSWITCH)"
     r"|PATH|CUDA_(?:VISIBLE_DEVICES|MPS_\w+|VERSION)|GPUHOOK_\w+|__NV\w+|__GLX_\w+"
 )
-# Options whose values are kept; of others the name.
+# Options whose values are kept.
 OPTIONS = _words(
     "c config config-file root root-dir state data-root exec-root data-dir default-runtime"
     " add-runtime cdi-spec-dir feature container-runtime-endpoint cgroup-driver kubelet-arg"
@@ -169,7 +169,7 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
 
 CONTAINERD = FileKind(TOML, _TOML)
 READINGS: dict[str, frozenset[str]] = {
-    "inventory": frozenset(),  # of the driver alone: kept as it is
+    "inventory": frozenset(),  # from the driver alone: kept as it is
     "units": _words("units load active result enabled"),
     "processes": _words("processes pid name argv started exe"),
     "containers": _words(
@@ -186,7 +186,7 @@ READINGS: dict[str, frozenset[str]] = {
     ),
     "gpuhook": _words("gpuhook version python executable package"),
 }
-# Of the documents of commands: what they found, and not their sentences.
+# Keys of the documents of commands: results, not sentences.
 DOCUMENTS = _words(
     "schema live well counts ok warning failed results id section status containers engine runtime"
     " pod namespace name container route recorded gpus uuid index model memory total used share"
@@ -198,7 +198,7 @@ LOG_KEYS = _words("timestamp level event code resource gpu replica devices xid u
 
 
 def kind_of(path: str) -> FileKind | None:
-    """Return how a file is kept, None if it is not."""
+    """Return the format and keys of a file, None if it is not listed."""
     if path.startswith(("/home/", "/root/")):
         return None
     return next((kind for pattern, kind in FILES if pattern.fullmatch(path)), None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a bundle: a gzipped tar of plain files, written for its owner alone, read warily.
+"""The archive of a bundle: a gzipped tar of regular files, readable by its owner only.
 
-Nothing is ever unpacked by the names in an archive: its members are read into memory, and a link, a
-device, a directory, a name twice or too much of anything refuses the whole.
+Members are read into memory, and never unpacked by their names. An archive with a link, a device, a
+directory, a duplicate name, or more than the limits is refused.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MODE = 0o600
-MOST_BYTES = 160 << 20  # of all members together, unpacked; the files of a bundle have 128 MiB
+MOST_BYTES = 160 << 20  # of all members, unpacked; the files of a bundle have 128 MiB
 MOST_MEMBERS = 20_000
 LARGEST = 32 << 20  # bytes of a member
 _TOP = "gpuhook-bundle/"
 
 
 def write(path: str, members: Mapping[str, bytes], made: float) -> None:
-    """Write the members to `path`, mode 0600, with the time `made`; raises OSError.
+    """Write the members to `path`, mode 0600, with the time `made`. Raises OSError.
 
-    What is there already is replaced when the whole is written, and kept if that fails.
+    An existing file is replaced atomically, and kept if that fails.
     """
     packed = io.BytesIO()
     with (
@@ -72,26 +72,26 @@ def read(path: str) -> dict[str, bytes]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Return a descriptor of a file; GH1906 for anything else, which may keep us waiting."""
+    """Return a descriptor of a regular file; other types may block, and raise GH1906."""
     fd = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise fault("GH1906", path=path, reason="it is no regular file")
+        raise fault("GH1906", path=path, reason="it is not a regular file")
     return fd
 
 
 def _checked(path: str, member: tarfile.TarInfo, members: Mapping[str, bytes]) -> str:
-    """Return the name of a member; GH1906, GH1907 for one that a bundle does not have."""
+    """Return the name of a member. Raises GH1906 and GH1907."""
     name = member.name
     if not member.isfile() or member.issparse():
-        raise _refused(path, f"{name} is no plain file")
+        raise _refused(path, f"{name} is not a regular file")
     if not name.startswith(_TOP):
         raise fault("GH1906", path=path, reason=f"{name} is not below {_TOP}")
     name = name[len(_TOP) :]
     if os.path.normpath("/" + name) != "/" + name or "\0" in name or not name:
-        raise _refused(path, f"{name} leads out of it")
+        raise _refused(path, f"{name} is outside of it")
     if name in members:
-        raise _refused(path, f"{name} is in it twice")
+        raise _refused(path, f"{name} occurs twice")
     if len(members) >= MOST_MEMBERS:
         raise _refused(path, f"it has more than {MOST_MEMBERS} files")
     if member.size > LARGEST:
@@ -104,7 +104,7 @@ def _refused(path: str, reason: str) -> GpuhookError:
 
 
 class _Bounded(io.RawIOBase):
-    """What comes out of a gzipped file, up to MOST_BYTES; beyond it GH1907."""
+    """The content of a gzipped file, up to MOST_BYTES; raises GH1907 for more."""
 
     def __init__(self, file: io.BufferedReader, path: str) -> None:
         self._stream = gzip.GzipFile(fileobj=file, mode="rb")

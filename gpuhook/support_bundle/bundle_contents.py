@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a bundle: what doctor looked at and what else helps, as far as it is listed."""
+"""The members of a bundle: the listed files that doctor read, other useful files, readings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuhook.node import node_readings
 from gpuhook.node import node_tree as trees
 from gpuhook.support_bundle import allow_list, bundle_records
 from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
-from gpuhook.support_bundle.reading_record import RecordingTree
+from gpuhook.support_bundle.recorded_tree import RecordingTree
 from gpuhook.support_bundle.redaction import AllowList
 
 TYPE_CHECKING = False
@@ -35,8 +35,8 @@ _ALL = (
     node_readings.API,
     node_readings.SELF,
 )
-# What whoever helps asks for next, whether a check has looked at it or not.
-_WORTH_HAVING = (
+# Files that support needs, whether a check read them or not.
+_USEFUL = (
     "/etc/os-release",
     "/proc/version",
     "/proc/devices",
@@ -58,7 +58,7 @@ _WORTH_HAVING = (
     "/etc/crio/crio.conf.d/*.conf",
     "/etc/containers/containers.conf",
     "/etc/modprobe.d/*nvidia*",
-    # How gpuhook was configured, without the files as they were before; and its versions.
+    # How gpuhook was configured, without the backups; and its versions.
     "/var/lib/gpuhook/configured/*/record.json",
     "/usr/lib/gpuhook/gpuhook/__init__.py",
     "/usr/lib/gpuhook/*/gpuhook/__init__.py",
@@ -74,8 +74,8 @@ _HOMES = ("/home/", "/root/")
 class Bundle:
     """The members of a bundle.
 
-    `kept` and `removed` count keys by member, as {"where", "what", "count"}; `left_out` says what
-    is not in it, as {"what", "why"}.
+    `kept` and `removed` have the number of keys by member, as {"where", "what", "count"};
+    `left_out` has what is missing and the reason, as {"what", "why"}.
     """
 
     members: dict[str, bytes]
@@ -85,30 +85,30 @@ class Bundle:
     made: float = 0.0
 
 
-def recorded(node: ExaminedNode) -> ExaminedNode:
-    """Return the node with its files behind a tree that records what is looked at."""
+def recording_node(node: ExaminedNode) -> ExaminedNode:
+    """Return the node with a tree that records every answer."""
     return ExaminedNode(RecordingTree(node.tree), node.readings, node.driver_root, node.dev_root)
 
 
-def gathered(
+def collect(
     node: ExaminedNode,
     documents: Mapping[str, Any],
     texts: Mapping[str, str],
     left_out: Iterable[tuple[str, str]] = (),
 ) -> Bundle:
-    """Return the bundle of a node that recorded() has made, and that doctor has looked at.
+    """Return the bundle of a node from recording_node(), after doctor examined it.
 
-    `documents` and `texts` are more members by their names: results of commands, lines of logs;
-    `left_out` says what could not be had of those, and why.
+    `documents` and `texts` are more members by name: results of commands, lines of logs. `left_out`
+    has what is missing of those, and why.
     """
     tree = node.tree
-    assert isinstance(tree, RecordingTree)  # noqa: S101 # see above
+    assert isinstance(tree, RecordingTree)  # noqa: S101 # from recording_node()
     missing = list(left_out)
     for name in _ALL:
         taken = node.readings.of(name)
         if taken.document is None:
             missing.append((f"reading {name}", taken.trouble))
-    _look(tree, missing)
+    _read_useful(tree, missing)
     allowed = AllowList()
     now = time.time()
     members = {
@@ -122,16 +122,16 @@ def gathered(
     kept = _contents(tree.records, allowed, missing)
     members[TREE] = _json(bundle_records.document(_without_people(tree.records)))
     members.update({CONTENTS + path: content for path, content in kept.items()})
-    bundle = Bundle(members, _counted(allowed.kept), _counted(allowed.removed), made=now)
+    bundle = Bundle(members, _counts(allowed.kept), _counts(allowed.removed), made=now)
     bundle.left_out = [{"what": what, "why": why} for what, why in missing]
     manifest = _json(_manifest(node, bundle))
     bundle.members = {MANIFEST: manifest, **members}
     return bundle
 
 
-def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
-    """Have what is worth having read, so that it is in the records."""
-    for pattern in _WORTH_HAVING:
+def _read_useful(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
+    """Read the useful files, which adds them to the records."""
+    for pattern in _USEFUL:
         try:
             for path in trees.matching(tree, pattern):
                 found = tree.status(path)
@@ -141,7 +141,7 @@ def _look(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
             missing.append((pattern, error.strerror or str(error)))
 
 
-def _counted(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+def _counts(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {"where": where, "what": what, "count": count}
         for (where, what), count in sorted(found.items())
@@ -149,7 +149,7 @@ def _counted(found: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def _without_people(known: bundle_records.Records) -> bundle_records.Records:
-    """Return the records without paths of users' homes, which have their names."""
+    """Return the records without home directories, whose paths have user names."""
 
     def of_system(found: dict[str, Any]) -> dict[str, Any]:
         return {path: one for path, one in found.items() if not path.startswith(_HOMES)}
@@ -170,7 +170,7 @@ def _without_people(known: bundle_records.Records) -> bundle_records.Records:
 def _contents(
     known: bundle_records.Records, allowed: AllowList, missing: list[tuple[str, str]]
 ) -> dict[str, bytes]:
-    """Return the contents of listed files; what is too large is cut, and said."""
+    """Return the contents of listed files; a file that is too large is cut, and reported."""
     kept: dict[str, bytes] = {}
     left = _MOST_BYTES
     for path, content in sorted(known.contents.items()):
@@ -179,13 +179,13 @@ def _contents(
         if len(content) > min(_LARGEST, left):
             missing.append((path, f"cut: it has {len(content)} bytes"))
             content = content[: min(_LARGEST, left)]
-        told = allowed.content(path, content, CONTENTS + path)
-        if told is None:
+        left_over = allowed.content(path, content, CONTENTS + path)
+        if left_over is None:
             if not path.startswith(_HOMES):
                 missing.append((path, "it is not in the list of files that are kept"))
             continue
         left -= len(content)
-        kept[path] = told
+        kept[path] = left_over
     return kept
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen of a node's files, answer by answer, and how that is written as JSON.
+"""The recorded answers about a node's files, and their JSON form.
 
-An answer is kept under the path that was asked for: nothing is worked out from other answers but
-that a directory whose names are known does not have others.
+An answer is stored under the path of the question. Only one fact is derived from other answers: a
+directory with known names has no other names.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOST = {**dict.fromkeys(("mode", "uid", "gid", "major", "minor"), _WORD), "size
 
 
 class ShapeError(ValueError):
-    """A document that is not one of records."""
+    """The document is not one of records."""
 
 
 @dataclass(slots=True)
 class Records:
-    """Answers by question and path; `errors` has the errno of those that raised one.
+    """Answers by question and path; `errors` has the errno of questions that failed.
 
-    A content that is None was not there; None as a status or a real path, too.
+    A content, status or real path of None is a file that did not exist.
     """
 
     contents: dict[str, bytes | None] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Records:
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def is_missing(self, path: str) -> bool:
-        """Return whether it is known that nothing is at `path`, or that nothing leads there."""
+        """Return whether the records prove that `path` did not exist."""
         while path != "/":
             if any(path in known and known[path] is None for known in (self.statuses, self.lstats)):
                 return True
@@ -55,7 +55,7 @@ class Records:
 
 
 def document(records: Records) -> dict[str, Any]:
-    """Return records as a JSON document, but for contents: these are files of their own."""
+    """Return the records as a JSON document, without the contents, which are separate files."""
     return {
         "schema": SCHEMA,
         "absent": sorted(path for path, content in records.contents.items() if content is None),
@@ -68,7 +68,7 @@ def document(records: Records) -> dict[str, Any]:
 
 
 def parsed(found: object, contents: dict[str, bytes]) -> Records:
-    """Return the records of a document; raises ShapeError for anything else."""
+    """Return the records of a document. Raises ShapeError."""
     try:
         records = _parsed(found, contents)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -88,10 +88,10 @@ def parsed(found: object, contents: dict[str, bytes]) -> Records:
 
 
 def require_path(path: object) -> None:
-    """Raise ShapeError for what is no plain absolute path."""
+    """Raise ShapeError if it is not a normalised absolute path."""
     is_plain = isinstance(path, str) and path.startswith("/") and "\0" not in path
     if not is_plain or os.path.normpath(str(path)) != path or str(path).startswith("//"):
-        raise ShapeError(f"{path!r} is no plain absolute path")
+        raise ShapeError(f"{path!r} is not a normalised absolute path")
 
 
 def _parsed(found: Any, contents: dict[str, bytes]) -> Records:
@@ -125,17 +125,17 @@ def _read_status(found: dict[str, Any] | None) -> Status | None:
 
 def _number(value: object, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
-        raise ShapeError(f"{value!r} is no number up to {most}")
+        raise ShapeError(f"{value!r} is not a number up to {most}")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ShapeError(f"{value!r} is no text")
+        raise ShapeError(f"{value!r} is not a string")
     return value
 
 
 def _question(value: object) -> str:
     if value not in QUESTIONS:
-        raise ShapeError(f"{value!r} is no question")
+        raise ShapeError(f"{value!r} is not a question")
     return str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last lines of gpuhook's own logs, each with its listed keys; lines of others stay out."""
+"""The last lines of gpuhook's logs, each with its listed keys, without other programs' lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
 
 _LINES = 1000
-_PATIENCE = 10.0  # seconds
+_TIME_LIMIT = 10.0  # seconds
 _MAX = 2 << 20  # bytes of a log
 _FILE = "/var/log/gpuhook.log"
 _PAIR = re.compile(r"([a-z_]+)=(?:\"([^\"\\]*)\"|([^\s\"]*))(?:\s+|$)")
@@ -30,9 +30,9 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def log_lines(node: ExaminedNode, *, is_live: bool) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Return log lines by member name, and what could not be had and why.
+    """Return log lines by member name, and what is missing and why.
 
-    The journal is asked of a machine that runs (`is_live`); files are read of any tree.
+    The journal is read on a running machine (`is_live`), files in any tree.
     """
     found: dict[str, list[str]] = {}
     missing: list[tuple[str, str]] = []
@@ -48,15 +48,15 @@ def log_lines(node: ExaminedNode, *, is_live: bool) -> tuple[dict[str, str], lis
             )
     units = _units(node) if is_live else []
     if units:
-        text, why = _heard(["journalctl", "--no-pager", "-q", "-o", "cat", *units])
+        text, why = _program_output(["journalctl", "--no-pager", "-q", "-o", "cat", *units])
         found["logs/units.txt"] = text.splitlines()
         missing += [("logs/units.txt", why)] if why else []
-    told = {name: [one for one in map(line, lines) if one] for name, lines in found.items()}
-    return {name: "\n".join(ls[-_LINES:]) + "\n" for name, ls in told.items() if ls}, missing
+    kept = {name: [one for one in map(line, lines) if one] for name, lines in found.items()}
+    return {name: "\n".join(ls[-_LINES:]) + "\n" for name, ls in kept.items() if ls}, missing
 
 
 def line(text: str) -> str:
-    """Return a line of gpuhook's log with its listed keys, "" of a line in another format."""
+    """Return a line of gpuhook's log with its listed keys, "" for another format."""
     kept = {
         key: value for key, value in _pairs(text).items() if key in LOG_KEYS and _is_fit(key, value)
     }
@@ -77,13 +77,13 @@ def _pairs(text: str) -> dict[str, Any]:
 
 def _is_fit(key: str, value: Any) -> bool:
     """Return whether a value is of the kind that gpuhook writes for this key."""
-    said = str(value)
+    text = str(value)
     if key == "event":
-        return EVENT.fullmatch(said) is not None
+        return EVENT.fullmatch(text) is not None
     if key == "level":
-        return said in _LEVELS
+        return text in _LEVELS
     pattern = {"timestamp": _TIME, "resource": _RESOURCE}.get(key, _VALUE)
-    return pattern.fullmatch(said) is not None
+    return pattern.fullmatch(text) is not None
 
 
 def _units(node: ExaminedNode) -> list[str]:
@@ -97,18 +97,18 @@ def _units(node: ExaminedNode) -> list[str]:
     ]
 
 
-def _heard(argv: list[str]) -> tuple[str, str]:
-    """Return what a program prints, and why it did not, "" if it did."""
+def _program_output(argv: list[str]) -> tuple[str, str]:
+    """Return the output of a program, and the reason if it failed, else ""."""
     try:
         done = subprocess.run(
             [*argv, "-n", str(_LINES)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_TIME_LIMIT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "", f"{argv[0]} did not answer within {_PATIENCE:g} s"
+        return "", f"{argv[0]} did not answer within {_TIME_LIMIT:g} s"
     except OSError as error:
         return "", f"{argv[0]}: {error.strerror}"
     if done.returncode:

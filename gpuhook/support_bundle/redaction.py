@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allow-list applied: contents and documents with the values of listed keys, and no others.
+"""Apply the allow-list: keep the values of listed keys in contents and documents.
 
-A text of which nothing is left out stays as it is. Another one is written again from what is left
-of it, without comments. Of a text that cannot be parsed the listed words stay, at their places.
+A text without unlisted keys is not changed. Otherwise it is written again from the remaining
+values, without comments. A text that cannot be parsed keeps its structure and the listed words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gpuhook.support_bundle.allow_list import (
 )
 
 LEFT_OUT = "left out"
-# A name that users choose (of a runtime, a resource), and a key that is not listed.
+# A name that users choose (of a runtime, a resource), and an unlisted key.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._/-]{0,62}")
 _KEY = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}")
 _VALUE = re.compile(r"[^\x00-\x1f]{0,1024}")
@@ -48,7 +48,7 @@ _COMMENTS = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s{}\[\]:,.=\"']+")
 _LINE = re.compile(r"[ \t]*([\w.-]+)[ \t]*[=:][ \t]*(.*)|[ \t]*\[(\w+)\][ \t]*")
 _DOCUMENT = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-# What doctor reads of a launcher: its interpreter, its library, its version, and that it is ours.
+# The parts of a launcher that doctor reads: interpreter, library, version, gpuhook's name.
 _PROGRAM = re.compile(
     r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
     r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
@@ -62,14 +62,14 @@ _LITERALS = frozenset(
 
 
 class AllowList:
-    """Takes one thing after the other; `kept` and `removed` count keys by (where, key)."""
+    """Redacts contents and documents; `kept` and `removed` count keys by (where, key)."""
 
     def __init__(self) -> None:
         self.kept: Counter[tuple[str, str]] = Counter()
         self.removed: Counter[tuple[str, str]] = Counter()
 
     def content(self, path: str, content: bytes, where: str) -> bytes | None:
-        """Return what may be known of a file's content, None of a file that is not listed."""
+        """Return the redacted content of a file, None for an unlisted file."""
         kind = kind_of(path)
         if kind is None:
             return None
@@ -83,7 +83,7 @@ class AllowList:
         return self.text(text, kind, where).encode()
 
     def text(self, text: str, kind: FileKind, where: str) -> str:
-        """Return what may be known of a text of that kind."""
+        """Return the redacted text of a file of that kind."""
         if kind.form == COMMAND:
             return "\0".join(self._arguments(text.split("\0"), where, "argv"))
         if kind.form == PROGRAM:
@@ -99,14 +99,14 @@ class AllowList:
             return self._words(text, kind, where)
         left = [self.document(one, kind.keys, where) for one in documents]
         if left == documents:
-            # Lines keep their numbers if no more than comments of a line go.
+            # If only whole-line comments are removed, the lines keep their numbers.
             bare = text if kind.form == JSON else _COMMENTS.sub("#", text)
             if kind.form == JSON or (not _COMMENT.search(bare) and _is_same(bare, documents, kind)):
                 return bare
         return "---\n".join(_written(one, kind) for one in left)
 
     def document(self, value: Any, keys: frozenset[str], where: str, above: str = "") -> Any:
-        """Return a document with the values of these keys; `above` is the key that it is below."""
+        """Return a document with the values of these keys; `above` is the key of the document."""
         if isinstance(value, dict):
             return self._object(value, keys, where, above)
         if isinstance(value, list):
@@ -122,25 +122,25 @@ class AllowList:
     def _object(
         self, found: dict[Any, Any], keys: frozenset[str], where: str, above: str
     ) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, value in found.items():
             name = str(key)
             if above in ENVIRONMENTS:
-                told[name] = self._variable(f"{name}={value}", where).partition("=")[2]
+                result[name] = self._variable(f"{name}={value}", where).partition("=")[2]
                 continue
             is_listed = name in keys or (above in NAMED and _NAME.fullmatch(name) is not None)
             is_listed = is_listed or (above == "labels" and _LABEL.fullmatch(name) is not None)
             if is_listed:
                 self.kept[where, name] += 1
-                told[key] = self.document(value, keys, where, name)
+                result[key] = self.document(value, keys, where, name)
             elif _KEY.fullmatch(name) and above not in ("labels", "annotations"):
-                told[key] = self._left_out(where, name)
+                result[key] = self._left_out(where, name)
             else:
-                told[f"{LEFT_OUT} {len(told)}"] = self._left_out(where, "keys of other names")
-        return told
+                result[f"{LEFT_OUT} {len(result)}"] = self._left_out(where, "keys of other names")
+        return result
 
     def _left_out(self, where: str, key: str) -> str:
-        self.removed[where, key or "what has no key"] += 1
+        self.removed[where, key or "values without a key"] += 1
         return LEFT_OUT
 
     def _variable(self, entry: Any, where: str) -> str:
@@ -150,8 +150,8 @@ class AllowList:
         return f"{name}={self.document(value, frozenset(), where, name)}"
 
     def _arguments(self, words: list[Any], where: str, key: str) -> list[str]:
-        """Return the words of a command: paths, and the values of listed options."""
-        told: list[str] = []
+        """Return a command with its paths and the values of listed options."""
+        result: list[str] = []
         before = ""
         for number, one in enumerate(words):
             word = str(one)
@@ -165,8 +165,8 @@ class AllowList:
                 is_kept = not word or word in WORDS or _PATH.fullmatch(word) is not None
                 is_kept = is_kept or (number == 0 and _program_of(word))
             before = name if word.startswith("-") and not equals else ""
-            told.append(word if is_kept else self._left_out(where, f"words of {key}"))
-        return told
+            result.append(word if is_kept else self._left_out(where, f"words of {key}"))
+        return result
 
     def _program(self, text: str, where: str) -> str:
         left = "\n".join(_PROGRAM.findall(text))
@@ -190,7 +190,7 @@ class AllowList:
         return line
 
     def _words(self, text: str, kind: FileKind, where: str) -> str:
-        """Return a text with crosses for all words that are not listed."""
+        """Return a text with crosses in place of unlisted words."""
 
         def word(found: re.Match[str]) -> str:
             if found[0] in kind.keys or found[0] in _LITERALS or _NUMBER.fullmatch(found[0]):
@@ -204,7 +204,7 @@ class AllowList:
 
 
 def _parsed(text: str, kind: FileKind) -> list[Any]:
-    """Return the objects of a text; raises _BROKEN for another text, and for a key twice."""
+    """Return the documents of a text. Raises _BROKEN for invalid text and for duplicate keys."""
     if kind.form == JSON:
         found = [json.loads(text, object_pairs_hook=_object_of)]
     elif kind.form == TOML:
@@ -218,7 +218,7 @@ def _parsed(text: str, kind: FileKind) -> list[Any]:
 
 
 def _program_of(word: str) -> bool:
-    """Return whether the first word of a process is a program; k3s writes its title there."""
+    """Return whether the first word of a process is a program; k3s has its title there."""
     program, *rest = word.split() or [""]
     is_known = program in WORDS or _PATH.fullmatch(program) is not None
     return is_known and all(one in WORDS for one in rest)
@@ -227,7 +227,7 @@ def _program_of(word: str) -> bool:
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key twice")
+        raise ValueError("a duplicate key")
     return found
 
 

@@ -35,10 +35,10 @@ DIRECTORIES = ("dev", "etc", "proc", "root", "run", "sys", "usr/bin", "usr/lib",
 def make(root: Path, tree: str) -> None:
     """Make all that is in `root` beside the tree, and fill in the tree's launchers."""
     sys.path[:0] = [str(root / tree.lstrip("/") / "lib/gpuhook")]
-    from gpuhook.install import launchers
+    from gpuhook.install import runtime_tree
 
     inside = root / tree.lstrip("/")
-    launchers.fill(str(inside), tree, f"{tree}/bin", is_image=True)
+    runtime_tree.write_launchers(str(inside), tree, f"{tree}/bin", is_image=True)
     for directory in DIRECTORIES:
         (root / directory).mkdir(parents=True, exist_ok=True)
     (root / "tmp").mkdir()

@@ -7,7 +7,7 @@
 The first prints what pip has to install into DIR. The second makes TARGET out of DIR, of this
 checkout and of the Debian that it runs on. The tree runs wherever its kernel does: in the image,
 and on hosts that have no Python, no C library and no shell. Only launchers name where it is;
-gpuhook/install/launchers.py fills that in.
+gpuhook/install/runtime_tree.py fills that in.
 """
 
 from __future__ import annotations

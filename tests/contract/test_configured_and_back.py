@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every configuration of the matrix through the real thing: configured twice, edited, undone."""
+"""Every configuration of the matrix with real commands: configured twice, edited, undone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, engine_status, plan_check
+from gpuhook.engines.configure import configure_engine, engine_status, engine_verification
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import EngineOptions, Route
-from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure.engine_plan import (
+    ENGINES,
+    ConfigChange,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Route,
+    Service,
+)
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms, Ran
 from gpuhook.errors import GpuhookError
@@ -113,7 +119,7 @@ def test_every_route_of_every_engine_goes_there_and_back(
     assert done.writes == dry.writes
     assert not configure_engine.configure(host, where, wanted).writes
     if route == "wrapper":
-        runtimes = engine_status.engine_status(host, where).said.configuration.runtimes
+        runtimes = engine_status.engine_status(host, where).reading.configuration.runtimes
         assert runtimes["nvidia"].path == PROGRAMS[0]
     undone = configure_engine.undo(host, where)
     assert len(undone.writes) == len(done.writes)
@@ -156,7 +162,7 @@ def test_what_containerd_refuses_is_taken_back(
     containerd_host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _files(containerd_host)
-    monkeypatch.setattr(plan_check, "require", lambda *_: None)
+    monkeypatch.setattr(engine_verification, "require_effect", lambda *_: None)
     path = "/etc/containerd/config.toml"
     plan = EnginePlan(
         "containerd",

@@ -14,7 +14,7 @@ import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.engines.configure.containerd import base_spec, configure_containerd, containerd_handler
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
 from gpuhook.node.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
 from tests.contract.installation import CONTROL, Installation
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.contract
 
 
 def configure(config: Path, wanted: EngineOptions, base_spec: bytes | None = None) -> None:
-    """Write what a plan says, as `gpuhook configure` does."""
+    """Write the changes of a plan, as `gpuhook configure` does."""
     node = EngineNode(DirectoryTree("/"), (1, 6, 20), config=str(config), base_spec=base_spec)
     for change in configure_containerd.plan(node, wanted).changes:
         assert change.path.startswith(str(config.parent))
@@ -37,7 +37,7 @@ def configure(config: Path, wanted: EngineOptions, base_spec: bytes | None = Non
 def node(
     node8: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cri, Installation]]:
-    """Give a containerd whose handlers `nvidia` and `hooked` were configured."""
+    """Yield a containerd with the configured handlers `nvidia` and `hooked`."""
     place = tmp_path_factory.mktemp("configured")
     made = node8.apart(place / "gpuhook")
     runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))

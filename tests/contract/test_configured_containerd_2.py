@@ -16,11 +16,16 @@ import pytest
 from gpuhook.engines.configure import configure_engine, engine_verification
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.containerd.containerd_process import host_programs
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.configure.engine_plan import (
+    EngineNode,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Service,
+)
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.read import containerd_config as reader
-from gpuhook.engines.read import engine_versions, toml_document
+from gpuhook.engines.read import engine_config, toml_document
 from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import GpuhookError
 from tests.contract.debs import unpacked
@@ -96,7 +101,7 @@ def require_older() -> None:
         if path
         else None
     )
-    if said is None or (engine_versions.parse_version(said.stdout) or (2,)) >= (2,):
+    if said is None or (engine_config.parse_version(said.stdout) or (2,)) >= (2,):
         pytest.skip("no containerd 1.x in the PATH")
 
 

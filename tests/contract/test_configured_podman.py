@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.engines.configure import configure_podman
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan
-from gpuhook.engines.read import dependent_containers, engine_versions
+from gpuhook.engines.configure.drop_in import configure_podman
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read import podman_config as reading
+from gpuhook.engines.state import dependent_containers
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS, Result, launcher
@@ -58,7 +58,7 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Return a machine's files with what it has in /etc/containers, which stays as it is."""
+    """Return a machine's files with a copy of its /etc/containers."""
     directory = tmp_path / "etc-containers"
     if Path("/etc/containers").is_dir():
         shutil.copytree("/etc/containers", directory, symlinks=True)
@@ -68,7 +68,7 @@ def tree(tmp_path: Path) -> Tree:
 
 @pytest.fixture
 def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
-    """Return what is wanted: programs under their own names, which know the simulated node."""
+    """Return options whose programs know the simulated node."""
     runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
@@ -115,7 +115,7 @@ def test_the_runtime(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """`podman --runtime nvidia` knows the drop-in's runtime, and keeps those that it had."""
+    """`podman --runtime nvidia` finds the drop-in's runtime; the other runtimes remain."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
     told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
     assert told.stdout.strip() == wanted.program
@@ -132,7 +132,7 @@ def test_the_runtime(
 def test_a_container_that_is_kept(
     tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """One that was made with our runtime is found in podman's own database, another is not."""
+    """A container with gpuhook's runtime is found in podman's database, another is not."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
     storage = tmp_path / "kept"
     root = str(root_of("debian"))
@@ -162,7 +162,7 @@ def test_the_hook(
     tmp_path: Path,
     root_of: Callable[[str], Path],
 ) -> None:
-    """podman's own runtime calls our hook, which is read without a warning."""
+    """podman's own runtime calls gpuhook's hook, and podman prints no warning."""
     plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))
     tree.write(plan)
     assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"
@@ -178,7 +178,7 @@ def test_the_hook(
 def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
     """With the route CDI nothing is written for it."""
     said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
-    version = engine_versions.parse_version(said.stdout)
+    version = engine_config.parse_version(said.stdout)
     assert version is not None
     plan = configure_podman.plan(
         EngineNode(tree, version=version),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.read import containerd_config, engine_versions, podman_config, toml_document
+from gpuhook.engines.read import containerd_config, engine_config, podman_config, toml_document
 from gpuhook.node.node_tree import DirectoryTree
 
 pytestmark = pytest.mark.contract
@@ -75,9 +75,9 @@ REFUSED = {
 }
 
 
-def _daemon() -> engine_versions.Version:
+def _daemon() -> engine_config.Version:
     said = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
-    found = engine_versions.parse_version(said.stdout)
+    found = engine_config.parse_version(said.stdout)
     assert found is not None
     return found
 

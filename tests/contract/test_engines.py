@@ -21,7 +21,7 @@ ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_containerd_calls_the_given_runtime(
     containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """`ctr run` starts a container through the runtime binary of its option."""
+    """`ctr run` starts a container with the given runtime binary."""
     mark = tmp_path / "called"
     script = f'echo "$@" >> {mark}; exec runc "$@"'
     runtime = launcher(tmp_path / "runtime", ["/bin/sh", "-c", script, "sh"])
@@ -32,7 +32,7 @@ def test_containerd_calls_the_given_runtime(
 
 
 def test_containerd_with_crun(tmp_path: Path, root_of: Callable[[str], Path]) -> None:
-    """A containerd can stand where crun runs too."""
+    """A containerd may be in a directory with crun."""
     with engines.containerd(tmp_path / "containerd", "crun") as daemon:
         view = daemon.run(root_of("debian"), ASKED, "crun").view
     assert view.tries["195:7"] == "EPERM"
@@ -41,7 +41,7 @@ def test_containerd_with_crun(tmp_path: Path, root_of: Callable[[str], Path]) ->
 def test_containerd_reports_a_failed_create(
     containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
 ) -> None:
-    """`ctr run` tells the last error of the runtime's --log, which is JSON, and no other output."""
+    """`ctr run` prints the last error of the runtime's JSON --log, and no other output."""
     line = json.dumps({"level": "error", "msg": "no GPU today", "time": "2024-01-01T00:00:00Z"})
     script = f"""
         case "$*" in *" create "*) ;; *) exec runc "$@" ;; esac

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.engines.configure.toml import toml_marks
+from gpuhook.engines.configure import toml_text
 from tests.simulated.node import SimulatedNode, make_node
 
 PROGRAMS = ("gpuhook-runtime", "gpuhook-prestart", "nvidia-container-runtime")
@@ -209,7 +209,7 @@ def test_nvidias_runtime_comes_back_into_an_edited_file(
         path = host.root / name
         text = path.read_bytes()
         if not has_marks:
-            text = toml_marks.settled(text)
+            text = toml_text.without_marks(text)
         edited = text.replace(b"{\n", b'{\n    "debug": true,\n', 1)
         path.write_bytes(edited if edited != text else text + b"# edited\n")
     host.done("undo", host.engine)

@@ -44,7 +44,7 @@ def config_of(state: str) -> str:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Give the host's root directory."""
+    """Yield the host's root directory."""
     made = tmp_path / "host"
     for name in ("etc/containerd", "dev", "proc", "sys", "run", "tmp", "srv", "rootfs/bin", "bin"):
         (made / name).mkdir(parents=True)
@@ -63,7 +63,7 @@ def host(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Give a runtime tree whose wrapper is runc."""
+    """Yield a runtime tree whose wrapper is runc."""
     made = tmp_path / "tree"
     (made / "launchers/bin").mkdir(parents=True)
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):

@@ -51,9 +51,9 @@ def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str
 
 def _bundled(case: FaultCase, directory: Path) -> tuple[Examination, str]:
     """Return doctor's results, and the path of the bundle of the same node."""
-    node = bundle_contents.recorded(case.examined())
+    node = bundle_contents.recording_node(case.examined())
     found = examine(node, checks())
-    made = bundle_contents.gathered(node, {}, {})
+    made = bundle_contents.collect(node, {}, {})
     path = str(directory / "bundle.tar.gz")
     bundle_archive.write(path, made.members, made.made)
     return found, path
@@ -64,7 +64,7 @@ def test_a_healthy_node_is_healthy_in_its_bundle(
     profile: str, healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     found, path = _bundled(healthy(profile), tmp_path)
-    again = examine(support_bundle.examined(path), checks())
+    again = examine(support_bundle.bundle_node(path), checks())
     assert _told(again) == _told(found)
     assert again.is_well
 
@@ -77,7 +77,7 @@ def test_a_broken_node_is_as_broken_in_its_bundle(
     broken.do(case)
     found, path = _bundled(case, tmp_path)
     but = LEFT_OUT.get(broken.name, ())
-    again = examine(support_bundle.examined(path), checks())
+    again = examine(support_bundle.bundle_node(path), checks())
     assert _told(again, but) == _told(found, but)
     failed = {one.check.id for one in again.of(FAILED)}
     assert failed <= {one.check.id for one in found.of(FAILED)}
@@ -86,11 +86,11 @@ def test_a_broken_node_is_as_broken_in_its_bundle(
 def test_a_bundle_without_what_a_check_asks_for_fails_nothing(
     healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
-    node = bundle_contents.recorded(healthy("t4").examined())
-    made = bundle_contents.gathered(node, {}, {})  # no doctor has looked
+    node = bundle_contents.recording_node(healthy("t4").examined())
+    made = bundle_contents.collect(node, {}, {})  # no doctor has looked
     path = str(tmp_path / "bundle.tar.gz")
     bundle_archive.write(path, made.members, made.made)
-    again = examine(support_bundle.examined(path), checks())
-    waiting = [r for r in again.results if "nobody looked" in r.finding.message]
+    again = examine(support_bundle.bundle_node(path), checks())
+    waiting = [r for r in again.results if "not recorded" in r.finding.message]
     assert waiting
     assert {r.finding.status for r in waiting} == {NOT_APPLICABLE}

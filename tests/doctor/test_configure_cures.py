@@ -151,7 +151,7 @@ def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], FaultCase])
     """The original files remain on the node: no command asked to restore them."""
     case = fresh("t4")
     configured.configured(case)
-    made = bundle_contents.gathered(bundle_contents.recorded(case.examined()), {}, {})
+    made = bundle_contents.collect(bundle_contents.recording_node(case.examined()), {}, {})
     kept = "/var/lib/gpuhook/configured/docker"
     record = made.members[f"{CONTENTS}{kept}/record.json"]
     assert json.loads(record)["wanted"]["name"] == "nvidia"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a file of an engine holds, it is read: with trouble, and without an error."""
+"""Any content of an engine's file is read: with problems, but without an exception."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that is edited in place says what it said, and what was set, and nothing else."""
+"""JSON that is edited in place has its old members and the new ones, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(document: Any, indent: Any, separators: Any, newline: str) -> str:
 
 
 def expected(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
-    """Return the document with a value set; what is no object on the way is replaced."""
+    """Return the document with a value set; parents that are not objects are replaced."""
     name, *inner = path
     if inner:
         there = document.get(name)
@@ -52,7 +52,7 @@ def test_a_member_is_set_and_all_else_is_as_it_was(
 def test_what_was_set_is_taken_out_byte_for_byte(
     document: dict[str, Any], name: str, value: Any, indent: Any, sep: Any, newline: str
 ) -> None:
-    """Where something was there before it, the text is the same again."""
+    """If the object had members before, the text is the same again."""
     document.pop(name, None)
     text = written(document, indent, sep, newline)
     back = json_text.without_member(json_text.with_member(text, [name], value), [name])

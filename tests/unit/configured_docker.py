@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that is configured by two files, one of them in a directory that has to be made."""
+"""An engine with two files, one of them in a new directory."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.configure.engine_plan import (
+    ConfigChange,
+    EngineNode,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Service,
+)
 
 MAIN = "/etc/docker/daemon.json"
 BESIDE = "/etc/docker/gpuhook.d/hook.json"

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of configured engines share: files that are only thought of, and plans laid on."""
+"""Shared by the tests of engines: files in memory, and plans applied to them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan
-from gpuhook.engines.configure.engine_table import engine
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan, engine
 
 RUNTIME = "/usr/bin/gpuhook-runtime"
 HOOK = "/usr/bin/gpuhook-prestart"
@@ -16,7 +14,7 @@ WRAPPER = EngineOptions("wrapper", "nvidia", RUNTIME, HOOK)
 
 
 class Tree:
-    """Files that are only thought of."""
+    """Files in memory."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
@@ -33,7 +31,7 @@ class Tree:
 
 
 def wanted(**fields: Any) -> EngineOptions:
-    """Return what is wanted by default, but for these fields."""
+    """Return the default options with these fields."""
     return replace(WRAPPER, **fields)
 
 
@@ -43,7 +41,7 @@ def node(files: dict[str, bytes], **fields: Any) -> EngineNode:
 
 
 def laid(files: dict[str, bytes], plan: EnginePlan) -> dict[str, bytes]:
-    """Return the files after a plan; each that it changes has to be as it says."""
+    """Return the files after a plan; each file must have the plan's content before."""
     after = dict(files)
     for change in plan.changes:
         assert change.before == files.get(change.path), change.path
@@ -56,7 +54,7 @@ def laid(files: dict[str, bytes], plan: EnginePlan) -> dict[str, bytes]:
 
 
 def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
-    """Return the files of a node whose engine is configured; once more changes nothing.
+    """Return the files of a node after configuring its engine; a second run changes nothing.
 
     `fields` are those of Wanted and of Node.
     """
@@ -71,7 +69,7 @@ def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str
 
 
 def undone(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
-    """Return what is left of configured files that somebody may have edited since."""
+    """Return the configured files without gpuhook's settings, as if they were edited."""
     after = configured(name, files, **fields)
     what = wanted(
         **{key: one for key, one in fields.items() if key in EngineOptions.__dataclass_fields__}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host with a Docker of the tests' own, which is configured and undone."""
+"""A host with a Docker that tests configure and undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import EngineOptions
+from gpuhook.engines.configure.engine_plan import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from tests.unit.configured_docker import MAIN
 
@@ -26,7 +26,7 @@ Tree = dict[str, tuple[int, int, int, bytes]]
 
 
 def made(place: Path) -> Path:
-    """Make a host with a daemon.json of an own mode and owner; returns its root."""
+    """Make a host whose daemon.json has an unusual mode and owner; returns its root."""
     (place / "etc/docker").mkdir(parents=True)
     (place / "var/lib").mkdir(parents=True)
     (place / "tmp").mkdir()
@@ -39,7 +39,7 @@ def made(place: Path) -> Path:
 
 
 def tree(root: Path) -> Tree:
-    """Return all that is below a root: modes, owners, contents, targets of links."""
+    """Return all files below a root: modes, owners, contents, targets of links."""
     found = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
@@ -53,7 +53,7 @@ def tree(root: Path) -> Tree:
 
 
 def etc(root: Path) -> Tree:
-    """Return what is below its /etc."""
+    """Return the files below its /etc."""
     return {path: one for path, one in tree(root).items() if f"{root}/etc" in path}
 
 

@@ -15,7 +15,7 @@ import click
 
 from gpuhook.cli.options import parameters
 from gpuhook.engines.configure import engine_restart
-from gpuhook.engines.configure.engine_options import NAME, ROUTES, EngineOptions
+from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
 

@@ -80,7 +80,7 @@ def of_bundle(path: str) -> DoctorTarget:
     """Return the node of a support bundle. Raises GH1906, GH1907 and OSError."""
     from gpuhook import support_bundle
 
-    node = support_bundle.examined(path)
+    node = support_bundle.bundle_node(path)
 
     def look() -> ExaminedNode:
         return ExaminedNode(node.tree, node.readings, node.driver_root, node.dev_root)

@@ -11,7 +11,7 @@ from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.doctor.facts.containerd_distributions import CONTAINERD
 from gpuhook.doctor.facts.program_facts import program
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ _CONFIGURE = "gpuhook configure"
 def is_gpuhooks(node: ExaminedNode, runtime: Runtime | None = None) -> bool:
     """Return whether `runtime` is gpuhook's; if it is None, whether a new one should be."""
     if runtime is not None:
-        return compat_programs.is_our_runtime(node.tree, runtime.path)
+        return engine_config.is_gpuhook_runtime(node.tree, runtime.path)
     return has_gpuhook(node) or not spec_facts.has_toolkit(node)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.engines.read import engine_versions
+from gpuhook.engines.read import engine_config
 from gpuhook.node import node_readings
 from gpuhook.node.node_tree import matching
 from gpuhook.vendors.nvidia.driver.driver_locations import NIXOS_PROGRAMS
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
     from gpuhook.node.node_tree import Tree
 
 # The directories in which engines and NVIDIA's runtime look up bare names; their PATH is the same.
@@ -57,7 +57,7 @@ def program(tree: Tree, name: str, more: Iterable[str] = MORE_BIN_DIRS) -> str |
 def version(node: ExaminedNode, name: str) -> Version | None:
     """Return the version that a program prints, None if it is unknown."""
     programs = node.readings.document(node_readings.PROGRAMS) or {}
-    return engine_versions.parse_version(str((programs.get(name) or {}).get("version") or ""))
+    return engine_config.parse_version(str((programs.get(name) or {}).get("version") or ""))
 
 
 def processes(node: ExaminedNode, *names: str) -> list[dict[str, Any]]:

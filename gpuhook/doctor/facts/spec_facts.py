@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -206,7 +206,7 @@ def has_toolkit(node: ExaminedNode) -> bool:
     """Return whether the node has NVIDIA's nvidia-ctk, not gpuhook's command of that name."""
     here = [path for path in _TOOLKIT if node.tree.status(path) is not None]
     return any(
-        not compat_programs.is_text_of_ours(node.tree.read(path, 4096) or b"") for path in here
+        not engine_config.is_gpuhook_script(node.tree.read(path, 4096) or b"") for path in here
     )
 
 

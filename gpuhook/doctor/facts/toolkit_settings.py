@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.doctor.facts.program_facts import program, version
-from gpuhook.engines.read import compat_programs, toml_document
+from gpuhook.engines.read import engine_config, toml_document
 from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
@@ -173,7 +173,7 @@ def is_of_fronts(node: ExaminedNode) -> bool:
 
 def _is_of_fronts(node: ExaminedNode) -> bool:
     paths = [path for name in (_RUNTIME, _HOOK) if (path := program(node.tree, name))]
-    return bool(paths) and all(compat_programs.is_front(node.tree, path) for path in paths)
+    return bool(paths) and all(engine_config.is_front(node.tree, path) for path in paths)
 
 
 def is_legacy(node: ExaminedNode, settings: ToolkitSettings) -> bool | None:

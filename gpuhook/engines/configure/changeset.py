@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be written to a host, worked out from a plan, or from the record of what was done."""
+"""The writes that configure an engine, from its plan, or undo it, from its record."""
 
 from __future__ import annotations
 
+import difflib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
-from gpuhook.engines.configure.overlay_files import Replaced
-from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.engines.configure.transaction import unwritable
+from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -16,17 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.engines.configure.configure_record import RecordStore
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
-    from gpuhook.engines.configure.engine_table import Engine
+    from gpuhook.engines.configure.engine_plan import (
+        ConfigChange,
+        Engine,
+        EngineNode,
+        EngineOptions,
+        EnginePlan,
+        Service,
+    )
     from gpuhook.engines.configure.host_files import Host, Kept
 
-ENDS = "a restart of {program} stops its containers"
+
+RESTART_NOTE = "a restart of {program} stops its containers"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A file that changes; `kept` is what its mode and owner become, None where they stay."""
+    """A file that changes. `kept` is its new mode and owner, None to leave them."""
 
     path: str
     before: bytes | None
@@ -37,10 +44,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Changeset:
-    """All that is to be done, in the order of the fields.
+    """The steps of one run, in the order of the fields.
 
-    `meanwhile` is the record while files are written, `record` the one that stays, None where
-    nothing is left to take back. `backups` are contents that the records name.
+    `meanwhile` is the record while files are written, `record` the final one, None if nothing is
+    left to undo. `backups` are the contents that the records name.
     """
 
     engine: str
@@ -55,8 +62,11 @@ class Changeset:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A file of the record: what is there, what it would be without us, and by whose hand."""
+class _RecordedFile:
+    """A file of the record: its content now, and its content without gpuhook's changes.
+
+    `is_edited` is set if a user changed it since.
+    """
 
     original: Original
     now: bytes | None
@@ -64,12 +74,22 @@ class _Found:
     is_edited: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _FileStep:
+    """The step of one file: its content without gpuhook's changes, its records, its write."""
+
+    base: bytes | None
+    meanwhile: Original
+    final: Original | None
+    write: Write | None
+
+
 def original_files(
     host: Host, store: RecordStore, old: ConfigureRecord | None, engine: Engine
-) -> Replaced:
-    """Return the host's files as they would be if the engine had never been configured."""
-    found = _found(host, store, old, engine)
-    return Replaced(host, {one.original.path: one.base for one in found})
+) -> ReplacedFiles:
+    """Return the host's files without gpuhook's changes to the engine."""
+    files = _recorded_files(host, store, old, engine)
+    return ReplacedFiles({one.original.path: one.base for one in files}, host)
 
 
 def to_configure(
@@ -80,33 +100,23 @@ def to_configure(
     engine: Engine,
     plan: EnginePlan,
     node: EngineNode,
-    wanted: EngineOptions,
+    options: EngineOptions,
 ) -> Changeset:
-    """Return what a plan comes to, which was made from `original_files`; raises OSError."""
-    found = {one.original.path: one for one in _found(host, store, old, engine)}
+    """Return the changeset of a plan that was made from `original_files`. Raises OSError."""
+    recorded = {one.original.path: one for one in _recorded_files(host, store, old, engine)}
     changes = {one.path: one for one in plan.changes}
-    originals, meanwhile, writes, backups = [], [], [], []
-    for path in dict.fromkeys((*found, *changes)):
-        change, one = changes.get(path), found.get(path)
-        now = one.now if one else host.read(path)
-        base = one.base if one else now
-        after = change.after if change else base
-        is_known = one is not None and not one.is_edited
-        original = _original(host, path, base, one.original if one and is_known else None)
-        if base is not None:
-            backups.append(base)
-        meanwhile.append(_knowing(original, base, now, after))
-        if change:
-            originals.append(_knowing(original, base, after))
-        if now != after:
-            kept = original.kept if change is None or now is None else None
-            writes.append(Write(path, now, after, kept, change.mode if change else 0o644))
-    made = _made(host, writes)
+    steps = [
+        _file_step(host, path, changes.get(path), recorded.get(path))
+        for path in dict.fromkeys((*recorded, *changes))
+    ]
+    originals = [one.final for one in steps if one.final]
+    writes = [one.write for one in steps if one.write]
+    made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
-    needed = tuple(one for one in directories if _holds(one, changes))
+    needed = tuple(one for one in directories if _has_file(one, changes))
     record = ConfigureRecord(
         engine=plan.engine,
-        wanted=wanted,
+        wanted=options,
         config=node.config,
         drop_in=node.drop_in,
         files=tuple(originals),
@@ -116,21 +126,44 @@ def to_configure(
     )
     return Changeset(
         engine=plan.engine,
-        meanwhile=replace(record, files=tuple(meanwhile), directories=directories),
-        backups=tuple(backups),
+        meanwhile=replace(
+            record, files=tuple(one.meanwhile for one in steps), directories=directories
+        ),
+        backups=tuple(one.base for one in steps if one.base is not None),
         made=made,
         writes=tuple(writes),
         removed=_inner_first(one for one in directories if one not in needed),
         record=record if originals else None,
         old=old,
-        notes=(*plan.notes, *((*plan.on_restart, *_ends(plan.service)) if writes else ())),
+        notes=(*plan.notes, *((*plan.on_restart, *_restart_notes(plan.service)) if writes else ())),
+    )
+
+
+def _file_step(
+    host: Host, path: str, change: ConfigChange | None, recorded: _RecordedFile | None
+) -> _FileStep:
+    """Return the step of a file that the plan changes, or that was configured before."""
+    now = recorded.now if recorded else host.read(path)
+    base = recorded.base if recorded else now
+    after = change.after if change else base
+    is_known = recorded is not None and not recorded.is_edited
+    original = _original(host, path, base, recorded.original if recorded and is_known else None)
+    write = None
+    if now != after:
+        kept = original.kept if change is None or now is None else None
+        write = Write(path, now, after, kept, change.mode if change else 0o644)
+    return _FileStep(
+        base,
+        _with_states(original, base, now, after),
+        _with_states(original, base, after) if change else None,
+        write,
     )
 
 
 def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine) -> Changeset:
-    """Return what brings back what was there before; raises OSError and faults of `without`."""
+    """Return the changeset that restores the files. Raises OSError and the faults of `without`."""
     writes, meanwhile, notes = [], [], []
-    for one in _found(host, store, old, engine):
+    for one in _recorded_files(host, store, old, engine):
         path, original = one.original.path, one.original
         states = (*original.known, digest(one.now), digest(one.base))
         meanwhile.append(replace(original, known=tuple(dict.fromkeys(states))))
@@ -145,72 +178,72 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
-        made=_made(host, writes),
+        made=_new_directories(host, writes),
         writes=tuple(writes),
         removed=_inner_first(old.directories),
         record=None,
         old=old,
-        notes=(*notes, *(_ends(old.service) if writes else ())),
+        notes=(*notes, *(_restart_notes(old.service) if writes else ())),
     )
 
 
-def _ends(service: Service) -> tuple[str, ...]:
-    """Return what a restart does to containers, where it does anything and is needed."""
+def _restart_notes(service: Service) -> tuple[str, ...]:
+    """Return a note if a restart is needed and stops containers."""
     if service.reloads or not service.ends_containers:
         return ()
-    return (ENDS.format(program=service.processes[0]),)
+    return (RESTART_NOTE.format(program=service.processes[0]),)
 
 
-def _found(
+def _recorded_files(
     host: Host, store: RecordStore, old: ConfigureRecord | None, engine: Engine
-) -> list[_Found]:
+) -> list[_RecordedFile]:
     found = []
     for original in old.files if old else ():
         now = host.read(original.path)
         if digest(now) in original.known:
-            found.append(_Found(original, now, store.backup(original), is_edited=False))
+            found.append(_RecordedFile(original, now, store.backup(original), is_edited=False))
             continue
         base = now
-        if now is not None and old is not None and not _is_anew(original):
+        if now is not None and old is not None and not _is_recreated(original):
             was = None
-            with suppress(GpuhookError, OSError):  # without it, ours is taken out all the same
+            with suppress(GpuhookError, OSError):  # gpuhook's settings can be removed without it
                 was = store.backup(original)
             base = engine.without(original.path, now, old.wanted, was)
             if base is None and original.digest:
-                base = b""  # the file was there before: it stays, with nothing in it
-        found.append(_Found(original, now, base, is_edited=True))
+                base = b""  # the file existed before: it remains, empty
+        found.append(_RecordedFile(original, now, base, is_edited=True))
     return found
 
 
-def _is_anew(original: Original) -> bool:
-    """Return whether a file that is there now had been taken away by us: nothing in it is ours."""
+def _is_recreated(original: Original) -> bool:
+    """Return whether gpuhook had removed the file: a new one has nothing of gpuhook."""
     return bool(original.digest) and digest(None) in original.known
 
 
 def _original(host: Host, path: str, base: bytes | None, known: Original | None) -> Original:
-    """Return the file before us; one that was edited since begins anew, without what was ours."""
+    """Return the original; an edited file without gpuhook's settings becomes a new one."""
     if known is not None:
         return known
     kept = host.kept(path) if base is not None else None
     return Original(path, digest(base), kept, ())
 
 
-def _knowing(original: Original, *contents: bytes | None) -> Original:
+def _with_states(original: Original, *contents: bytes | None) -> Original:
     return replace(original, known=tuple(dict.fromkeys(digest(one) for one in contents)))
 
 
-def _edited(path: str, one: _Found) -> str:
+def _edited(path: str, one: _RecordedFile) -> str:
     if one.now is None:
-        return f"{path} is gone: somebody has removed it since, and it stays so"
-    if _is_anew(one.original):
-        return f"{path}, which gpuhook had removed, was made anew by somebody since, and stays so"
-    return f"{path} was edited since: only what gpuhook had brought into it is taken out"
+        return f"{path} was removed since it was configured, and is not restored"
+    if _is_recreated(one.original):
+        return f"{path}, which gpuhook had removed, was created again, and is not changed"
+    return f"{path} was edited since: only the settings of gpuhook are removed"
 
 
-def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
-    """Return the directories that have to be made for files, the outer before the inner.
+def _new_directories(host: Host, writes: list[Write]) -> tuple[str, ...]:
+    """Return the directories that must be created, the outer before the inner.
 
-    Raises GH2001 where a file cannot be: a dry run says so, too.
+    Raises GH2001 if a file cannot be created; so does a dry run.
     """
     for one in writes:
         try:
@@ -221,9 +254,35 @@ def _made(host: Host, writes: list[Write]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _holds(directory: str, paths: Iterable[str]) -> bool:
+def _has_file(directory: str, paths: Iterable[str]) -> bool:
     return any(path.startswith(directory + "/") for path in paths)
 
 
 def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(directories, key=lambda one: one.count("/"), reverse=True))
+
+
+_NO_END = "\\ No newline at end of file"
+
+
+def diff_text(writes: Iterable[Write]) -> str:
+    """Return the unified diff of all files, for patch(1); "" if no content changes."""
+    return "".join(file_diff(one) for one in writes)
+
+
+def file_diff(write: Write) -> str:
+    """Return the diff of one file, "" if its content does not change."""
+    before, after = _lines(write.before), _lines(write.after)
+    old = "/dev/null" if write.before is None else f"a{write.path}"
+    new = "/dev/null" if write.after is None else f"b{write.path}"
+    lines = list(difflib.unified_diff(before, after, old, new))
+    if not lines and (write.before is None) != (write.after is None):
+        lines = [f"--- {old}\n", f"+++ {new}\n"]  # an empty file
+    return "".join(one if one.endswith("\n") else f"{one}\n{_NO_END}\n" for one in lines)
+
+
+def _lines(content: bytes | None) -> list[str]:
+    text = (content or b"").decode("utf-8", "surrogateescape")
+    # splitlines() also breaks lines at a form feed.
+    lines = [f"{one}\n" for one in text.split("\n")]
+    return [*lines[:-1], *([lines[-1][:-1]] if lines[-1] != "\n" else [])]

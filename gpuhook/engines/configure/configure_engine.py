@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine is configured, and it is undone: worked out, written, verified, taken up."""
+"""Configure an engine, and undo it: plan, write, verify, restart."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configure import (
-    changeset,
-    engine_restart,
-    engine_verification,
-    plan_check,
-    transaction,
-)
+from gpuhook.engines.configure import changeset, engine_restart, engine_verification, transaction
 from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.containerd import containerd_process
-from gpuhook.engines.configure.engine_options import EngineNode
-from gpuhook.engines.configure.engine_table import engine as module_of
+from gpuhook.engines.configure.engine_plan import EngineNode
+from gpuhook.engines.configure.engine_plan import engine as module_of
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError, fault
 
@@ -26,24 +20,22 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.changeset import Changeset, Write
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_options import EngineOptions
-    from gpuhook.engines.configure.engine_plan import EnginePlan, Service
+    from gpuhook.engines.configure.engine_plan import Engine, EngineOptions, EnginePlan, Service
     from gpuhook.engines.configure.engine_restart import How, Way
-    from gpuhook.engines.configure.engine_table import Engine
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.transaction import Applied
-    from gpuhook.engines.read.dependent_containers import Stored
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.state.dependent_containers import Stored
 
-NOT_RUNNING = "{engine} does not run: it reads its configuration when it starts"
-NEW_FILE = "{path} was not there: {engine} reads it only if it is started with it"
-RESTORED = "{path} is restored: gpuhook configures {engine} in one place, and that has changed"
-NOT_TOLD = "{engine} reads this when it starts anew: say --restart, or restart it yourself"
+NOT_RUNNING = "{engine} is not running: it will read the configuration at its next start"
+NEW_FILE = "{path} did not exist: {engine} reads it only if it is started with this file"
+RESTORED = "{path} is restored: gpuhook configures {engine} in one file, which is another now"
+NOT_RESTARTED = "{engine} reads this after a restart: use --restart, or restart it"
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Whose engine it is, and where its files are; as of `EngineNode`."""
+    """An engine and its files; the fields are those of `EngineNode`."""
 
     engine: str
     config: str = ""
@@ -53,11 +45,11 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """What was done, or in a dry run would be.
+    """The result of a run, or of a dry run.
 
-    `verified` is the command of the engine that has found it right, and `restarted` how the
-    engine was told, both "" where there is none. `was_configured` is whether there was anything
-    to undo; `stored` are the containers of the engine that then lack what they were made with.
+    `verified` is the engine's command that accepted the files, `restarted` how the engine was
+    restarted; "" for none. `was_configured` is false if there was nothing to undo. `stored` are the
+    engine's containers that need gpuhook.
     """
 
     engine: str
@@ -71,7 +63,7 @@ class EngineResult:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What one run works with."""
+    """The objects of one run."""
 
     host: Host
     where: Where
@@ -82,61 +74,72 @@ class _Job:
 
 
 def configure(
-    host: Host, where: Where, wanted: EngineOptions, *, how: How = "none", is_dry: bool = False
+    host: Host, where: Where, options: EngineOptions, *, how: How = "none", is_dry: bool = False
 ) -> EngineResult:
-    """Configure an engine; raises OSError and the faults of the engine's plan and of GH20xx.
+    """Configure an engine. Raises OSError, the faults of the engine's plan, and GH2001 to GH2013.
 
-    Nothing is written where everything is as wanted; then the engine is told only if it has not
-    been since it was configured. Whatever fails after something was written is taken back.
+    Nothing is written if the engine is configured already; it is then restarted only if it was not
+    since. A failure after the first write restores the files.
     """
     programs = containerd_process.host_programs(host, where.engine, where.config)
     job = replace(_job(host, where, how), programs=programs)
     version = job.programs.version(where.engine)
     if is_dry:
-        todo = _worked_out(job, wanted, version)[2]
-        return EngineResult(where.engine, todo.writes, todo.notes)
+        changes = _planned(job, options, version)[2]
+        return EngineResult(where.engine, changes.writes, changes.notes)
     with job.store.locked():
-        plan, node, todo = _worked_out(job, wanted, version)
-        way = _way(job, plan.service, todo)
-        if not todo.writes and todo.record == todo.old and not (way and way.text):
-            return EngineResult(where.engine, (), todo.notes)
-        done = transaction.Applied(host, job.store, todo)
-        with _taken_back(done):
+        plan, node, changes = _planned(job, options, version)
+        way = _restart_way(job, plan.service, changes)
+        if not changes.writes and changes.record == changes.old and not (way and way.text):
+            return EngineResult(where.engine, (), changes.notes)
+        done = transaction.Applied(host, job.store, changes)
+        with _rolled_back(done):
             verified = engine_verification.verify(job.programs, plan, node)
-        _tell(job, way, done)
-        record = todo.record
+        _restart(job, way, done)
+        record = changes.record
         if record and (way is not None or not plan.service.units + plan.service.processes):
             record = replace(record, is_taken_up=True)
         left = done.finish(record)
     unverified = (verified.reason,) if verified.reason else ()
-    notes = (*unverified, *todo.notes, *_about(job, plan.service, todo, way), *_left(left))
-    return EngineResult(where.engine, todo.writes, notes, verified.command, way.text if way else "")
+    notes = (
+        *unverified,
+        *changes.notes,
+        *_restart_notes(job, plan.service, changes, way),
+        *_remaining_notes(left),
+    )
+    return EngineResult(
+        where.engine, changes.writes, notes, verified.command, way.text if way else ""
+    )
 
 
 def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> EngineResult:
-    """Take back what `configure` has done; nothing where it has done nothing. Faults as there."""
+    """Undo `configure`, if the engine is configured. Raises the same faults."""
     job = _job(host, where, how)
     old = _recorded(job)
     if old is None or is_dry:
-        todo = changeset.to_undo(host, job.store, old, job.engine) if old else None
-        writes, notes = (todo.writes, todo.notes) if todo else ((), ())
-        stored = _stored(job) if todo else ()
+        changes = changeset.to_undo(host, job.store, old, job.engine) if old else None
+        writes, notes = (changes.writes, changes.notes) if changes else ((), ())
+        stored = _stored(job) if changes else ()
         return EngineResult(
             where.engine, writes, notes, was_configured=old is not None, stored=stored
         )
     with job.store.locked():
         old = _recorded(job)
-        if old is None:  # somebody else has undone it meanwhile
+        if old is None:  # another run undid it meanwhile
             return EngineResult(where.engine, (), (), was_configured=False)
-        todo = changeset.to_undo(host, job.store, old, job.engine)
+        changes = changeset.to_undo(host, job.store, old, job.engine)
         stored = _stored(job)
-        way = _way(job, old.service, todo)
-        done = transaction.Applied(host, job.store, todo)
-        _tell(job, way, done)
+        way = _restart_way(job, old.service, changes)
+        done = transaction.Applied(host, job.store, changes)
+        _restart(job, way, done)
         left = done.finish(None)
-    notes = (*todo.notes, *_about(job, old.service, todo, way), *_left(left))
-    told = way.text if way else ""
-    return EngineResult(where.engine, todo.writes, notes, restarted=told, stored=stored)
+    notes = (
+        *changes.notes,
+        *_restart_notes(job, old.service, changes, way),
+        *_remaining_notes(left),
+    )
+    restarted = way.text if way else ""
+    return EngineResult(where.engine, changes.writes, notes, restarted=restarted, stored=stored)
 
 
 def _job(host: Host, where: Where, how: How) -> _Job:
@@ -144,29 +147,31 @@ def _job(host: Host, where: Where, how: How) -> _Job:
     return _Job(host, where, how, HostPrograms(host), store, module_of(where.engine))
 
 
-def _worked_out(
-    job: _Job, wanted: EngineOptions, version: Version | None
+def _planned(
+    job: _Job, options: EngineOptions, version: Version | None
 ) -> tuple[EnginePlan, EngineNode, Changeset]:
-    """Return the plan, the node as the engine will find it, and what is to be written."""
+    """Return the plan, the node as the engine will find it, and the changeset."""
     old, where = _recorded(job), job.where
     files = changeset.original_files(job.host, job.store, old, job.engine)
     node = EngineNode(
-        files, version, where.config, where.drop_in, where.home, _base_spec(job, wanted)
+        files, version, where.config, where.drop_in, where.home, _base_spec(job, options)
     )
-    plan = job.engine.plan(node, wanted)
-    plan_check.require(plan, node)
-    todo = changeset.to_configure(
-        job.host, job.store, old, engine=job.engine, plan=plan, node=node, wanted=wanted
+    plan = job.engine.plan(node, options)
+    engine_verification.require_effect(plan, node)
+    changes = changeset.to_configure(
+        job.host, job.store, old, engine=job.engine, plan=plan, node=node, options=options
     )
-    if where.config and any(one.path == where.config and one.before is None for one in todo.writes):
-        said = NEW_FILE.format(path=where.config, engine=where.engine)
-        todo = replace(todo, notes=(*todo.notes, said))
+    if where.config and any(
+        one.path == where.config and one.before is None for one in changes.writes
+    ):
+        note = NEW_FILE.format(path=where.config, engine=where.engine)
+        changes = replace(changes, notes=(*changes.notes, note))
     if old is not None and where.config != old.config:
         changed = {one.path for one in plan.changes}
-        restored = [one.path for one in todo.writes if one.path not in changed]
+        restored = [one.path for one in changes.writes if one.path not in changed]
         notes = [RESTORED.format(path=path, engine=where.engine) for path in restored]
-        todo = replace(todo, notes=(*todo.notes, *notes))
-    return plan, replace(node, files=job.host), todo
+        changes = replace(changes, notes=(*changes.notes, *notes))
+    return plan, replace(node, files=job.host), changes
 
 
 def _recorded(job: _Job) -> ConfigureRecord | None:
@@ -177,70 +182,72 @@ def _recorded(job: _Job) -> ConfigureRecord | None:
 
 
 def _stored(job: _Job) -> tuple[Stored, ...]:
-    """Return the containers that need gpuhook, by the configuration as it still is.
+    """Return the engine's containers that need gpuhook, by the configuration before undo.
 
-    What an engine keeps of them may be unreadable: nobody is kept from undoing by that.
+    An engine's state may be unreadable; that does not prevent undo.
     """
-    from gpuhook.engines.read import dependent_containers
+    from gpuhook.engines.state import dependent_containers
 
-    found: tuple[Stored, ...] = ()
+    containers: tuple[Stored, ...] = ()
     with suppress(OSError, GpuhookError):
-        found = dependent_containers.dependent_containers(job.host, job.where.home)
-    return tuple(one for one in found if one.engine == job.where.engine)
+        containers = dependent_containers.dependent_containers(job.host, job.where.home)
+    return tuple(one for one in containers if one.engine == job.where.engine)
 
 
-def _base_spec(job: _Job, wanted: EngineOptions) -> bytes | None:
-    """Return containerd's default spec where its route hook needs that, as its ctr prints it."""
-    if job.where.engine != "containerd" or wanted.route != "hook":
+def _base_spec(job: _Job, options: EngineOptions) -> bytes | None:
+    """Return the output of `ctr oci spec` for containerd's route hook, else None."""
+    if job.where.engine != "containerd" or options.route != "hook":
         return None
     ran = job.programs.run(("ctr", "oci", "spec"))
-    return ran.printed.encode() if ran and ran.status == 0 else None
+    return ran.output.encode() if ran and ran.status == 0 else None
 
 
-def _way(job: _Job, service: Service, todo: Changeset) -> Way | None:
-    """Return how the engine is told, None where it is not; GH2007 before anything is written."""
-    if not todo.writes and (todo.old is None or todo.old.is_taken_up):
+def _restart_way(job: _Job, service: Service, changes: Changeset) -> Way | None:
+    """Return how the engine is restarted, None for no restart. Raises GH2007, before any write."""
+    if not changes.writes and (changes.old is None or changes.old.is_taken_up):
         return None
-    if todo.old is not None and not todo.old.service.reloads:
-        service = replace(service, reloads=False)  # what was configured then goes, or changes
+    if changes.old is not None and not changes.old.service.reloads:
+        service = replace(service, reloads=False)  # the old configuration is removed or changed
     is_of_user = job.where.home is not None
     engine = job.where.engine
     return engine_restart.chosen(job.programs, engine, service, job.how, is_of_user=is_of_user)
 
 
 @contextmanager
-def _taken_back(done: Applied) -> Iterator[None]:
+def _rolled_back(done: Applied) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        done.take_back()
+        done.roll_back()
         raise
 
 
-def _tell(job: _Job, way: Way | None, done: Applied) -> None:
-    """Have the engine read its files; one that then does not run gets back those it ran with."""
+def _restart(job: _Job, way: Way | None, done: Applied) -> None:
+    """Restart the engine. If it does not run then, restore its files and restart it again."""
     if way is None:
         return
     engine = job.where.engine
     try:
-        with _taken_back(done):
+        with _rolled_back(done):
             engine_restart.carry_out(job.programs, engine, way)
     except GpuhookError:
         if way.unit:
-            with suppress(GpuhookError):  # the first one is told
+            with suppress(GpuhookError):  # the first failure is raised
                 engine_restart.carry_out(job.programs, engine, way)
         raise
 
 
-def _about(job: _Job, service: Service, todo: Changeset, way: Way | None) -> Iterator[str]:
-    """Yield what is to be known of an engine that was not told."""
+def _restart_notes(
+    job: _Job, service: Service, changes: Changeset, way: Way | None
+) -> Iterator[str]:
+    """Yield a note if the engine was not restarted."""
     engine = job.where.engine
     if way is not None and not way.text:
         yield NOT_RUNNING.format(engine=engine)
-    elif way is None and todo.writes and (service.units or service.processes):
-        yield NOT_TOLD.format(engine=engine)
+    elif way is None and changes.writes and (service.units or service.processes):
+        yield NOT_RESTARTED.format(engine=engine)
 
 
-def _left(directories: tuple[str, ...]) -> Iterator[str]:
+def _remaining_notes(directories: tuple[str, ...]) -> Iterator[str]:
     for path in directories:
-        yield f"{path} stays: there is something else in it"
+        yield f"{path} remains: it is not empty"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What configuring an engine has done to a host, kept there so that it can be taken back."""
+"""The record of a configured engine, and the backups: what `gpuhook configure undo` needs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineOptions
-from gpuhook.engines.configure.engine_plan import Service
+from gpuhook.engines.configure.engine_plan import EngineOptions, Service
 from gpuhook.engines.configure.host_files import Kept
-from gpuhook.engines.configure.write_errors import unwritable
+from gpuhook.engines.configure.transaction import unwritable
 from gpuhook.errors import fault
 from gpuhook.host import documents
 from gpuhook.host.hot import file_lock
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuhook/configured/v1"
 OF_THE_HOST = "/var/lib/gpuhook/configured"
-OF_A_USER = ".local/state"  # below a home, where XDG_STATE_HOME names nothing
+OF_A_USER = ".local/state"  # below the home directory, without XDG_STATE_HOME
 NAME = "record.json"
-_PATIENCE = 30.0  # seconds to wait for another that configures the same engine
+_LOCK_TIME = 30.0  # seconds to wait for another run that configures the same engine
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
     """A file as it was before it was configured first.
 
-    `digest` is that of its content, by which the backup is called; "" where there was no file.
-    `known` are the digests of contents that are the original or ours: a file that has another was
-    edited by somebody.
+    `digest` is the SHA-256 of its content, and the name of the backup; "" if no file existed.
+    `known` has the digests of the original and of gpuhook's contents: a file with another digest
+    was edited since.
     """
 
     path: str
@@ -49,10 +48,10 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureRecord:
-    """How an engine was configured; `directories` are those that were made for its files.
+    """How an engine was configured.
 
-    `service` is that of the plan, for who takes it back without one. `is_taken_up` is whether the
-    engine was told to read its configuration since.
+    `directories` are those that were created for its files. `service` is the plan's: undo has no
+    plan. `is_taken_up` is set if the engine was reloaded or restarted since.
     """
 
     engine: str
@@ -66,12 +65,12 @@ class ConfigureRecord:
 
 
 def digest(content: bytes | None) -> str:
-    """Return what a content is known by, "" for a file that is not there."""
+    """Return the SHA-256 of a content, "" for no file."""
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def directory(engine: str, home: str | None) -> str:
-    """Return where the record of an engine is: of root's, or of that of the user with `home`."""
+    """Return the directory of the record: of root's engine, or of the user's with `home`."""
     if home is None:
         return f"{OF_THE_HOST}/{engine}"
     state = os.environ.get("XDG_STATE_HOME") or f"{home}/{OF_A_USER}"
@@ -79,7 +78,7 @@ def directory(engine: str, home: str | None) -> str:
 
 
 def parsed(content: bytes, path: str) -> ConfigureRecord:
-    """Return the record that a file holds; raises GH2009 where it cannot be understood."""
+    """Return the record in a file. Raises GH2009 if it is not valid."""
     try:
         return _record(documents.parse_json(content))
     except (ValueError, KeyError, TypeError) as error:
@@ -89,8 +88,8 @@ def parsed(content: bytes, path: str) -> ConfigureRecord:
 class RecordStore:
     """The record of one engine and its backups, in a directory of the host.
 
-    Nobody else may look into it: configurations of engines can hold passwords. Methods raise
-    OSError, and GH2009 for a record that cannot be understood.
+    Only the owner may read it: configurations of engines can have passwords. Methods raise OSError,
+    and GH2009 for a record that is not valid.
     """
 
     def __init__(self, host: Host, place: str) -> None:
@@ -99,7 +98,7 @@ class RecordStore:
         self.place = place
 
     def load(self) -> ConfigureRecord | None:
-        """Return the record, None where there is none."""
+        """Return the record, None if none exists."""
         path = f"{self.place}/{NAME}"
         content = self._host.read(path)
         if content is None:
@@ -107,29 +106,29 @@ class RecordStore:
         return parsed(content, path)
 
     def backup(self, original: Original) -> bytes | None:
-        """Return the content that a file had, None where there was none."""
+        """Return the original content of a file, None if it did not exist. Raises GH2009."""
         if not original.digest:
             return None
         path = self.backup_path(original)
         content = self._host.read(path)
         if content is None or digest(content) != original.digest:
-            reason = "is not there" if content is None else "is not what was kept"
+            reason = "does not exist" if content is None else "has another content"
             raise fault("GH2009", path=path, reason=f"the backup of {original.path} {reason}")
         return content
 
     def backup_path(self, original: Original) -> str:
-        """Return where the content that a file had is kept."""
+        """Return the path of the backup of a file."""
         return f"{self.place}/{original.digest}"
 
     def save(self, record: ConfigureRecord, contents: Iterable[bytes] = ()) -> None:
-        """Keep contents, and then the record that names them."""
+        """Write the backups, then the record that names them."""
         for content in contents:
             self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
         text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
         self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
 
     def clear(self, record: ConfigureRecord) -> None:
-        """Remove backups that a record does not name."""
+        """Remove the backups that the record does not name."""
         named = {NAME, *(one.digest for one in record.files)}
         for name in self._host.names(self.place):
             if name not in named:
@@ -143,9 +142,10 @@ class RecordStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others from configuring the engine; GH2008 if one does so for too long.
+        """Lock the engine against other runs. Raises GH2008 if it remains locked.
 
-        The directory is made for it, and goes again if it is left empty; GH2001 if it cannot be.
+        Creates the directory, and removes it if it is empty at the end. Raises GH2001 if it cannot
+        be created.
         """
         try:
             fd = self._locked()
@@ -159,8 +159,8 @@ class RecordStore:
             os.close(fd)
 
     def _locked(self) -> int:
-        """Return a descriptor of the directory, locked, and still the one at its path."""
-        end = time.monotonic() + _PATIENCE
+        """Return a locked descriptor of the directory, which is still the one at its path."""
+        end = time.monotonic() + _LOCK_TIME
         while True:
             for path in (*self._host.missing(self.place), self.place):
                 self._host.make_directory(path, 0o700 if path == self.place else 0o755)
@@ -175,7 +175,7 @@ class RecordStore:
             os.close(fd)
 
     def _clear(self) -> None:
-        """Remove directories that are empty: the record's, that of all records, gpuhook's."""
+        """Remove the empty directories: of this record, of all records, of gpuhook."""
         path = self.place
         for _ in range(3):
             if not self._host.remove_directory(path):
@@ -184,24 +184,24 @@ class RecordStore:
 
 
 def _record(document: dict[str, Any]) -> ConfigureRecord:
-    """Return the record that a document is; what a newer gpuhook has added to it is left out."""
+    """Return the record; keys of a newer gpuhook are ignored."""
     if document["schema"] != SCHEMA:
         raise ValueError("it is of another version of gpuhook")
-    document["wanted"] = EngineOptions(**_known(EngineOptions, document["wanted"]))
+    document["wanted"] = EngineOptions(**_fields_of(EngineOptions, document["wanted"]))
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
     ends = service.get("ends_containers", False)
     document["service"] = Service(*names, reloads=service["reloads"], ends_containers=ends)
     document["directories"] = tuple(document["directories"])
     document["files"] = tuple(_original(one) for one in document["files"])
-    return ConfigureRecord(**_known(ConfigureRecord, document))
+    return ConfigureRecord(**_fields_of(ConfigureRecord, document))
 
 
-def _known(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
+def _fields_of(kind: Any, document: dict[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in document.items() if name in names}
 
 
 def _original(document: dict[str, Any]) -> Original:
-    kept = document["kept"] and Kept(**_known(Kept, document["kept"]))
+    kept = document["kept"] and Kept(**_fields_of(Kept, document["kept"]))
     return Original(document["path"], document["digest"], kept, tuple(document["known"]))

@@ -1,20 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What configuring an engine comes to: bytes of files, before and after."""
+"""The plan for one engine: its options, its node, and the bytes of files before and after."""
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import Version
+
+# wrapper: a runtime whose program is gpuhook-runtime. hook: the engine's runtime with the prestart
+# hook. cdi: the engine applies CDI specs by itself.
+Route = Literal["wrapper", "hook", "cdi"]
+ROUTES: tuple[Route, ...] = ("wrapper", "hook", "cdi")
+NAME = "nvidia"  # of the runtime; a RuntimeClass calls it the handler
+# The engine's name -> its module below gpuhook.engines.configure.
+_MODULES = {
+    "containerd": "containerd.configure_containerd",
+    "crio": "drop_in.configure_crio",
+    "docker": "docker.configure_docker",
+    "podman": "drop_in.configure_podman",
+}
+ENGINES = tuple(_MODULES)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The desired configuration of an engine.
+
+    `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
+    `takes_over`, a runtime of that name with another program is an error. `enables_cri` removes the
+    CRI plugin from containerd's disabled_plugins.
+    """
+
+    route: Route
+    name: str
+    program: str
+    hook: str
+    is_default: bool = False
+    takes_over: bool = False
+    enables_cri: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNode:
+    """The node of an engine, from which the plan is made.
+
+    `version` is the daemon's, None if unknown. `config` and `drop_in` are the files that the user
+    chose, "" for the engine's usual ones. `home` is the home directory of the user of a rootless
+    engine, None for root's engine. `base_spec` is the output of `ctr oci spec`, from which
+    containerd's route hook makes its base_runtime_spec; None if ctr did not run.
+    """
+
+    files: ConfigFiles
+    version: Version | None = None
+    config: str = ""
+    drop_in: str = ""
+    home: str | None = None
+    base_spec: bytes | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One file that changes: None is a file that is not there.
+    """A file that changes. A content of None is a file that does not exist.
 
-    `mode` is that of a new file; one that is there keeps its own, and its owner.
+    `mode` is that of a new file; an existing file keeps its mode and owner.
     """
 
     path: str
@@ -25,11 +80,11 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedConfig:
-    """What the engine's configuration says when all changes are made.
+    """What the engine's configuration must contain after the changes.
 
-    `runtimes` are the programs of runtimes by their names, "" where the engine chooses; `default`
-    is the name of the default runtime, "" where it is not ours to say. `hooks` are the files of
-    OCI hooks that have to be read.
+    `runtimes` has the programs by name of runtime, "" if the engine chooses the program; `default`
+    is the name of the default runtime, "" for any. `hooks` are the OCI hook files that the engine
+    must read.
     """
 
     runtimes: Mapping[str, str]
@@ -40,11 +95,11 @@ class ExpectedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How the engine takes up a changed configuration.
+    """The service that must read the changed configuration.
 
-    `units` are those of systemd that it may run as, the first that is active is meant. `processes`
-    are the names of its program. `reloads` is whether SIGHUP is enough, and it needs no restart.
-    `ends_containers` is whether its containers end with it.
+    `units` are possible units of systemd; the first active one is used. `processes` are the names
+    of the program. `reloads` is set if SIGHUP is enough. `ends_containers` is set if a restart
+    stops the engine's containers.
     """
 
     units: tuple[str, ...] = ()
@@ -55,13 +110,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """All that configuring an engine comes to; without changes it is configured already.
+    """The changes that configure an engine; without changes it is configured already.
 
-    `notes` are sentences for the person who configures: what was decided and why, and what is left
-    to do by hand; those of `on_restart` are told only if something is written. `config` is the file
-    that the engine is started with: what is planned is read from there. "" is the usual one, if
-    that reads any file that changes. None is for what cannot be read as the engine will, such as a
-    template: then `expected` is not checked.
+    `notes` are sentences for the user, about decisions and remaining steps; those of `on_restart`
+    are printed only if something is written. `config` is the file with which the engine starts, and
+    from which the result is read; "" is the usual one, if it reads any file that changes. With
+    None, `expected` is not checked: gpuhook cannot read the result as the engine will, such as a
+    template.
     """
 
     engine: str
@@ -71,3 +126,25 @@ class EnginePlan:
     notes: tuple[str, ...] = ()
     config: str | None = ""
     on_restart: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """The functions of each engine's module."""
+
+    def plan(self, node: EngineNode, options: EngineOptions) -> EnginePlan:
+        """Return the changes. Raises a fault if the engine cannot be configured, and OSError."""
+
+    def without(
+        self, path: str, content: bytes, options: EngineOptions, before: bytes | None = None
+    ) -> bytes | None:
+        """Return a file that a user edited, without what gpuhook wrote; None if nothing is left.
+
+        Replaced settings get their old values from `before`, the file before it was configured,
+        None if it did not exist. Raises a fault if the settings cannot be separated.
+        """
+
+
+def engine(name: str) -> Engine:
+    """Return the module of the engine `name`, one of ENGINES."""
+    module: Engine = importlib.import_module(f"gpuhook.engines.configure.{_MODULES[name]}")
+    return module

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are told to read their configuration: by systemd, or by a signal where that is enough.
+"""Reload or restart an engine: by systemd, or by SIGHUP if that is enough.
 
-No daemon is ended by a signal: nobody may be there who starts it again.
+A daemon is never stopped by a signal: possibly nothing starts it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuhook.engines.configure.host_programs import last_words
-from gpuhook.engines.read import host_processes
+from gpuhook.engines.state import host_processes
 from gpuhook.errors import fault
 from gpuhook.host.hot import procfs
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import Service
     from gpuhook.engines.configure.host_programs import HostPrograms
 
-# auto: systemd where a unit of the engine is active, else the signal where it is enough.
+# auto: systemd if a unit of the engine is active, else SIGHUP if that is enough.
 How = Literal["none", "auto", "systemd", "signal"]
 HOWS: tuple[How, ...] = ("none", "auto", "systemd", "signal")
-_PATIENCE = 30.0  # seconds until a unit has to be active
-_SETTLED = 1.0  # seconds for which a daemon has to live on
+_START_TIME = 30.0  # seconds in which a unit must become active
+_SETTLED = 1.0  # seconds that a daemon must run after SIGHUP
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How an engine is told: a unit of systemd, or a process; neither where none runs."""
+    """How an engine is restarted: by its unit, or its process; neither if it does not run."""
 
     unit: str = ""
     pid: int = 0
@@ -41,7 +41,7 @@ class Way:
 
     @property
     def text(self) -> str:
-        """What is done, in words."""
+        """The action in words, "" for none."""
         if self.unit:
             return f"{'reloaded' if self.reloads else 'restarted'} {self.unit}"
         return f"sent SIGHUP to process {self.pid}" if self.pid else ""
@@ -50,7 +50,7 @@ class Way:
 def chosen(
     programs: HostPrograms, engine: str, service: Service, how: How, *, is_of_user: bool = False
 ) -> Way | None:
-    """Return how to tell an engine, None where nobody needs to be told; raises GH2007."""
+    """Return how to restart an engine, None if it needs no restart. Raises GH2007."""
     if how == "none" or not (service.units or service.processes):
         return None
     if how in ("auto", "systemd"):
@@ -61,25 +61,25 @@ def chosen(
     if not pids:
         return Way()
     if how == "systemd":
-        reason = "it runs, but not as an active unit of systemd that is known"
+        reason = "it runs, but not as a known active unit of systemd"
         raise fault("GH2007", engine=engine, how=how, reason=reason)
     if not service.reloads:
-        reason = "it does not read its configuration again while it runs"
+        reason = "it reads its configuration only when it starts"
         raise fault("GH2007", engine=engine, how="signal", reason=reason)
     if len(pids) > 1:
-        reason = f"there are several of it: processes {', '.join(map(str, pids))}"
+        reason = f"several run: processes {', '.join(map(str, pids))}"
         raise fault("GH2007", engine=engine, how="signal", reason=reason)
     return Way(pid=pids[0], reloads=True)
 
 
 def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
-    """Tell the engine, and wait until it runs again; raises GH2006."""
+    """Restart the engine, and wait until it runs. Raises GH2006."""
     if way.unit:
         verb = "reload-or-restart" if way.reloads else "restart"
         ran = programs.run(_systemctl(verb, way.unit, is_of_user=way.is_of_user))
         if ran is None or ran.status:
-            said = last_words(ran) if ran else "systemctl is gone"
-            raise fault("GH2006", engine=engine, unit=way.unit, said=said)
+            reason = last_words(ran) if ran else "systemctl does not exist"
+            raise fault("GH2006", engine=engine, unit=way.unit, said=reason)
         _wait(programs, engine, way)
     elif way.pid:
         _signal(engine, way.pid)
@@ -88,7 +88,7 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
 def processes(root: str, names: tuple[str, ...]) -> list[int]:
     """Return the processes of the host at `root` whose programs have these names.
 
-    Those of containers have another root directory; those of other users cannot be told.
+    Processes of containers, which have another root directory, are left out.
     """
     return _without_children(
         [one.pid for one in host_processes.running(root) if one.program in names]
@@ -96,7 +96,7 @@ def processes(root: str, names: tuple[str, ...]) -> list[int]:
 
 
 def _without_children(pids: list[int]) -> list[int]:
-    """Leave out processes whose parent is of the same program."""
+    """Return the processes without those whose parent is in the list."""
     return sorted(pid for pid in pids if procfs.parent(pid) not in pids)
 
 
@@ -113,12 +113,12 @@ def _active(programs: HostPrograms, service: Service, *, is_of_user: bool) -> st
 
 def _state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
     ran = programs.run(_systemctl("is-active", unit, is_of_user=is_of_user))
-    return ran.printed.strip() if ran else ""
+    return ran.output.strip() if ran else ""
 
 
 def _wait(programs: HostPrograms, engine: str, way: Way) -> None:
-    """Return when the unit is active; GH2006 when it has failed, or takes too long."""
-    end = time.monotonic() + _PATIENCE
+    """Wait until the unit is active. Raises GH2006 if it fails, or takes too long."""
+    end = time.monotonic() + _START_TIME
     while True:
         state = _state(programs, way.unit, is_of_user=way.is_of_user)
         if state == "active":
@@ -132,14 +132,14 @@ def _signal(engine: str, pid: int) -> None:
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
-        return  # it has ended, and reads the files when it starts
+        return  # it ended, and reads the files when it starts
     try:
         signal.pidfd_send_signal(fd, signal.SIGHUP)
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if poll.poll(_SETTLED * 1000):
-            said = "it has ended at SIGHUP"
-            raise fault("GH2006", engine=engine, unit=f"process {pid}", said=said)
+            reason = "it ended at SIGHUP"
+            raise fault("GH2006", engine=engine, unit=f"process {pid}", said=reason)
     except ProcessLookupError:
         return
     finally:

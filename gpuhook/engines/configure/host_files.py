@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a host below a root directory, read and replaced, and never those outside it.
+"""The files of a host below a root directory: read, replaced, never outside it.
 
-Links are followed inside the root (openat2, RESOLVE_IN_ROOT): a link of a file stays, and the file
-that it names is the one that changes.
+Links are resolved inside the root (openat2, RESOLVE_IN_ROOT). A write to a link changes its target.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NOTHING = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Whose a file is, and who may read it."""
+    """The mode and the owner of a file."""
 
     mode: int
     uid: int
@@ -37,18 +36,18 @@ class Kept:
 
 
 class Host:
-    """The host at `root`; paths begin with "/" there. Methods raise OSError with such a path."""
+    """The host at `root`. Paths are absolute below it, also in the OSError of the methods."""
 
     def __init__(self, root: str = "/") -> None:
-        """Take a directory, which has to be there."""
+        """Take an existing directory."""
         self.root = root
 
     def outside(self, path: str) -> str:
-        """Return the name that a path has for us."""
+        """Return the path as seen from this process."""
         return posixpath.normpath(self.root.rstrip("/") + path)
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file, None if it is not there."""
+        """Return the content of a file, None if it does not exist."""
         with self._named(path), self._opened() as root:
             try:
                 fd = openat2(root, path, os.O_RDONLY | os.O_NONBLOCK)
@@ -61,7 +60,7 @@ class Host:
                 os.close(fd)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] if it is not there."""
+        """Return the sorted names in a directory, [] if it does not exist."""
         with self._named(path), self._opened() as root:
             try:
                 fd = openat2(root, path, _DIRECTORY)
@@ -73,7 +72,7 @@ class Host:
                 os.close(fd)
 
     def status(self, path: str) -> os.stat_result | None:
-        """Return what is at a path, links followed; None for nothing."""
+        """Return the status of a path, links followed; None if it does not exist."""
         with self._named(path), self._opened() as root:
             try:
                 fd = openat2(root, path, os.O_PATH)
@@ -85,24 +84,24 @@ class Host:
                 os.close(fd)
 
     def kept(self, path: str) -> Kept | None:
-        """Return the mode and owner of what is at a path; None for nothing."""
+        """Return the mode and owner of a path, None if it does not exist."""
         found = self.status(path)
         return found and Kept(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
     def missing(self, path: str) -> tuple[str, ...]:
-        """Return the directories above a path that are not there, the outermost first."""
-        found = []
+        """Return the missing directories above a path, the outermost first."""
+        absent = []
         directory = posixpath.dirname(path)
         while directory != "/" and self.status(directory) is None:
-            found.append(directory)
+            absent.append(directory)
             directory = posixpath.dirname(directory)
-        return tuple(reversed(found))
+        return tuple(reversed(absent))
 
     def require_place(self, path: str) -> None:
-        """Raise OSError where no file can be at a path, whoever asks and once directories are made.
+        """Raise OSError if no user could create a file at a path.
 
-        That is below a file, at a directory, at a link to where nothing is, or on a file system
-        that is mounted read-only.
+        The reasons: a parent is a file, the path is a directory or a link without a target, or the
+        file system is mounted read-only.
         """
         for directory in self.missing(path)[:1]:
             path = directory
@@ -113,7 +112,7 @@ class Host:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     def make_directory(self, path: str, mode: int = 0o755) -> None:
-        """Make a directory in one that is there, unless it is there itself."""
+        """Create a directory below an existing one, if it does not exist."""
         with self._named(path), self._leaf(path) as (place, name):
             try:
                 os.mkdir(name, mode, dir_fd=place)
@@ -121,8 +120,8 @@ class Host:
                 if not stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
                     raise
                 return
-            # mkdir(2) takes the umask away from the mode. By then it may be a link, if others may
-            # write to what is above it.
+            # mkdir(2) applies the umask to the mode. If others can write to the parent, the path
+            # may be a link by now.
             made = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
             try:
                 os.fchmod(made, mode)
@@ -131,7 +130,7 @@ class Host:
             os.fsync(place)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is there and empty; return whether it is gone."""
+        """Remove a directory if it is empty; return whether it no longer exists."""
         with self._named(path), suppress(*_NOTHING), self._leaf(path) as (place, name):
             try:
                 os.rmdir(name, dir_fd=place)
@@ -142,13 +141,13 @@ class Host:
         return True
 
     def put(self, path: str, content: bytes, kept: Kept | None = None, mode: int = 0o644) -> None:
-        """Put a file in the place of one or of none, atomically and for good.
+        """Create or replace a file atomically, and sync it to disk.
 
-        One that is there keeps its mode, owner and extended attributes; `kept` says mode and owner
-        instead. A new one without is ours, of `mode`.
+        An existing file keeps its mode, owner and extended attributes; `kept` sets mode and owner.
+        A new file without `kept` belongs to this user and has the mode `mode`.
         """
         with self._named(path), self._leaf(path) as (place, name):
-            # An engine that reads *.toml does not take up what a killed run leaves behind.
+            # The "~": an engine that reads *.toml must not read the file that a killed run leaves.
             temporary = files.temporary_name(name)[:240] + "~"
             files.remove_stale(place)
             old = _opened_file(place, name)
@@ -157,7 +156,7 @@ class Host:
                 fd = os.open(temporary, flags, 0o600, dir_fd=place)
                 try:
                     files.write_whole(fd, content)
-                    _dress(fd, old, kept, mode)
+                    _set_attributes(fd, old, kept, mode)
                     os.fsync(fd)
                     os.rename(temporary, name, src_dir_fd=place, dst_dir_fd=place)
                 except BaseException:
@@ -171,7 +170,7 @@ class Host:
             os.fsync(place)
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there, and what a killed run has left beside it."""
+        """Remove a file if it exists, and the temporary file of a killed run."""
         with self._named(path), suppress(*_NOTHING), self._leaf(path) as (place, name):
             files.remove_stale(place)
             os.unlink(name, dir_fd=place)
@@ -189,10 +188,7 @@ class Host:
 
     @contextmanager
     def _leaf(self, path: str) -> Iterator[tuple[int, str]]:
-        """Give the directory of the file that a path means, and its name there, which is no link.
-
-        Nothing need be there.
-        """
+        """Yield the directory and the name of a path after its links; the file may not exist."""
         with self._opened() as root:
             for _ in range(MAX_LINKS):
                 directory, name = posixpath.split(path)
@@ -204,7 +200,7 @@ class Host:
                         return
                 finally:
                     os.close(place)
-                # Not normalised: what ".." means behind a link is for the kernel to say.
+                # Not normalised: the kernel resolves ".." after a link.
                 path = posixpath.join(directory, target)
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
@@ -218,7 +214,7 @@ class Host:
 
     @contextmanager
     def _named(self, path: str) -> Iterator[None]:
-        """Name the path in errors, and not a descriptor or a temporary file."""
+        """Set the path as the file name of an OSError, instead of a temporary file."""
         try:
             yield
         except OSError as error:
@@ -232,13 +228,13 @@ def _target(place: int, name: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno == errno.EINVAL:  # no link
+        if error.errno == errno.EINVAL:  # not a link
             return None
         raise
 
 
 def _opened_file(place: int, name: str) -> int | None:
-    """Return a descriptor of the file that is there, None for nothing; OSError for no file."""
+    """Return a descriptor of an existing file, None for no file. OSError if it is not regular."""
     try:
         found = os.stat(name, dir_fd=place, follow_symlinks=False)
     except FileNotFoundError:
@@ -248,8 +244,8 @@ def _opened_file(place: int, name: str) -> int | None:
     return os.open(name, flags, dir_fd=place)
 
 
-def _dress(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:
-    """Give a new file the mode, owner and attributes that it is to have."""
+def _set_attributes(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:
+    """Set mode, owner and attributes of a new file: those of the old one, or those given."""
     if old is not None:
         found = os.fstat(old)
         kept = kept or Kept(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
@@ -262,7 +258,7 @@ def _dress(fd: int, old: int | None, kept: Kept | None, mode: int) -> None:
 
 
 def _copy_attributes(old: int, new: int) -> None:
-    """Copy what can be copied: labels of SELinux, access lists, those of users."""
+    """Copy extended attributes, such as SELinux labels and access lists, as far as permitted."""
     with suppress(OSError):
         for name in os.listxattr(old):
             with suppress(OSError):

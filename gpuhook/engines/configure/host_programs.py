@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a host, run in its root directory: engines' own checks, systemctl."""
+"""Programs of a host, run in its root directory: engines, systemctl."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 from dataclasses import dataclass
 from functools import partial
 
-from gpuhook.engines.read import engine_versions
+from gpuhook.engines.read import engine_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _TIME = 60.0  # seconds
@@ -26,23 +26,23 @@ _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "po
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended: its exit status, and what it printed and said.
+    """The result of a program: exit status, standard output and errors.
 
-    One that could not be started has the status of a shell for that, and `said` is why.
+    A program that cannot be started has the status of a shell, and the reason in `errors`.
     """
 
     command: str
     status: int
-    printed: str
-    said: str
+    output: str
+    errors: str
     is_started: bool = True
 
 
 class HostPrograms:
-    """The programs of `host`. Below another root than ours they run by chroot(2), as root only.
+    """The programs of `host`. Below another root they run after chroot(2), which needs root.
 
-    `paths` are those of programs by their names that are used instead of the ones in the PATH;
-    "" is a program that the host does not have.
+    `paths` has programs by name that are used instead of those in the PATH; "" is a program that
+    the host does not have.
     """
 
     def __init__(self, host: Host, paths: Mapping[str, str] | None = None) -> None:
@@ -53,11 +53,11 @@ class HostPrograms:
 
     @property
     def root(self) -> str:
-        """The host's root directory, as we name it."""
+        """The host's root directory, as seen from this process."""
         return self._host.root
 
     def find(self, name: str) -> str | None:
-        """Return the path on the host of a program that can be run, None where there is none."""
+        """Return the host's path of an executable program, None if there is none."""
         if self.is_elsewhere and os.geteuid() != 0:
             return None
         given = self._paths.get(name)
@@ -70,12 +70,12 @@ class HostPrograms:
         return None
 
     def run(self, words: tuple[str, ...]) -> Ran | None:
-        """Run a program by its name and return how it ended; None where the host has none."""
+        """Run a program by name and return its result; None if the host does not have it."""
         program = self.find(words[0])
         if program is None:
             return None
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        # systemctl does nothing in what it takes for a chroot: the host's root is none.
+        # systemctl does nothing in a chroot; the host's root is not one.
         environment |= {"PATH": ":".join(PATH), "SYSTEMD_IGNORE_CHROOT": "1"}
         command = " ".join((self._paths.get(words[0], words[0]), *words[1:]))
         try:
@@ -89,16 +89,16 @@ class HostPrograms:
                 preexec_fn=partial(_enter, self.root) if self.is_elsewhere else None,
             )
         except subprocess.TimeoutExpired:
-            return Ran(command, 124, "", f"it has not ended within {_TIME:.0f} s")
-        except (OSError, subprocess.SubprocessError) as error:  # the latter of _enter
+            return Ran(command, 124, "", f"it did not end within {_TIME:.0f} s")
+        except (OSError, subprocess.SubprocessError) as error:  # the latter from _enter
             return Ran(command, 127, "", str(error), is_started=False)
-        printed, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-        return Ran(command, done.returncode, printed, said)
+        output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        return Ran(command, done.returncode, output, errors)
 
     def version(self, engine: str) -> Version | None:
-        """Return the version of an engine's daemon, None where it is not known."""
+        """Return the version of an engine's daemon, None if it is unknown."""
         ran = self.run((_DAEMONS[engine], "--version"))
-        return engine_versions.parse_version(ran.printed) if ran and ran.status == 0 else None
+        return engine_config.parse_version(ran.output) if ran and ran.status == 0 else None
 
 
 def _enter(root: str) -> None:
@@ -107,6 +107,6 @@ def _enter(root: str) -> None:
 
 
 def last_words(ran: Ran) -> str:
-    """Return what a program said last, which is mostly why it failed."""
-    lines = [line.strip() for line in (ran.said or ran.printed).splitlines() if line.strip()]
+    """Return the last two lines of a program's errors, else of its output."""
+    lines = [line.strip() for line in (ran.errors or ran.output).splitlines() if line.strip()]
     return " ".join(lines[-2:]) or f"it ended with status {ran.status}"

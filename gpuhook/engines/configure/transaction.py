@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are written all or none, with a record that comes first, so that a kill loses nothing."""
+"""Write all files or none. The record is written first, so that a killed run can be undone."""
 
 from __future__ import annotations
 
-from gpuhook.engines.configure.write_errors import unwritable
-from gpuhook.errors import fault
+import errno
+import os
+
+from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Applied:
-    """Work that is done; `take_back` brings everything to where it was before that."""
+    """A changeset on a host; `roll_back` restores the state before it."""
 
     def __init__(self, host: Host, store: RecordStore, work: Changeset) -> None:
-        """Do it: with the record first, and all or nothing; raises GH2001, GH2002 and GH2012."""
+        """Write the record, then all files or none. Raises GH2001, GH2002 and GH2012."""
         self._host = host
         self._store = store
         self._work = work
@@ -29,7 +31,7 @@ class Applied:
             for write in work.writes:
                 self._write(write)
         except BaseException as error:
-            self.take_back()
+            self.roll_back()
             if isinstance(error, OSError):
                 raise unwritable(error) from error
             raise
@@ -44,10 +46,10 @@ class Applied:
         else:
             self._host.put(write.path, write.after, write.kept, write.mode)
 
-    def take_back(self) -> None:
-        """Put back what was there, the last first; raises GH2002 where that fails.
+    def roll_back(self) -> None:
+        """Restore the files in reverse order. Raises GH2002 if that fails.
 
-        The record then stays as it was while files were written: it knows both contents.
+        The record of the write then remains: it has the digests of both contents.
         """
         work = self._work
         try:
@@ -71,7 +73,7 @@ class Applied:
             ) from error
 
     def finish(self, record: ConfigureRecord | None) -> tuple[str, ...]:
-        """Keep the record that stays, and remove directories; return those that are not empty.
+        """Save the final record and remove directories; return those that are not empty.
 
         Raises GH2001.
         """
@@ -86,3 +88,29 @@ class Applied:
         except OSError as error:
             raise unwritable(error) from error
         return tuple(left)
+
+
+_ADVICE = {
+    errno.EROFS: "its file system is mounted read-only: name another file with --config or "
+    "--drop-in, or use --route cdi if the engine needs no configuration for it",
+    errno.ENOSPC: "free space on its disk",
+    errno.EDQUOT: "free space in the quota of its owner",
+    errno.EISDIR: "move the directory away",
+    errno.EEXIST: "move the existing file away",
+    errno.ENOENT: "fix the link: its target does not exist",
+    errno.ENOTDIR: "move the file away that is in place of a directory",
+    errno.ELOOP: "fix the links of the path",
+}
+
+
+def unwritable(error: OSError) -> GpuhookError:
+    """Return GH2001 for a failed write, with advice."""
+    advice = _ADVICE.get(error.errno or 0, "find out why it cannot be written")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        advice = (
+            "run this as root, or as the user of a rootless engine"
+            if os.geteuid()
+            else f"check whether it is immutable: lsattr {error.filename}"
+        )
+    reason = error.strerror or error
+    return fault("GH2001", path=error.filename, reason=reason, advice=advice)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""containerd's configuration, of every version, merged as the containerd that reads it does.
+"""containerd's configuration, of every version, merged as this containerd merges it.
 
-Up to 2.0, what a later file says of a plugin replaces all that earlier ones say of it; from 2.1
-on it is merged into that. A containerd 2.x brings older files to its own version first.
+Up to 2.0, a later file replaces the whole table of a plugin; from 2.1 on, tables are merged. A
+containerd 2.x migrates older files to its own version first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_files import (
     CRI_KEYS,
     CRI_OF_1,
@@ -35,28 +35,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/containerd/config.toml"
-_OPTIONS = ("-c", "--config", "-config")
 RUNC = "io.containerd.runc.v2"
-OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is of the plugin's own table
-HAS_CDI = (1, 7)  # the first containerd that knows enable_cdi
+OLD_SHIM = "io.containerd.runtime.v1.linux"  # its program is in the plugin's table
+HAS_CDI = (1, 7)  # the first containerd with enable_cdi
 CDI_BY_DEFAULT = (2,)
 MERGES_PLUGINS = (2, 1)
-# A pattern of Go's path.Match, which refuses any other: a class is not empty, and is closed.
+# A valid pattern of Go's path.Match: a class is not empty, and is closed.
 _CHARACTER = r"(?:\\.|[^]\\-])"
 _CLASS = rf"\[(?:\^|(?!\^))(?:{_CHARACTER}(?:-{_CHARACTER})?)+\]"
 _PATTERN = re.compile(rf"(?:{_CLASS}|\\.|[^[\\])*", re.DOTALL)
-CHECKS_VERSIONS = (2, 3)  # refuses a drop-in of a later version than the first file's
+CHECKS_VERSIONS = (2, 3)  # refuses a drop-in with a later version than the first file's
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A runtime that is written where containerd does not look, or replaced by a later file.
+    """A runtime below a key that containerd does not read, or one that a later file replaces.
 
-    `key` is the plugin's key that it is written below; `by` the file that replaces it, "" where
-    the key is what is wrong.
+    `key` is the plugin's key of the runtime, `by` the file that replaces it, "" for a wrong key.
     """
 
     runtime: Runtime
@@ -66,10 +64,9 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Containerd:
-    """A containerd's configuration. `root` is the file that it is started with.
+    """A containerd's configuration. `root` is the file in its command line.
 
-    `version` is that file's; `key` is the plugin's key below which containerd looks, `cri` what
-    it finds there.
+    `version` is that file's. `key` is the plugin's key that containerd reads, `cri` its table.
     """
 
     root: str
@@ -83,21 +80,21 @@ class Containerd:
 
     @property
     def has_cri(self) -> bool:
-        """Whether a kubelet can talk to it."""
+        """Whether the CRI plugin is enabled, which a kubelet needs."""
         return not set(CRI_KEYS).intersection(self.disabled)
 
     def has_cdi(self, daemon: Version | None) -> bool:
-        """Return whether it gives CDI devices to containers, by its version where none is said."""
+        """Return whether it applies CDI devices: by enable_cdi, else by its version."""
         if daemon and daemon < HAS_CDI:
             return False
-        said = self.configuration.cdi_enabled
-        return (not is_of_1(daemon, self.version)) if said is None else said
+        enabled = self.configuration.cdi_enabled
+        return (not is_of_1(daemon, self.version)) if enabled is None else enabled
 
 
 def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) -> Containerd:
     """Return the configuration that a containerd of version `daemon` reads at `root`.
 
-    An unknown version is guessed by that of the configuration. Raises OSError.
+    Without `daemon`, the version of the files decides. Raises OSError.
     """
     found, trouble = read_all(files, root, daemon)
     version = found[0].version if found else 1
@@ -134,20 +131,17 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
 
 
 def configuration_file(argv: Sequence[str]) -> str:
-    """Return the file that a containerd's command line names, "" without such an option."""
-    for number, word in enumerate(argv):
-        option, separator, value = word.partition("=")
-        if option in _OPTIONS:
-            return value if separator else "".join(argv[number + 1 : number + 2])
-    return ""
+    """Return the file in a containerd's command line, "" without such an option."""
+    options = unit_flags.command_options(argv)
+    return options.get("config") or options.get("c", "")
 
 
 def covers(pattern: str, key: str) -> bool:
     """Return whether a pattern of pod_annotations covers an annotation's key.
 
-    Of a `key` that ends in "/", whether it covers any key that begins so. containerd matches by
-    path.Match, whose `*` stops at a "/"; a malformed pattern matches nothing. Of a pattern with a
-    class or an escape, only the text before that is compared.
+    For a `key` that ends in "/": whether it covers any key with this prefix. containerd uses
+    path.Match, in which `*` does not match a "/"; a malformed pattern matches nothing. Of a pattern
+    with a class or an escape, only the text before it is compared.
     """
     if not _PATTERN.fullmatch(pattern):
         return False
@@ -164,19 +158,19 @@ def covers(pattern: str, key: str) -> bool:
 
 
 def _cdi(cri: Mapping[str, Any]) -> bool | None:
-    said = cri.get("enable_cdi")
-    return said if isinstance(said, bool) else None
+    reason = cri.get("enable_cdi")
+    return reason if isinstance(reason, bool) else None
 
 
 def _keys_of(file: File, of_1: bool, key: str) -> tuple[str, ...]:
-    """Return the plugin's keys which containerd reads in a file."""
+    """Return the plugin's keys that containerd reads in a file."""
     if of_1:
         return (key,)
     return {1: CRI_KEYS, 2: (CRI_OF_2, CRI_OF_3)}.get(file.version, (CRI_OF_3,))
 
 
 def _migrated(file: File, of_1: bool) -> dict[str, dict[str, Any]]:
-    """Return the tables of plugins as containerd names them; a 2.x renames those of old files."""
+    """Return the plugins' tables by the keys of this containerd; a 2.x migrates old keys."""
     plugins = {
         name: value
         for name, value in toml_document.table(file.document, "plugins").items()
@@ -212,13 +206,13 @@ def _runtimes(
     *,
     keeps_default: bool,
 ) -> dict[str, Runtime]:
-    """Return the runtimes; a 1.x forgets its own `runc` where others are registered."""
+    """Return the runtimes; a 1.x drops its built-in `runc` if others are registered."""
     shim = toml_document.text(
         toml_document.table(plugins, OLD_SHIM).get("runtime")
     ) or toml_document.text(toml_document.table(plugins, "linux").get("runtime"))
     written = toml_document.table(cri, "containerd", "runtimes")
     runtimes = {
-        name: _runtime(name, value, _written(found, name), shim)
+        name: _runtime(name, value, _runtime_place(found, name), shim)
         for name, value in written.items()
         if isinstance(value, dict)
     }
@@ -229,7 +223,7 @@ def _runtimes(
 
 
 def _runtime(name: str, value: Mapping[str, Any], where: ConfigPlace, shim: str = "") -> Runtime:
-    # Names of options are written in many ways; containerd's reader of TOML takes them all.
+    # containerd's TOML reader ignores the case of option names.
     options = {key.lower(): one for key, one in toml_document.table(value, "options").items()}
     kind = toml_document.text(value.get("runtime_type"))
     path = (
@@ -241,12 +235,12 @@ def _runtime(name: str, value: Mapping[str, Any], where: ConfigPlace, shim: str 
     return Runtime(name, path, where, kind, {**value, "options": options})
 
 
-def _written(found: tuple[File, ...], name: str) -> ConfigPlace:
-    """Return where a runtime is written: in the last file that has it."""
+def _runtime_place(found: tuple[File, ...], name: str) -> ConfigPlace:
+    """Return the place of a runtime in the last file that has it."""
     for file in reversed(found):
         for key in CRI_KEYS:
             if name in toml_document.table(file.document, "plugins", key, "containerd", "runtimes"):
-                return file.line("plugins", key, "containerd", "runtimes", name)
+                return file.place("plugins", key, "containerd", "runtimes", name)
     return ConfigPlace(found[0].path if found else "")
 
 
@@ -260,7 +254,7 @@ def _ignored(
             for name, value in table.items():
                 if name in runtimes or not isinstance(value, dict):
                     continue
-                where = file.line("plugins", written, "containerd", "runtimes", name)
+                where = file.place("plugins", written, "containerd", "runtimes", name)
                 runtime = _runtime(name, value, where)
                 by = _last_with(found, read_keys) if written in read_keys else ""
                 yield Ignored(runtime, written, by)
@@ -276,7 +270,7 @@ def _last_with(found: tuple[File, ...], keys: tuple[str, ...]) -> str:
 def _version_trouble(
     found: tuple[File, ...], daemon: Version | None, merged: int
 ) -> Iterable[Trouble]:
-    """Return what containerd refuses of versions: in the words of its own errors."""
+    """Yield the versions that containerd refuses, in the words of its errors."""
     if not found:
         return
     if is_of_1(daemon, found[0].version):
@@ -286,18 +280,18 @@ def _version_trouble(
     newest = 4 if daemon is None or daemon >= (2, 2) else 3
     for file in found:
         if file.version > newest:
-            said = f"has version = {file.version}, and this containerd reads up to {newest}"
-            yield Trouble(file.line("version"), said)
+            reason = f"has version = {file.version}, and this containerd reads up to {newest}"
+            yield Trouble(file.place("version"), reason)
     root = found[0].version
     for file in found[1:]:
         if daemon and daemon >= CHECKS_VERSIONS and file.version > root:
-            said = f"drop-in config version {file.version} higher than root config version {root}"
-            yield Trouble(file.line("version"), said)
+            reason = f"drop-in config version {file.version} higher than root config version {root}"
+            yield Trouble(file.place("version"), reason)
 
 
 def _bare_names(found: tuple[File, ...]) -> Iterable[Trouble]:
     for file in found:
         for name in toml_document.table(file.document, "plugins"):
             if "." not in name:
-                said = f'has the plugin key "{name}", which version 2 does not allow'
-                yield Trouble(file.line("plugins", name), said)
+                reason = f'has the plugin key "{name}", which version 2 does not permit'
+                yield Trouble(file.place("plugins", name), reason)

@@ -1,56 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a containerd's configuration, in the order in which containerd reads them.
 
-After containerd's cmd/containerd/server/config/config.go: the file that it is started with, then
-what that imports, then what these import, each once. Up to 1.7 a relative pattern is looked up
-from containerd's working directory, which is / below systemd; a relative path is always looked up
-from the file that names it.
+See containerd's cmd/containerd/server/config/config.go: the file in the command line, then its
+imports, then their imports, each once. Up to 1.7, a relative pattern begins at containerd's working
+directory, which is / under systemd. A relative path begins at the directory of its file.
 """
 
 from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined, matching
 from gpuhook.engines.read.engine_config import ConfigPlace, Trouble
+from gpuhook.engines.read.toml_document import TomlFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 CRI_OF_1 = "cri"
 CRI_OF_2 = "io.containerd.grpc.v1.cri"
 CRI_OF_3 = "io.containerd.cri.v1.runtime"
 CRI_KEYS = (CRI_OF_1, CRI_OF_2, CRI_OF_3)
-VERSION_OF_2 = 3  # of files: containerd 2.0 brought it
+VERSION_OF_2 = 3  # the file version of containerd 2.0
 _LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """One file: its document, and the version that it says it is of, 1 if it says none."""
+class File(TomlFile):
+    """A file with its version, 1 if it has none, and its imports."""
 
-    path: str
-    content: bytes
-    document: dict[str, Any]
     version: int
     imports: tuple[str, ...]
-
-    def line(self, *names: str) -> ConfigPlace:
-        """Return where a table or key is written."""
-        return ConfigPlace(self.path, toml_document.line_of(self.content, names))
 
 
 def read_all(
     files: ConfigFiles, path: str, daemon: Version | None
 ) -> tuple[tuple[File, ...], tuple[Trouble, ...]]:
-    """Return the files and what is wrong with them; none if there is no file at `path`."""
+    """Return the files and their problems; no files if `path` does not exist."""
     found: dict[str, File] = {}
     trouble: list[Trouble] = []
     pending = [(path, ConfigPlace(path))]
@@ -61,8 +53,8 @@ def read_all(
         content = files.read(current)
         if content is None:
             if current != path:
-                said = f"imports {current}, which is not there"
-                trouble.append(Trouble(named, said))
+                reason = f"imports {current}, which does not exist"
+                trouble.append(Trouble(named, reason))
             continue
         try:
             file = _file(current, content)
@@ -70,8 +62,8 @@ def read_all(
             trouble.append(error.trouble(current))
             continue
         found[current] = file
-        trouble += _wrong_kinds(file)
-        where = file.line("imports")
+        trouble += _type_problems(file)
+        where = file.place("imports")
         pending += [(one, where) for one in _imported(files, file, daemon)]
     return tuple(found.values()), tuple(trouble)
 
@@ -89,20 +81,22 @@ def _file(path: str, content: bytes) -> File:
     )
 
 
-def _wrong_kinds(file: File) -> Iterator[Trouble]:
-    """Yield what containerd cannot take for what it has to be."""
+def _type_problems(file: File) -> Iterator[Trouble]:
+    """Yield the values of a wrong type."""
     version = file.document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):
-        yield Trouble(file.line("version"), f"has version = {version!r}, which has to be a number")
+        yield Trouble(file.place("version"), f"has version = {version!r}, which must be a number")
     for name in _LISTS:
-        yield from toml_document.no_texts(file.path, file.content, file.document, (name,))
+        yield from toml_document.no_texts(file, (name,))
     plugins = file.document.get("plugins", {})
     if not isinstance(plugins, dict):
-        yield Trouble(file.line("plugins"), "has plugins that is no table")
+        yield Trouble(file.place("plugins"), "has plugins that is not a table")
         return
     for name, value in plugins.items():
         if not isinstance(value, dict):
-            yield Trouble(file.line("plugins", name), f'has the plugin "{name}" that is no table')
+            yield Trouble(
+                file.place("plugins", name), f'has the plugin "{name}" that is not a table'
+            )
 
 
 def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[str]:
@@ -117,13 +111,13 @@ def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[st
 
 
 def may_read(daemon: Version | None, version: int) -> bool:
-    """Return whether a program found by its name may be the one that reads a file of a version.
+    """Return whether a containerd may be the one that reads a file of this version.
 
-    Files of version 3 and later are made for containerd 2.
+    Files of version 3 and later are for containerd 2.
     """
     return daemon is None or daemon >= (2,) or version < VERSION_OF_2
 
 
 def is_of_1(daemon: Version | None, version: int) -> bool:
-    """Return whether a containerd is a 1.x, by its version or else by its configuration's."""
+    """Return whether a containerd is a 1.x, by its own version, else by the file's."""
     return daemon < (2,) if daemon else version < VERSION_OF_2

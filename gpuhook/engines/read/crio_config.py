@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRI-O's configuration: crio.conf and its drop-ins, after crio.conf(5) and crio.conf.d(5)."""
+"""CRI-O's configuration: crio.conf and its drop-ins, see crio.conf(5) and crio.conf.d(5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gpuhook.engines.read.engine_config import (
     ConfigPlace,
     EngineConfiguration,
     Runtime,
-    Trouble,
 )
 
 TYPE_CHECKING = False
@@ -29,9 +28,10 @@ RUNTIMES = ("crio", "runtime", "runtimes")
 
 @dataclass(frozen=True, slots=True)
 class Crio:
-    """CRI-O's configuration, and where it looks for OCI hooks.
+    """CRI-O's configuration, and its directories of OCI hooks.
 
-    `run_root` and `storage_root` are those of its storage, "" for containers/storage's own.
+    `run_root` and `storage_root` are those of its storage, "" for the defaults of
+    containers/storage.
     """
 
     configuration: EngineConfiguration
@@ -45,41 +45,31 @@ _OWN = ("crun", "runc")
 
 
 def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio:
-    """Return the configuration; raises OSError.
+    """Return the configuration. Raises OSError.
 
-    The main file has the lowest precedence, then the drop-ins by name. Each value replaces that
-    of an earlier file; runtimes are replaced one by one.
+    The drop-ins are applied after the main file, by name. Each value replaces that of an earlier
+    file; runtimes are replaced one by one.
     """
+    paths = (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins)))
+    found, trouble = toml_document.read_files(files, paths)
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
-    read_files: list[str] = []
-    trouble: list[Trouble] = []
     roots: dict[str, Any] = {}
-    for path in (main, *(f"{drop_ins}/{name}" for name in files.names(drop_ins))):
-        content = files.read(path)
-        if content is None:
-            continue
-        try:
-            document = toml_document.parsed(content)
-        except toml_document.UnreadableTomlError as error:
-            trouble.append(error.trouble(path))
-            continue
-        read_files.append(path)
-        trouble += toml_document.no_tables(path, content, document, RUNTIMES)
-        merged |= toml_document.table(document, "crio", "runtime")
-        roots |= toml_document.table(document, "crio")
-        for name, value in toml_document.table(document, *RUNTIMES).items():
+    for file in found:
+        trouble += toml_document.no_tables(file, RUNTIMES)
+        merged |= toml_document.table(file.document, "crio", "runtime")
+        roots |= toml_document.table(file.document, "crio")
+        for name, value in toml_document.table(file.document, *RUNTIMES).items():
             if isinstance(value, dict):
-                place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-                runtimes[name] = _runtime(name, value, place)
+                runtimes[name] = _runtime(name, value, file.place(*RUNTIMES, name))
     default = toml_document.text(merged.get("default_runtime")) or _built_in(runtimes)
-    # CRI-O's own runtime stays beside those that files have (pkg/config, DefaultConfig); no other
-    # is there because it is called the default.
+    # CRI-O keeps its built-in runtime in addition to those of the files (pkg/config,
+    # DefaultConfig). A default runtime of another name must be in a file.
     own = default if default in _OWN else _built_in(runtimes)
     runtimes.setdefault(own, Runtime(own, "", ConfigPlace(main), "oci"))
     configuration = EngineConfiguration(
         engine="crio",
-        files=tuple(read_files),
+        files=tuple(one.path for one in found),
         runtimes=runtimes,
         default=default,
         cdi_enabled=True,  # always, since 1.23
@@ -97,7 +87,7 @@ def read(files: ConfigFiles, main: str = PATH, drop_ins: str = DROP_INS) -> Crio
 
 
 def _built_in(runtimes: Mapping[str, Runtime]) -> str:
-    """Return the default where no file says it: crun since 1.31, runc before."""
+    """Return the default runtime if no file sets it: crun since 1.31, runc before."""
     return "runc" if "runc" in runtimes and "crun" not in runtimes else "crun"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker's daemon.json: of the system's daemon, of the snap's and of users' own (rootless) ones."""
+"""Docker's daemon.json: of the system's dockerd, of the snap, and of rootless dockerds."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
 PATH = "/etc/docker/daemon.json"
 SNAP_PATH = "/var/snap/docker/current/config/daemon.json"
-OF_A_USER = ".config/docker/daemon.json"  # below a home, of a rootless daemon
+OF_A_USER = ".config/docker/daemon.json"  # below the home directory, of a rootless dockerd
 # moby/moby#45192: device injection by CDI is no longer experimental.
 CDI_BY_DEFAULT = (28, 2)
-# moby/moby#50228: --gpus goes by CDI where nvidia-cdi-hook is found, and else by the hook.
+# moby/moby#50228: --gpus uses CDI if nvidia-cdi-hook is found, else the hook.
 GPUS_BY_CDI = (29,)
 BUILT_IN = "runc"
 
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """A Docker daemon's configuration; the daemon need not have a file."""
+    """A dockerd's configuration; the file is optional."""
 
     path: str
     configuration: EngineConfiguration
@@ -45,17 +45,17 @@ class Docker:
     content: bytes = b""
 
     def line_of(self, key: str) -> int:
-        """Return the line of a member of the file, 1 if it is not there."""
+        """Return the line of a member of the file, 1 if it is not found."""
         return line_of(self.content, key) or 1
 
     def has_cdi(self, daemon: Version | None) -> bool:
-        """Return whether it gives CDI devices to containers, by its version where none is said."""
-        said = self.configuration.cdi_enabled
-        return (daemon or CDI_BY_DEFAULT) >= CDI_BY_DEFAULT if said is None else said
+        """Return whether it applies CDI devices: by features.cdi, else by its version."""
+        enabled = self.configuration.cdi_enabled
+        return (daemon or CDI_BY_DEFAULT) >= CDI_BY_DEFAULT if enabled is None else enabled
 
 
 def read(files: ConfigFiles, path: str = PATH) -> Docker:
-    """Return the configuration at a path, the built-in one if no file is there; raises OSError."""
+    """Return the configuration at a path, the built-in one without a file. Raises OSError."""
     content = files.read(path)
     if content is None or not content.strip():
         return _docker(path, (), {}, b"", ())
@@ -63,20 +63,20 @@ def read(files: ConfigFiles, path: str = PATH) -> Docker:
         document = documents.parse_json(content, parse_constant=_no_number)
     except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
-        said = f"is no JSON: {_said(error)}"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), said),))
+        reason = f"is not JSON: {_reason(error)}"
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), reason),))
     if not isinstance(document, dict):
-        said = "is no JSON object"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), said),))
+        reason = "is not a JSON object"
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), reason),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-def _no_number(said: str) -> None:
-    raise ValueError(f"{said} is no number of JSON")
+def _no_number(reason: str) -> None:
+    raise ValueError(f"{reason} is not a JSON number")
 
 
 def _docker(
@@ -132,7 +132,7 @@ def _troubles(path: str, content: bytes, document: Mapping[str, Any]) -> list[Tr
 
 
 def line_of(content: bytes, key: str) -> int:
-    """Return the line of the first member of that name in a JSON document, 0 if unseen."""
+    """Return the line of the first member of that name in a JSON document, 0 for none."""
     wanted = re.compile(rf"{re.escape(json.dumps(key))}\s*:".encode())
     found = wanted.search(content)
     return content[: found.start()].count(b"\n") + 1 if found else 0

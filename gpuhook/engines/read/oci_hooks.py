@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI hooks that engines run for containers which they choose, after oci-hooks(5)."""
+"""The OCI hooks in hooks.d directories, see oci-hooks(5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPUHOOK_HOOKS = ("gpuhook-prestart", "gpuhook-hook")
 
 @dataclass(frozen=True, slots=True)
 class OciHook:
-    """A hook file: the program that it has run, "" if the file cannot be understood."""
+    """A hook file and its program, "" if the file is not valid."""
 
     file: str
     path: str
@@ -40,7 +40,7 @@ class OciHook:
 
 
 def read(files: ConfigFiles, directories: Iterable[str]) -> tuple[OciHook, ...]:
-    """Return the hooks of directories, of which a later one has the higher precedence."""
+    """Return the hooks of the directories; a later directory has precedence."""
     chosen: dict[str, str] = {}
     for directory in directories:
         for name in files.names(directory):
@@ -53,10 +53,10 @@ def _hook(path: str, content: bytes) -> OciHook:
     try:
         document = documents.parse_json(content)
     except ValueError as error:
-        return OciHook(path, "", f"is no JSON: {error}")
+        return OciHook(path, "", f"is not JSON: {error}")
     if not isinstance(document, dict):
-        return OciHook(path, "", "is no JSON object")
-    # Version 0.1.0 has the program under "hook" itself.
+        return OciHook(path, "", "is not a JSON object")
+    # In version 0.1.0, the value of "hook" is the program.
     program = toml_document.text(
         toml_document.table(document, "hook").get("path")
     ) or toml_document.text(document.get("hook"))

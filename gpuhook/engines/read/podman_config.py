@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman's containers.conf and its drop-ins, after containers.conf(5)."""
+"""Podman's containers.conf and its drop-ins, see containers.conf(5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.engine_config import (
     CDI_DIRS,
-    ConfigPlace,
     EngineConfiguration,
     Runtime,
     Trouble,
@@ -17,25 +16,26 @@ from gpuhook.engines.read.engine_config import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.read.toml_document import TomlFile
 
 VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"
-OF_A_USER = ".config/containers/containers.conf"  # below a home
+OF_A_USER = ".config/containers/containers.conf"  # below the home directory
 HAS_CDI = (4, 1)
-# oci-hooks(5): a file of the later directory masks one of that name in an earlier one.
+# oci-hooks(5): a file in the later directory hides one of the same name in the earlier.
 HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 RUNTIMES = ("engine", "runtimes")
 
 
 @dataclass(frozen=True, slots=True)
 class Podman:
-    """Podman's configuration, and where it looks for OCI hooks.
+    """Podman's configuration, and its directories of OCI hooks.
 
-    Where no file says the directories, root's podman has its own, and that of a user none.
+    Without hooks_dir in a file, root's podman has default directories, a user's podman none.
     """
 
     configuration: EngineConfiguration
@@ -44,42 +44,33 @@ class Podman:
 
 
 def read(files: ConfigFiles, home: str | None = None) -> Podman:
-    """Return the configuration of root's podman, or of that of a user with `home`.
+    """Return the configuration of root's podman, or of the user's with `home`. Raises OSError.
 
-    Every later file replaces values of earlier ones; raises OSError.
+    A later file replaces the values of earlier ones.
     """
+    found, trouble = toml_document.read_files(files, _paths(files, home))
     merged: dict[str, Any] = {}
     runtimes: dict[str, Runtime] = {}
-    read_files: list[str] = []
-    trouble: list[Trouble] = []
-    for path in _paths(files, home):
-        content = files.read(path)
-        if content is None:
-            continue
-        try:
-            document = toml_document.parsed(content)
-        except toml_document.UnreadableTomlError as error:
-            trouble.append(error.trouble(path))
-            continue
-        read_files.append(path)
-        trouble += _wrong_kinds(path, content, document)
-        merged |= toml_document.table(document, "engine")
-        runtimes |= _runtimes(path, content, document)
+    for file in found:
+        trouble += _type_problems(file)
+        merged |= toml_document.table(file.document, "engine")
+        runtimes |= _runtimes(file)
     configuration = EngineConfiguration(
         engine="podman",
-        files=tuple(read_files),
+        files=tuple(one.path for one in found),
         runtimes=runtimes,
         default=toml_document.text(merged.get("runtime")) or "crun",
         cdi_enabled=True,
         cdi_dirs=toml_document.texts(merged.get("cdi_spec_dirs")) or CDI_DIRS,
         trouble=tuple(trouble),
     )
-    said = toml_document.texts(merged.get("hooks_dir"))
-    return Podman(configuration, said or (HOOK_DIRS if home is None else ()), bool(said))
+    directories = toml_document.texts(merged.get("hooks_dir"))
+    default = HOOK_DIRS if home is None else ()
+    return Podman(configuration, directories or default, bool(directories))
 
 
 def has_cdi(version: Version | None) -> bool:
-    """Return whether a podman gives CDI devices to containers; one of unknown version does."""
+    """Return whether a podman applies CDI devices; True for an unknown version."""
     return version is None or version >= HAS_CDI
 
 
@@ -92,20 +83,20 @@ def _paths(files: ConfigFiles, home: str | None) -> list[str]:
     return found
 
 
-def _wrong_kinds(path: str, content: bytes, document: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Yield what podman cannot take for what it has to be."""
-    yield from toml_document.no_tables(path, content, document, RUNTIMES)
-    yield from toml_document.no_texts(path, content, document, ("engine", "hooks_dir"))
-    for name, value in toml_document.table(document, *RUNTIMES).items():
+def _type_problems(file: TomlFile) -> Iterator[Trouble]:
+    """Yield the values of a wrong type."""
+    yield from toml_document.no_tables(file, RUNTIMES)
+    yield from toml_document.no_texts(file, ("engine", "hooks_dir"))
+    for name, value in toml_document.table(file.document, *RUNTIMES).items():
         if not isinstance(value, list):
-            place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-            yield Trouble(place, f"has the runtime {name} that is no list of paths")
+            problem = f"has the runtime {name} that is not a list of paths"
+            yield Trouble(file.place(*RUNTIMES, name), problem)
 
 
-def _runtimes(path: str, content: bytes, document: Mapping[str, Any]) -> dict[str, Runtime]:
-    found = {}
-    for name, value in toml_document.table(document, *RUNTIMES).items():
+def _runtimes(file: TomlFile) -> dict[str, Runtime]:
+    runtimes = {}
+    for name, value in toml_document.table(file.document, *RUNTIMES).items():
         paths = toml_document.texts(value)
-        place = ConfigPlace(path, toml_document.line_of(content, (*RUNTIMES, name)))
-        found[name] = Runtime(name, paths[0] if paths else "", place, "oci", {"paths": paths})
-    return found
+        path, place = paths[0] if paths else "", file.place(*RUNTIMES, name)
+        runtimes[name] = Runtime(name, path, place, "oci", {"paths": paths})
+    return runtimes

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML documents, and the lines on which their tables and keys stand."""
+"""TOML documents, and the lines of their tables and keys."""
 
 from __future__ import annotations
 
 import codecs
 import re
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,19 +20,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gpuhook.engines.read.config_files import ConfigFiles
+
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
+_QUOTES = re.compile(r"\"\"\"|'''")  # of a string of several lines
 _NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
 _PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
 _MOST_PARTS = 100
 _LONG_KEY = re.compile(rf"(?<![\w.\"'-]){_PART}(?:\s*\.\s*{_PART}){{{_MOST_PARTS}}}")
-_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_KEY = re.compile(rf"^\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=(.*)$")
 
 
 class UnreadableTomlError(Exception):
-    """A document that is not read: `line` counts from 1, 0 where it is not known.
+    """A document that cannot be read. `line` begins at 1, 0 if unknown.
 
-    `is_bounded` is set if it is past a bound that gpuhook has and engines do not have.
+    `is_bounded` is set if it exceeds a limit of gpuhook that engines do not have.
     """
 
     def __init__(self, reason: str, line: int = 0, *, is_bounded: bool = False) -> None:
@@ -42,19 +46,49 @@ class UnreadableTomlError(Exception):
         self.is_bounded = is_bounded
 
     def trouble(self, path: str) -> Trouble:
-        """Return this as what is wrong with the file `path`."""
-        said = "is not read by gpuhook" if self.is_bounded else "is no TOML"
+        """Return the error as a problem of the file `path`."""
+        reason = "is not read by gpuhook" if self.is_bounded else "is not TOML"
         place = ConfigPlace(path, self.line)
-        return Trouble(place, f"{said}: {self.reason}", is_unread=self.is_bounded)
+        return Trouble(place, f"{reason}: {self.reason}", is_unread=self.is_bounded)
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A TOML file of a node, and its document."""
+
+    path: str
+    content: bytes
+    document: dict[str, Any]
+
+    def place(self, *names: str) -> ConfigPlace:
+        """Return the place of a table or key."""
+        return ConfigPlace(self.path, line_of(self.content, names))
+
+
+def read_files(
+    files: ConfigFiles, paths: Iterable[str]
+) -> tuple[tuple[TomlFile, ...], list[Trouble]]:
+    """Return the existing files, and the problems of those that cannot be read. Raises OSError."""
+    found: list[TomlFile] = []
+    trouble: list[Trouble] = []
+    for path in paths:
+        content = files.read(path)
+        if content is None:
+            continue
+        try:
+            found.append(TomlFile(path, content, parsed(content)))
+        except UnreadableTomlError as error:
+            trouble.append(error.trouble(path))
+    return tuple(found), trouble
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the document; raises UnreadableError.
+    """Return the document. Raises UnreadableTomlError.
 
-    A byte order mark is refused as most engines do: containerd from 2.0 on, podman of Debian 12.
+    A byte order mark is refused, as most engines do: containerd from 2.0 on, podman of Debian 12.
     """
     if content.startswith(codecs.BOM_UTF8):
-        reason = "it begins with a byte order mark, which not every engine takes: save it without"
+        reason = "it begins with a byte order mark, which not every engine accepts: save it without"
         raise UnreadableTomlError(reason, 1)
     try:
         text = content.decode("utf-8")
@@ -74,7 +108,7 @@ def parsed(content: bytes) -> dict[str, Any]:
 
 
 def _require_short_keys(text: str) -> None:
-    """Raise UnreadableError for a key of many parts: tomllib takes the square of them in memory."""
+    """Refuse a key of many parts: the memory that tomllib needs grows with their square."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= _MOST_PARTS and _LONG_KEY.search(line):
             reason = f"a key has more than {_MOST_PARTS} parts"
@@ -82,66 +116,95 @@ def _require_short_keys(text: str) -> None:
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the table of those names, {} where there is none, or something else is there."""
+    """Return the table at these names, {} if it does not exist or is not a table."""
     found: Any = document
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def no_tables(
-    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
-) -> Iterator[Trouble]:
-    """Yield what has to be a table on the way to those names, and is none."""
+def no_tables(file: TomlFile, names: Sequence[str]) -> Iterator[Trouble]:
+    """Yield the parents, and the value at these names, that are not tables."""
     for depth in range(1, len(names) + 1):
-        found = table(document, *names[: depth - 1]).get(names[depth - 1], {})
-        if not isinstance(found, dict):
+        value = table(file.document, *names[: depth - 1]).get(names[depth - 1], {})
+        if not isinstance(value, dict):
             dotted = ".".join(names[:depth])
-            place = ConfigPlace(path, line_of(content, names[:depth]))
-            yield Trouble(place, f"has {dotted} that is no table")
+            yield Trouble(file.place(*names[:depth]), f"has {dotted} that is not a table")
 
 
-def no_texts(
-    path: str, content: bytes, document: Mapping[str, Any], names: Sequence[str]
-) -> Iterator[Trouble]:
-    """Yield what has to be a list of strings, and is none; a key that is not there is right."""
-    value = table(document, *names[:-1]).get(names[-1], [])
+def no_texts(file: TomlFile, names: Sequence[str]) -> Iterator[Trouble]:
+    """Yield the key at these names if it exists and is not a list of strings."""
+    value = table(file.document, *names[:-1]).get(names[-1], [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        place = ConfigPlace(path, line_of(content, names))
-        yield Trouble(place, f"has {'.'.join(names)} that is no list of strings")
+        problem = f"has {'.'.join(names)} that is not a list of strings"
+        yield Trouble(file.place(*names), problem)
 
 
 def text(value: Any) -> str:
-    """Return a value that has to be a string, "" of others."""
+    """Return a value that must be a string, "" for another type."""
     return value if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return the strings of a value that has to be a list of such."""
+    """Return the strings of a value that must be a list of strings."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 
-def line_of(content: bytes, names: Sequence[str]) -> int:
-    """Return the line on which a table or key of those names is first written, 0 if unseen.
+class TomlLine(NamedTuple):
+    """A line with a header or a key. `number` begins at 0; `key` is () on the line of a header.
 
-    Keys of inline tables are found on the line of the table that is around them. Text of
-    several lines that looks like TOML may mislead: the line is for people to look at.
+    `text` and `value` are the key and the value as they are written, "" on the line of a header.
     """
-    wanted = tuple(names)
-    best, best_line = 0, 0
-    here: tuple[str, ...] = ()
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
-        header = _HEADER.match(line)
-        key = None if header else _KEY.match(line)
-        if header:
-            here = _names(header.group(1))
-        elif key is None:
+
+    number: int
+    table: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    text: str = ""
+    value: str = ""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the table and of the key."""
+        return self.table + self.key
+
+
+def written_lines(lines: Iterable[str]) -> Iterator[TomlLine]:
+    """Yield the lines that have a header or a key, without those inside a multi-line string.
+
+    Keys inside inline tables and arrays of several lines are not found.
+    """
+    table: tuple[str, ...] = ()
+    quote = ""
+    for number, line in enumerate(lines):
+        is_inside = bool(quote)
+        if not is_inside and line.lstrip().startswith("#"):
             continue
-        place = here if key is None else here + _names(key.group(1))
-        if place[: len(wanted)] == wanted:
-            return number
-        if wanted[: len(place)] == place and len(place) > best and key is not None:
-            best, best_line = len(place), number
+        for mark in _QUOTES.findall(line):
+            quote = ("" if mark == quote else quote) if quote else mark
+        if is_inside:
+            continue
+        header, key = _HEADER.match(line), _KEY.match(line)
+        if header:
+            table = _names(header.group(1))
+            yield TomlLine(number, table)
+        elif key:
+            text = key.group(1)
+            yield TomlLine(number, table, _names(text), text, key.group(2).strip())
+
+
+def line_of(content: bytes, names: Sequence[str]) -> int:
+    """Return the first line of a table or key, from 1; 0 if it is not found.
+
+    A key of an inline table has the line of that table.
+    """
+    expected = tuple(names)
+    best, best_line = 0, 0
+    for one in written_lines(content.decode("utf-8", "replace").splitlines()):
+        place = one.path
+        if place[: len(expected)] == expected:
+            return one.number + 1
+        if one.key and expected[: len(place)] == place and len(place) > best:
+            best, best_line = len(place), one.number + 1
     return best_line
 
 

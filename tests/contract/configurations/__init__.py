@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of engines, each as one file: what is there, and what configuring makes of it.
+"""Configurations of engines, each as one file: the files before and after configuring.
 
-The first line says what the case is. `version: 1.7.2` is the daemon's, `wanted: key=value ...`
-what differs from a plain `nvidia`. `=== PATH` begins a file that is there, `=== becomes PATH` one
-that is changed, `=== fault CODE` says what is raised instead.
+The first line is the title. `version: 1.7.2` is the daemon's, `wanted: key=value ...` the options
+that differ from the defaults. `=== PATH` begins an existing file, `=== becomes PATH` a changed one,
+`=== fault CODE` is the fault that is raised instead.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.read import engine_versions
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
+from gpuhook.engines.read import engine_config
 from gpuhook.node.node_tree import DirectoryTree
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ _OF_NODE = ("config", "drop_in")
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration; `becomes` is empty where nothing changes."""
+    """One configuration; `becomes` is empty if nothing changes."""
 
     title: str
     version: str
@@ -43,13 +43,13 @@ class Case:
         base = self.wanted.get("base_spec")
         return EngineNode(
             DirectoryTree(str(root)),
-            engine_versions.parse_version(self.version),
+            engine_config.parse_version(self.version),
             base_spec=base.encode() if base else None,
             **chosen,
         )
 
     def asked(self) -> EngineOptions:
-        """Return what is wanted."""
+        """Return the options."""
         plain = {"route": "wrapper", "name": "nvidia", "program": PROGRAM, "hook": HOOK}
         given = {
             key: value for key, value in self.wanted.items() if key not in (*_OF_NODE, "base_spec")

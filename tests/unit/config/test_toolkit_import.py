@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook config import`: what of the toolkit's config.toml is taken over, and what is told."""
+"""`gpuhook config import`: imported keys of the toolkit's config.toml, and remarks."""
 
 from __future__ import annotations
 
@@ -100,17 +100,23 @@ TAKEN = [
 
 TOLD = [
     ("frob = 1", "line 1: frob: the toolkit has no such key"),
-    ("disable-requires = true", "disable-require was meant"),
-    ("[nvidia-container-runtime]\nlog-levels = 'info'", "runtime.log-level was meant"),
-    ("[nvidia-container-runtime]\nunknown-thing = 3", "passes it over: correct or remove it"),
+    ("disable-requires = true", "did you mean disable-require?"),
+    (
+        "[nvidia-container-runtime]\nlog-levels = 'info'",
+        "did you mean nvidia-container-runtime.log-level?",
+    ),
+    ("[nvidia-container-runtime]\nunknown-thing = 3", "no such key, and ignores it"),
     ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
     (
         '[nvidia-container-runtime]\nmode = "legcay"',
         "line 2: nvidia-container-runtime.mode: it has",
     ),
     ('[nvidia-container-runtime]\nmode = "jit-cdi"', "gpuhook generate-cdi --output"),
-    ('[nvidia-container-cli]\nroot = "driver"', "driver.root cannot be that: it must be an abs"),
-    ("[nvidia-container-cli]\nno-cgroups = true", "nothing is to be done"),
+    (
+        '[nvidia-container-cli]\nroot = "driver"',
+        "driver.root does not permit this value: it must be an abs",
+    ),
+    ("[nvidia-container-cli]\nno-cgroups = true", "no action is needed"),
     ('[nvidia-container-cli]\nuser = "root:video"', "NVreg_DeviceFileMode"),
     ('[nvidia-container-cli]\nldcache = "/x"', "generate.librarySearchPaths"),
     ('[nvidia-container-runtime.modes.cdi]\ndefault-kind = "gpu"', "it must be VENDOR/CLASS"),
@@ -131,7 +137,7 @@ def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], str]:
 
 
 def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
-    """But for the modules that the toolkit loads at every start, and gpuhook does not."""
+    """Except for the modules that the toolkit loads at every start, and gpuhook does not."""
     document, told = imported(tmp_path, DEFAULT)
     assert document == {}
     (line,) = told.splitlines()
@@ -141,7 +147,7 @@ def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "document"), TAKEN)
 def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path) -> None:
-    """It means the same, is valid, and nothing is told of it."""
+    """It has the same meaning, is valid, and gets no remark."""
     found, told = imported(tmp_path, text + "\n")
     assert (found, told) == (document, "")
     assert settings_file.faults_of(found) == []
@@ -149,14 +155,14 @@ def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path)
 
 @pytest.mark.parametrize(("text", "sentence"), TOLD)
 def test_what_is_told(text: str, sentence: str, tmp_path: Path) -> None:
-    """The key, why it is not taken over, and what to do; nothing wrong is written."""
+    """The remark has the key, the reason and what to do; no invalid value is written."""
     found, told = imported(tmp_path, text + "\n")
     assert found == {}
     assert sentence in told
 
 
 def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
-    """No key that has a value of its own is lost without a word."""
+    """Every key with another value than the default is imported, or gets a remark."""
     others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
     special = {
         "supported-driver-capabilities": "compute",
@@ -176,12 +182,12 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-        found = toolkit_import.imported(toolkit_settings.ToolkitSettings("x", document))
+        found = toolkit_import.import_settings(toolkit_settings.ToolkitSettings("x", document))
         assert bool(found.document) != bool(found.remarks), key
 
 
 def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
-    """--output writes what `validate` takes, with the remarks in it; what was there is replaced."""
+    """--output writes a valid file with the remarks, and replaces an existing one."""
     source, target = tmp_path / "config.toml", tmp_path / "config.yaml"
     source.write_text('disable-require = true\nfrob = "\\u001b[1m"\n')
     target.write_text("old")
@@ -189,7 +195,7 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"wrote {target}, 1 key not taken over" in done.stderr
     assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""
-    assert "# What was not taken over:\n#   line 2: frob: " in target.read_text()
+    assert "# Not imported:\n#   line 2: frob: " in target.read_text()
     assert source.read_text().startswith("disable-require")
 
 
@@ -223,7 +229,7 @@ VALUES = st.one_of(
 @example({"nvidia-container-runtime.runtimes": ["\x85"]})
 @examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
-    """Whatever the keys hold, the settings are ones, and read back as they were written."""
+    """The settings are valid for any values, and are read back unchanged."""
     document: dict[str, Any] = {}
     for key, value in keys.items():
         *tables, last = key.split(".")
@@ -231,6 +237,6 @@ def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = value
-    found = toolkit_import.imported(toolkit_settings.ToolkitSettings("x", document))
+    found = toolkit_import.import_settings(toolkit_settings.ToolkitSettings("x", document))
     assert settings_file.faults_of(found.document) == []
     assert (yaml.safe_load(toolkit_import.text(found, "x\ny")) or {}) == found.document

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.cli.generate import toolkit_options
-from gpuhook.config.toolkit_import import imported
+from gpuhook.config.toolkit_import import import_settings
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS, Option
 from gpuhook.doctor import check_list
 from gpuhook.doctor.facts import toolkit_settings
@@ -70,7 +70,7 @@ def test_what_import_takes_over_is_what_the_page_says() -> None:
         "nvidia-container-cli": {"root": "/run/nvidia/driver"},
         "features": {"ignore-imex-channel-requests": True},
     }
-    document = imported(toolkit_settings.ToolkitSettings("config.toml", given, b"")).document
+    document = import_settings(toolkit_settings.ToolkitSettings("config.toml", given, b"")).document
     made = {f"{part}.{key}" for part, keys in document.items() for key in keys}
     rows = section("config.toml").splitlines()
     assert len(made) == 6

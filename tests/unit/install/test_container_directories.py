@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an uninstallation looks for containers: by configurations, processes, ledger and list."""
+"""The directories that uninstall searches for containers, and their sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.read import state_directories
+from gpuhook.engines.read import unit_flags
 from gpuhook.install import container_directories, version_references
 from tests.unit.host_program import running
 
@@ -86,11 +86,11 @@ def test_a_container_is_found(
     ("files", "configured", "reason"),
     [
         ({"/etc/containerd/config.toml": 'state = "/s"'}, "containerd", "/s (/etc/containerd/"),
-        ({"/etc/containerd/config.toml": "state = "}, "containerd", "is no TOML"),
+        ({"/etc/containerd/config.toml": "state = "}, "containerd", "is not TOML"),
         ({"/etc/containerd/config.toml": 'imports = ["/x"]'}, "containerd", "imports /x, which"),
         ({"/etc/docker/daemon.json": '{"exec-root": "/d"}'}, "docker", "/d (/etc/docker/"),
-        ({"/etc/docker/daemon.json": "{"}, "docker", "is no JSON"),
-        ({"/etc/crio/crio.conf": "[crio"}, "crio", "is no TOML"),
+        ({"/etc/docker/daemon.json": "{"}, "docker", "is not JSON"),
+        ({"/etc/crio/crio.conf": "[crio"}, "crio", "is not TOML"),
         ({"/etc/crio/crio.conf/a": ""}, "crio", "/etc/crio/crio.conf"),
         ({"/lib/systemd/system/docker.service/a": ""}, "docker", "/docker.service"),
     ],
@@ -135,7 +135,7 @@ def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
     """Its state directory is unknown also after its configuration is undone."""
     host = Host(str(node))
     (node / AT[1:]).mkdir(parents=True)
-    container_directories.keep(
+    container_directories.save(
         host, AT, container_directories.locate(host, {"containerd": "/none.toml"}, AT)
     )
     assert "/none.toml does not exist" in found(node).unknown[0]
@@ -147,7 +147,7 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
     write(node, f"/s/{TASK}", RUNTIME)
     (node / AT[1:]).mkdir(parents=True)
     host = Host(str(node))
-    container_directories.keep(
+    container_directories.save(
         host, AT, container_directories.locate(host, {"containerd": "/c.toml"}, AT)
     )
     write(node, "/c.toml", "")
@@ -168,7 +168,7 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
     host, made = Host(str(node)), frozenset({"/c.toml"})
     where = container_directories.locate(host, {"containerd": "/c.toml"}, AT, made)
     for _ in range(2):
-        container_directories.keep(host, AT, where)
+        container_directories.save(host, AT, where)
         host.remove("/c.toml")
         with ExitStack() as stack:
             if is_running:
@@ -213,7 +213,7 @@ def test_a_process_names_the_directory(
 def test_a_running_engine_whose_directory_is_not_seen(
     node: Path, program: str, arguments: list[str], reason: str
 ) -> None:
-    """Such as in a mount namespace of its own. The engine need not be configured now."""
+    """For example in another mount namespace. The engine may be unconfigured now."""
     with running(node, program, arguments):
         assert any(reason in unknown for unknown in found(node).unknown)
 
@@ -231,7 +231,7 @@ def test_a_directory_that_no_path_can_name(
 ) -> None:
     write(node, "/c", text)
     with running(node, program, arguments):
-        assert any("is no path" in unknown for unknown in found(node).unknown)
+        assert any("is not a path" in unknown for unknown in found(node).unknown)
 
 
 def test_a_ledger_entry_whose_root_is_no_path(node: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> N
 
 
 def test_a_configuration_counts_if_another_of_the_engine_runs(node: Path) -> None:
-    """Docker starts a containerd of its own."""
+    """Docker starts its own containerd."""
     write(node, "/c.toml", 'state = "/s"')
     (node / "t").mkdir()
     with running(node, "containerd", ["--config", "/d.toml", "--state", "/t"]):
@@ -273,4 +273,4 @@ def test_a_ledger_that_cannot_be_read(node: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])
 def test_flags_without_values(words: list[str]) -> None:
-    assert not any(state_directories.flags(words).values())
+    assert not any(unit_flags.command_options(words).values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine `gpuhook install` configures if no one names it."""
+"""The engine that `gpuhook install` chooses with --engine auto."""
 
 from __future__ import annotations
 

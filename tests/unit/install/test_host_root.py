@@ -75,14 +75,14 @@ class HostCalls:
         self.env = {"GPUHOOK_CONFIG": str(config), "GPUHOOK_STATE_DIR": str(self.out / "state")}
 
     def renew(self) -> None:
-        """Put the host back as it was."""
+        """Restore the host."""
         for path in (self.host, self.out):
             shutil.rmtree(path, ignore_errors=True)
         subprocess.run(["cp", "-a", str(self._kept), str(self.host)], check=True)
         self.out.mkdir()
 
     def call(self, words: list[str], env: dict[str, str]) -> tuple[object, ...]:
-        """Return all that a call has come to, without what is of this copy of the host alone."""
+        """Return the result of a call, without the parts that differ between copies of the host."""
         self.renew()
         replaced = {"HOST": self.host, "OUT": self.out, "TREE": self.tree}
         for name, path in replaced.items():
@@ -113,7 +113,7 @@ def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def host_calls(tmp_path_factory: pytest.TempPathFactory) -> HostCalls:
-    """Give the host that each call finds as it was."""
+    """Yield a host that is restored before each call."""
     return HostCalls(tmp_path_factory.mktemp("host-calls"))
 
 
@@ -163,7 +163,7 @@ def test_a_call_that_is_refused(host_calls: HostCalls) -> None:
 
 @pytest.mark.parametrize("call", sorted({call.strip() for call in CALLS} - {"device-plugin"}))
 def test_a_directory_that_does_not_exist(call: str, host_calls: HostCalls) -> None:
-    """It is refused, and not read as a host without a driver: a typo must not look like that."""
+    """It is refused: a typing error must not look like a host without a driver."""
     words = [*call.split(), *CALLS[call], "--host-root=/nowhere"]
     code, _, stderr, _ = host_calls.call(words, {})
     assert code == 2

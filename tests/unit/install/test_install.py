@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime tree on a host: versions, the link to the one that is used, what is never removed."""
+"""Runtime trees on a host: versions, the link to the current one, versions that are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.install import (
     container_directories,
     installation,
-    launchers,
     mounted_host,
     runtime_tree,
     tree_copy,
@@ -32,7 +31,7 @@ Trees = Callable[[str], runtime_tree.RuntimeTree]
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try no program: the trees in here have none that runs (the contract tests have)."""
+    """Skip the test run of programs: these trees have none (those of the contract tests have)."""
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
@@ -60,7 +59,7 @@ def tree_of(tmp_path: Path) -> Trees:
         (place / "launchers/libexec/config-manager").write_text("@TREE@\n", encoding="utf-8")
         described = {"schema": runtime_tree.SCHEMA, "version": version, "digest": version[0] * 64}
         (place / "tree.json").write_text(json.dumps(described), encoding="utf-8")
-        return runtime_tree.at(str(place))
+        return runtime_tree.read_tree(str(place))
 
     return made
 
@@ -77,7 +76,7 @@ def put(place: InstallPlace, found: runtime_tree.RuntimeTree) -> list[str]:
 
 
 def test_launchers_say_where_they_are(place: InstallPlace, tree_of: Trees) -> None:
-    """A hook stays with its version; what others call `gpuhook` has the path that outlives it."""
+    """A hook keeps its version; other programs call gpuhook by the path of all versions."""
     put(place, tree_of("1.0"))
     here = Path(place.here)
     version = "/opt/gpuhook/versions/1.0-111111111111"
@@ -114,7 +113,7 @@ def test_a_dry_run_writes_nothing(place: InstallPlace, node: Path, tree_of: Tree
 
 
 def test_an_upgrade_keeps_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
-    """Somebody may be about to call it: it was the one in use a moment ago."""
+    """It was the current version until now, and may be called at this moment."""
     put(place, tree_of("1.0"))
     assert put(place, tree_of("2.0")) == ["2.0-222222222222", "1.0-111111111111"]
     assert put(place, tree_of("3.0")) == ["3.0-333333333333", "2.0-222222222222"]
@@ -126,12 +125,12 @@ def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None
     put(place, first)
     put(place, second)
     assert put(place, first) == ["1.0-111111111111", "2.0-222222222222"]
-    assert tree_copy.used(place.here) == first.name
+    assert tree_copy.current_version(place.here) == first.name
 
 
 @pytest.fixture
 def held(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
-    """Give the files of a container whose hook is of version 1.0, which is then upgraded twice."""
+    """Yield the files of a container whose hook has version 1.0, before two upgrades."""
     put(place, tree_of("1.0"))
     bundle = node / BUNDLE
     bundle.parent.mkdir(parents=True)
@@ -152,7 +151,7 @@ def test_a_version_that_a_container_names_stays(
 def test_uninstalling_leaves_what_a_container_names(
     place: InstallPlace, node: Path, held: Path, tree_of: Trees
 ) -> None:
-    """The rest goes; once the container is gone, that goes too."""
+    """The other versions are removed; when the container is removed, so is its version."""
     put(place, tree_of("2.0"))
     assert installation.uninstall(place).kept == ("1.0-111111111111",)
     assert os.listdir(node / "opt/gpuhook/versions") == ["1.0-111111111111"]
@@ -163,7 +162,7 @@ def test_uninstalling_leaves_what_a_container_names(
 
 
 def test_a_copy_that_was_broken_off_begins_anew(place: InstallPlace, tree_of: Trees) -> None:
-    """Half a version has another name, and neither it nor its rest is ever used."""
+    """An incomplete version has another name, and is never used."""
     found = tree_of("1.0")
     draft = Path(place.here, "versions", f".{found.name}.new")
     draft.mkdir(parents=True)
@@ -186,7 +185,7 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
     monkeypatch.setattr(installation, "_require_running", refuse)
     with pytest.raises(GpuhookError):
         put(place, tree_of("2.0"))
-    assert tree_copy.used(place.here) == "1.0-111111111111"
+    assert tree_copy.current_version(place.here) == "1.0-111111111111"
     assert tree_copy.versions(place.here) == ["1.0-111111111111"]
 
 
@@ -223,7 +222,7 @@ def test_what_is_not_ours_is_not_replaced(place: InstallPlace, tree_of: Trees, n
 def test_a_link_to_another_directory_is_not_followed(
     place: InstallPlace, tree_of: Trees, tmp_path: Path
 ) -> None:
-    """An absolute one would lead to ours, and not to the host's."""
+    """An absolute link would lead to this container's directory, not the host's."""
     (tmp_path / "ours").mkdir()
     Path(place.here).mkdir(parents=True)
     Path(place.here, "versions").symlink_to(tmp_path / "ours")
@@ -265,14 +264,14 @@ def test_a_link_that_leads_elsewhere_is_set_right(
 def test_a_directory_of_others_gets_no_program(
     place: InstallPlace, tree_of: Trees, mode: int, owner: int
 ) -> None:
-    """Root would run what they put there."""
+    """Root would run programs of other users."""
     Path(place.here).mkdir(parents=True)
     Path(place.here).chmod(mode)
     os.chown(place.here, owner, owner)
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2102"
-    assert "others than root" in caught.value.message
+    assert "other users than root" in caught.value.message
     assert not os.listdir(place.here)
 
 
@@ -280,7 +279,7 @@ def test_a_directory_of_others_gets_no_program(
 def test_nor_does_one_below_a_directory_of_others(
     place: InstallPlace, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
 ) -> None:
-    """They would put another directory in its place; the sticky bit keeps them from it."""
+    """They could replace the directory; the sticky bit prevents that."""
     Path(place.here).mkdir(parents=True)
     (node / "opt").chmod(mode)
     if is_taken:
@@ -289,7 +288,7 @@ def test_nor_does_one_below_a_directory_of_others(
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2102"
-    assert f"may write to {node / 'opt'}," in caught.value.message
+    assert f"can write to {node / 'opt'}," in caught.value.message
 
 
 def test_a_full_disk_leaves_nothing_behind(place: InstallPlace, node: Path, tree_of: Trees) -> None:
@@ -339,7 +338,7 @@ def all_in(place: InstallPlace) -> set[str]:
 
 
 def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Trees) -> None:
-    """Whenever it ends, a whole version is used, or none; the next run leaves what one run does."""
+    """Whenever it is killed, the current version is complete, or none; the next run finishes."""
     old, new = tree_of("1.0"), tree_of("2.0")
     put(place, old)
     put(place, new)
@@ -350,7 +349,7 @@ def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Tr
         installation.uninstall(place, forced=True)
         put(place, old)
         is_killed = killed_at(step, lambda: put(place, new))
-        assert tree_copy.used(place.here) in {old.name, new.name}
+        assert tree_copy.current_version(place.here) in {old.name, new.name}
         put(place, new)
         assert all_in(place) == expected
         step += 1
@@ -371,7 +370,7 @@ def test_killed_while_it_is_removed(place: InstallPlace, node: Path, tree_of: Tr
 
 
 def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: InstallPlace) -> None:
-    """Who waits for an installation that is then taken away locks the next one, not the last."""
+    """A run that waits for a removed installation locks the next one."""
     locked, done = threading.Event(), threading.Event()
     held: list[int] = []
 
@@ -442,7 +441,7 @@ def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
 def test_where_a_containers_file_cannot_be_read_no_version_goes(
     place: InstallPlace, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may name any of them."""
+    """An unreadable file may name any version."""
     monkeypatch.setattr(version_references, "_MAX", 8)
     (node / BUNDLE).parent.mkdir(parents=True)
     (node / BUNDLE).write_text("{'a': 'file that is too large'}", encoding="utf-8")
@@ -489,7 +488,7 @@ def test_a_path_that_no_launcher_can_have(node: Path, path: str) -> None:
 
 def test_the_longest_version_fits_a_first_line() -> None:
     """The default directory leaves room for the name of any version."""
-    launchers.require_usable(f"{installation.DIRECTORY}/versions/100.200.300-{'a' * 12}")
+    runtime_tree.require_launcher_path(f"{installation.DIRECTORY}/versions/100.200.300-{'a' * 12}")
 
 
 @pytest.mark.parametrize(
@@ -499,7 +498,7 @@ def test_the_longest_version_fits_a_first_line() -> None:
 def test_what_is_no_tree_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tree.json").write_text(text, encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
-        runtime_tree.at(str(tmp_path))
+        runtime_tree.read_tree(str(tmp_path))
     assert caught.value.code == "GH2101"
 
 
@@ -508,7 +507,7 @@ def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
     document = {"schema": runtime_tree.SCHEMA, "version": version, "digest": "a" * 64}
     (tmp_path / "tree.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GpuhookError):
-        runtime_tree.at(str(tmp_path))
+        runtime_tree.read_tree(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ DAEMON_JSON = '{\n    "log-level": "info"\n}\n'
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try no program: the tree in here has none that runs (that of the contract tests has)."""
+    """Skip the test run of programs: this tree has none (that of the contract tests has)."""
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
@@ -44,7 +44,7 @@ def host(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Give a tree whose programs do nothing."""
+    """Yield a tree whose programs do nothing."""
     made = tmp_path / "tree"
     (made / "launchers/bin").mkdir(parents=True)
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):
@@ -71,7 +71,7 @@ def refused(host: Path, *words: str) -> str:
 
 
 def test_there_and_back(host: Path, small: Path) -> None:
-    """The engine's runtime is the path that outlives versions; the way back ends at every byte."""
+    """The engine's runtime is the path of all versions; uninstall restores every byte."""
     words = ("--tree", str(small), "--engine", "docker")
     assert called("install", host, *words, "--dry-run")["engines"][0]["files"]
     assert not (host / "opt").exists()
@@ -101,7 +101,7 @@ def test_another_directory(host: Path, small: Path) -> None:
 
 
 def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> None:
-    """Only an engine that was configured for the programs that go is given back."""
+    """Only an engine that was configured for the removed programs is undone."""
     called("install", host, "--tree", str(small), "--engine", "none")
     (host / "usr/bin").mkdir(parents=True, exist_ok=True)
     (host / "usr/bin/gpuhook-runtime").touch(mode=0o755)
@@ -114,7 +114,7 @@ def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> Non
 
 
 def test_the_route_cdi_copies_nothing(host: Path) -> None:
-    """The engine applies specs by itself; there need not even be a tree."""
+    """The engine applies specs by itself, without a tree."""
     document = called("install", host, "--route", "cdi", "--engine", "docker")
     assert document["version"] == ""
     assert not (host / "opt").exists()
@@ -204,7 +204,7 @@ def test_what_is_refused(host: Path, small: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def staying_pod(host: Path, small: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Give the process of a pod that has configured Docker and stays."""
+    """Yield the process of a pod that configured Docker and waits."""
     words = ["install", "--host-root", str(host), "--tree", str(small), "--engine", "docker"]
     code = (
         "from gpuhook.install import installation; "
@@ -230,7 +230,7 @@ def staying_pod(host: Path, small: Path, *options: str) -> Iterator[subprocess.P
 def test_a_pod_that_stays(
     host: Path, small: Path, options: tuple[str, ...], is_undone: bool
 ) -> None:
-    """It ends at SIGTERM, with success, and undoes what it did if it was told to."""
+    """It ends at SIGTERM with success, and undoes the installation with --undo-on-exit."""
     with staying_pod(host, small, *options) as process:
         process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
         process.send_signal(signal.SIGTERM)  # and a second one breaks nothing off
@@ -258,7 +258,7 @@ def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> 
 
 def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
     code = (
-        "import os; from gpuhook.install import pod_wait; pod_wait.hold(); "
+        "import os; from gpuhook.install import pod_wait; pod_wait.block_signals(); "
         "os.fork() or os._exit(0); print('up', flush=True); pod_wait.wait()"
     )
     command = [sys.executable, "-c", code]

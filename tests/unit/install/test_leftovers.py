@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gpuhook uninstall` removes beside the tree, and what it leaves to others."""
+"""The files that `gpuhook uninstall` removes besides the tree, and files that it keeps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kind(text: str) -> str:
 
 
 def removed(host: Path) -> list[str]:
-    """Uninstall, in a dry run first, and return what was removed beside the tree."""
+    """Uninstall, after a dry run, and return the files removed besides the tree."""
     before = {path for path in host.rglob("*") if path.is_file()}
     planned = called("uninstall", host, "--dry-run")
     assert {path for path in host.rglob("*") if path.is_file()} == before
@@ -70,7 +70,7 @@ def test_specs_that_call_the_removed_hook(host: Path) -> None:
 
 
 def other_specs() -> dict[str, str]:
-    """Return specs that have to remain."""
+    """Return specs that must remain."""
     ours = generated(HOOK, "yaml")
     document: dict[str, Any] = yaml.safe_load(ours)
     hook = {"hookName": "createContainer", "path": HOOK, "args": ["gpuhook-hook", "other"]}

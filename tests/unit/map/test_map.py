@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook map`, the command: where it draws, and what a real browser makes of it."""
+"""`gpuhook map`: its outputs, and the page in a real browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces: 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the command a state directory of its own, and nothing else of this machine."""
+    """Give the command its own state directory, and nothing else of this machine."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("NODE_NAME", "node-7")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -75,7 +75,7 @@ def test_watching_is_for_terminals(place: Path) -> None:
 
 
 def test_watching_tells_what_cannot_be_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above each picture: standard error would be drawn over."""
+    """Warnings are above each picture, which would overwrite standard error."""
     looks: list[str] = []
     monkeypatch.setattr(screen, "run", lambda look, _: looks.append(look()))
     library = place / "libnvidia-ml.so.1"
@@ -101,7 +101,7 @@ def test_a_node_at_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @AS_ROOT
 @pytest.mark.skipif(not BROWSER, reason="no chromium on this machine to draw the page with")
 def test_a_browser_shows_all_of_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Page and picture: every GPU, instance and holder is text in what the browser has built."""
+    """Page and picture: every GPU, instance and holder is text in the browser's document."""
     page, picture = place / "map.html", place / "map.svg"
     with Running(place) as running:
         node = busy(place, monkeypatch, running)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a node: what it shows of a document, in a terminal, as SVG and as a page."""
+"""The picture of a document, in a terminal, as SVG and as a page."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ REPLICAS = tuple(f"{GPU}::{number}" for number in range(4))
 
 
 def test_replicas() -> None:
-    """Those of one container are one cell; one above its share says so; the rest is free."""
+    """Replicas of one container are one cell; a holder above its share is marked."""
     containers = [holder("one", REPLICAS[0]), holder("two", *REPLICAS[1:3], used=9 * GIB)]
     found = picture([gpu()], containers, {GPU: REPLICAS})
     assert cells(found) == [
@@ -103,7 +103,7 @@ def test_a_gpu_of_one_and_of_several() -> None:
 
 
 def test_mig_instances() -> None:
-    """They are as wide as their memory; the rest is in no instance."""
+    """Their width is their memory; the remainder is in no instance."""
     instances = [
         gpu(f"MIG-{n}", f"0:{n}", of=GPU, profile=profile, total=size * GIB)
         for n, (profile, size) in enumerate((("3g.8gb", 8), ("1g.2gb", 2)))
@@ -126,7 +126,7 @@ def test_what_no_cell_shows_is_noted() -> None:
     found = picture([gpu(unattributed=3 * GIB)], processes=[host])
     assert found.bars[0].notes == (
         "processes of the host use 200 MiB (Xorg)",
-        "3 GiB are in use by nobody that can be seen",
+        "3 GiB are in use by unknown processes",
     )
     for text in (map_terminal.text(found, 100), map_svg.text(found), map_page.text(found)):
         assert all(note in text for note in found.bars[0].notes)
@@ -147,7 +147,7 @@ def test_long_names_keep_what_tells_pods_apart() -> None:
 
 
 def test_memory_that_nobody_knows_is_called_so() -> None:
-    """It is not drawn as none."""
+    """Unknown memory is not drawn as zero."""
     one = holder("one")
     one["usage"] = [{**one["usage"][0], "used": None, "total": None, "share": None}]
     found = picture([gpu(total=None, used=None)], [one])
@@ -163,7 +163,7 @@ def test_a_summary_is_never_cut() -> None:
 
 
 def test_devices_that_only_holders_tell_of() -> None:
-    """Without a driver and without notes of generate-cdi there still is somebody to be shown."""
+    """Without a driver and an inventory, the holders are shown."""
     found = picture([], [holder("one", gpus=("0",))])
     assert [(bar.uuid, bar.cells[0].holder) for bar in found.bars] == [("0", "one")]
     assert "one" in map_terminal.text(found, 80)
@@ -241,7 +241,7 @@ def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
 
 
 def test_widths_add_up() -> None:
-    """The narrowest part has a column and a line, also beside one that has nearly all."""
+    """The narrowest part has a column and a border, even if another part has nearly all."""
     for parts in ([0.1] * 39, [0.98, 0.01, 0.01], [1.0]):
         widths = map_terminal._widths(parts, 79)
         assert sum(widths) == 79
@@ -250,7 +250,7 @@ def test_widths_add_up() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_each_holder_is_named_in_a_terminal_however_many_there_are(width: int) -> None:
-    """Cells that are too narrow have letters, and lines that tell whose they are."""
+    """Cells that are too narrow have letters, and lines with their holders."""
     units = tuple(f"{GPU}::{number}" for number in range(24))
     found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])
     text = map_terminal.text(found, width)

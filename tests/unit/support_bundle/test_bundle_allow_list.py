@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not listed is left out: no secret is in a bundle, wherever it was planted."""
+"""Unlisted values are left out: no planted secret is in a bundle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles of somebody's making: refused with a code, or looked at with what is right in them."""
+"""Forged bundles: refused with a code, or examined as far as they are valid."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _doctor(path: str) -> Result:
 
 
 def _is_told(done: Result) -> bool:
-    """Return whether a run ended with results, or with a fault that is not of our own making."""
+    """Return whether a run ended with results, or with a fault of the bundle."""
     if done.exit_code not in (0, 1) or not isinstance(done.exception, (SystemExit, type(None))):
         return False
     return "GH1593" not in done.output and not any(c < " " and c != "\n" for c in done.output)

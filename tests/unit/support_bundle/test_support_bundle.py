@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: what was recorded answers as the node did; hostile archives are refused."""
+"""Bundles: the records answer as the node did; hostile archives are refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_records
-from gpuhook.support_bundle.reading_record import RecordingTree
-from gpuhook.support_bundle.replay import RecordedTree
+from gpuhook.support_bundle.recorded_tree import RecordedTree, RecordingTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOP = "gpuhook-bundle/"
+
+
+def opened(path: str) -> tuple[RecordedTree, Readings]:
+    """Return the tree and the readings of a bundle."""
+    node = support_bundle.bundle_node(path)
+    assert isinstance(node.tree, RecordedTree)
+    return node.tree, node.readings
 
 
 def _tree(root: Path) -> DirectoryTree:
@@ -88,9 +94,9 @@ def test_what_nobody_asked_is_missing_only_if_that_is_known(tmp_path: Path) -> N
     tree = _replayed(recording)
     assert tree.status("/etc/docker/daemon.json") is None
     assert tree.names("/opt/bin") == []
-    with pytest.raises(OSError, match="nobody looked"):
+    with pytest.raises(OSError, match="not recorded"):
         tree.read("/etc/cdi/a.yaml")
-    with pytest.raises(OSError, match="nobody looked"):
+    with pytest.raises(OSError, match="not recorded"):
         tree.names("/usr")
 
 
@@ -109,11 +115,11 @@ def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node").mkdir()
     tree = _tree(tmp_path / "node")
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
-    node = bundle_contents.recorded(
+    node = bundle_contents.recording_node(
         ExaminedNode(tree, Readings({"units": lambda: {"a.service": {}}}))
     )
     _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
-    made = bundle_contents.gathered(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "{}\n"})
+    made = bundle_contents.collect(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "{}\n"})
     path = tmp_path / "bundle.tar.gz"
     bundle_archive.write(str(path), made.members, made.made)
     return path, made
@@ -122,7 +128,7 @@ def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
 def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
     path, made = _made(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    tree, readings = support_bundle.opened(str(path))
+    tree, readings = opened(str(path))
     assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
     assert tree.read("/etc/os-release") == b"ID=debian\n\n"
     assert readings.document("units") == {"a.service": {}}
@@ -175,22 +181,22 @@ def test_members_that_lead_elsewhere_refuse_the_bundle(
     tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
 ) -> None:
     with pytest.raises(GpuhookError) as told:
-        support_bundle.opened(_packed(tmp_path / "b", member))
+        opened(_packed(tmp_path / "b", member))
     assert told.value.code == "GH1907"
 
 
 def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "a"))
     with pytest.raises(GpuhookError, match="twice"):
-        support_bundle.opened(path)
+        opened(path)
 
 
 def test_many_large_members_are_refused(tmp_path: Path) -> None:
-    """8 files of 31 MB, which stay in memory until the last is read."""
+    """8 files of 31 MB, which are in memory until the last is read."""
     members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]
     path = _packed(tmp_path / "b", *members)
     with pytest.raises(GpuhookError, match="larger than 160 MiB"):
-        support_bundle.opened(path)
+        opened(path)
 
 
 def test_a_bomb_is_refused_before_it_fills_the_memory(
@@ -201,15 +207,15 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(
         tmp_path / "b", _member(TOP + "a", bytes(600_000)), _member(TOP + "b", bytes(600_000))
     )
     with pytest.raises(GpuhookError, match="larger than 1 MiB"):
-        support_bundle.opened(path)
+        opened(path)
     monkeypatch.setattr(bundle_archive, "LARGEST", 1000)
     with pytest.raises(GpuhookError, match="600000 bytes"):
-        support_bundle.opened(path)
+        opened(path)
     monkeypatch.setattr(bundle_archive, "LARGEST", 1 << 20)
     monkeypatch.setattr(bundle_archive, "MOST_MEMBERS", 1)
     path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "b"))
     with pytest.raises(GpuhookError, match="more than 1 files"):
-        support_bundle.opened(path)
+        opened(path)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, content: bytes) -
     path = tmp_path / "b"
     path.write_bytes(content)
     with pytest.raises(GpuhookError) as told:
-        support_bundle.opened(str(path))
+        opened(str(path))
     assert told.value.code == "GH1906"
 
 
@@ -271,20 +277,20 @@ def test_documents_of_another_shape_refuse_the_bundle(
         "readings.json": {},
     }
     whole = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
-    tree, _ = support_bundle.opened(_packed(tmp_path / "whole", *whole))
-    with pytest.raises(OSError, match="nobody looked"):
+    tree, _ = opened(_packed(tmp_path / "whole", *whole))
+    with pytest.raises(OSError, match="not recorded"):
         tree.read("/etc/cdi/a.yaml")
     documents[name] = spoil(documents[name])
     spoilt = [_member(TOP + key, json.dumps(one).encode()) for key, one in documents.items()]
     with pytest.raises(GpuhookError) as told:
-        support_bundle.opened(_packed(tmp_path / "spoilt", *spoilt))
+        opened(_packed(tmp_path / "spoilt", *spoilt))
     assert told.value.code == "GH1906"
 
 
 def test_a_deep_document_is_no_crash(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "manifest.json", b"[" * 100_000))
     with pytest.raises(GpuhookError) as told:
-        support_bundle.opened(path)
+        opened(path)
     assert told.value.code == "GH1906"
 
 
@@ -292,9 +298,9 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     place = tmp_path / "proc/7"
     place.mkdir(parents=True)
     (place / "environ").write_text("SECRET=x", encoding="utf-8")
-    node = bundle_contents.recorded(ExaminedNode(DirectoryTree(str(tmp_path)), Readings({})))
+    node = bundle_contents.recording_node(ExaminedNode(DirectoryTree(str(tmp_path)), Readings({})))
     assert node.tree.read("/proc/7/environ") == b"SECRET=x"
-    made = bundle_contents.gathered(node, {}, {})
+    made = bundle_contents.collect(node, {}, {})
     assert "files/proc/7/environ" not in made.members
     assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)
 
@@ -304,11 +310,11 @@ def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
     (node / "etc/cdi").mkdir(parents=True)
     (node / "etc/cdi" / name).write_text("kind: a", encoding="utf-8")
-    seen = bundle_contents.recorded(ExaminedNode(DirectoryTree(str(node)), Readings({})))
-    made = bundle_contents.gathered(seen, {}, {})
+    seen = bundle_contents.recording_node(ExaminedNode(DirectoryTree(str(node)), Readings({})))
+    made = bundle_contents.collect(seen, {}, {})
     path = str(tmp_path / "b.tar.gz")
     bundle_archive.write(path, made.members, made.made)
-    tree, _ = support_bundle.opened(path)
+    tree, _ = opened(path)
     assert tree.names("/etc/cdi") == [name]
     assert tree.read(f"/etc/cdi/{name}") == b"kind: a"
 
@@ -334,7 +340,7 @@ def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None
 
 
 def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
-    """Planted in arguments, environments, annotations, labels and messages of what runs."""
+    """Planted in arguments, environments, annotations, labels and messages of processes."""
     secret = "hunter2-4711"
     planted: dict[str, object] = {
         "processes": [{"pid": 1, "argv": ["dockerd", "--token", secret, f"--x={secret}"],
@@ -347,9 +353,9 @@ def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
         "stored": [{"id": "a", "annotations": {secret: secret}}],
     }  # fmt: skip
     collectors = {name: (lambda one=one: one) for name, one in planted.items()}
-    node = bundle_contents.recorded(
+    node = bundle_contents.recording_node(
         ExaminedNode(DirectoryTree(str(tmp_path)), Readings(collectors))
     )
-    made = bundle_contents.gathered(node, {"ps.json": planted}, {})
+    made = bundle_contents.collect(node, {"ps.json": planted}, {})
     assert b"dockerd" in made.members["readings.json"]
     assert [name for name, content in made.members.items() if secret.encode() in content] == []

@@ -40,7 +40,7 @@ def _run(*words: str) -> Result:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """Give the tree of a node of a cluster, with a secret in its files."""
+    """Yield the tree of a cluster's node, with a secret in its files."""
     root = tmp_path / "node"
     make_node(root, "t4", real_nodes=False)
     (root / "etc/containerd").mkdir(parents=True)

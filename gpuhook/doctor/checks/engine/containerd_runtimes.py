@@ -16,7 +16,7 @@ from gpuhook.doctor.commands import package_commands, register_commands
 from gpuhook.doctor.facts.engine_facts import containerds, kubelet
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
 from gpuhook.doctor.facts.program_facts import program
-from gpuhook.engines.configure.engine_options import NAME
+from gpuhook.engines.configure.engine_plan import NAME
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import covers

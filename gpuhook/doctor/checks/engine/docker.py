@@ -22,8 +22,8 @@ from gpuhook.doctor.facts import spec_facts
 from gpuhook.doctor.facts.engine_facts import dockers, why_no_gpus
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes, runtime_names, spec_dirs
 from gpuhook.doctor.facts.program_facts import program
-from gpuhook.engines.configure.docker import dockerd_flags
 from gpuhook.engines.read import docker_config as reader
+from gpuhook.engines.read import unit_flags
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
@@ -193,7 +193,7 @@ def _flags(node: ExaminedNode) -> Iterable[Finding]:
     here = [one for one in dockers(node) if one.kind == "docker"]
     for one in here:
         members = _members(one.read.content)
-        flags = dockerd_flags.flags(node.tree)
+        flags = unit_flags.unit_flags(node.tree)
         wrong = [flag for flag in flags if _FLAGS.get(flag.name, "") in members]
         for flag in wrong:
             key = _FLAGS[flag.name]

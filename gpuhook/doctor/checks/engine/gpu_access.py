@@ -11,7 +11,7 @@ from gpuhook.doctor.checks.kubernetes import kubelet_facts, plugin_files
 from gpuhook.doctor.facts.engine_facts import containerds, crio_here, kubelet
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.doctor.facts.toolkit_settings import PATHS, files
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
@@ -158,7 +158,7 @@ def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
         for configuration, has_cdi in found
         if (chosen := configuration.runtimes.get(configuration.default))
         and NVIDIA_RUNTIME in posixpath.basename(chosen.path)
-        and not compat_programs.is_front(node.tree, chosen.path)
+        and not engine_config.is_front(node.tree, chosen.path)
     ]
 
 

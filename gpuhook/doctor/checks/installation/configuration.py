@@ -6,10 +6,9 @@ from __future__ import annotations
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.commands.package_commands import gpuhook_again
 from gpuhook.doctor.facts.program_facts import program
-from gpuhook.engines.configure import configure_record, engine_reader, engine_status
-from gpuhook.engines.configure.engine_options import NAME
-from gpuhook.engines.configure.engine_options import EngineNode as Place
-from gpuhook.engines.configure.engine_table import ENGINES
+from gpuhook.engines.configure import configure_record, engine_status, engine_verification
+from gpuhook.engines.configure.engine_plan import ENGINES, NAME
+from gpuhook.engines.configure.engine_plan import EngineNode as Place
 from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
 
@@ -81,7 +80,9 @@ def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
 
 def _has_it(node: ExaminedNode, kept: ConfigureRecord) -> bool:
     """Return whether the present files of an engine still have what gpuhook wrote."""
-    state = engine_reader.read(kept.engine, Place(node.tree, None, kept.config, kept.drop_in))
+    state = engine_verification.read_engine(
+        kept.engine, Place(node.tree, None, kept.config, kept.drop_in)
+    )
     if kept.wanted.route == "hook":
         return True  # oci-hooks.program checks the hook
     if kept.wanted.route == "cdi":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posixpath import dirname
 
 from gpuhook.doctor.facts import spec_facts
-from gpuhook.engines.read import compat_programs
+from gpuhook.engines.read import engine_config
 from gpuhook.node import node_programs, node_tree
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ def _launchers(files: Tree, directory: str) -> dict[str, Launcher]:
         path = f"{directory}/{name}"
         status = files.status(path)
         if status is not None and status.is_file:
-            if name in FRONTS and not compat_programs.is_front(files, path):
+            if name in FRONTS and not engine_config.is_front(files, path):
                 continue
             found[name] = _launcher(path, status, node_tree.text(files, path, _MAX) or "")
     return found

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base_runtime_spec that carries gpuhook's prestart hook, for the route hook.
+"""The base_runtime_spec with gpuhook's prestart hook, for the route hook.
 
-It takes the place of containerd's own default, which differs between versions: so it is made of the
-base spec that the default runtime has, or else of what this containerd's `ctr oci spec` prints.
+It replaces containerd's built-in default, which differs between versions. Therefore it is made from
+the base spec of the default runtime, or else from the output of `ctr oci spec`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EngineNode
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def change(node: EngineNode, program: str, of: str) -> ConfigChange | None:
-    """Return how the base spec comes to carry the hook; None where it does.
+def change(node: EngineNode, program: str, default: str) -> ConfigChange | None:
+    """Return the change that adds the hook to the base spec; None if it has the hook.
 
-    `of` is the default runtime's base spec, "" where it has none. Raises GH2027, GH2028.
+    `default` is the default runtime's base spec, "" for none. Raises GH2027, GH2028.
     """
-    there = node.files.read(BASE_SPEC)
-    source, content = BASE_SPEC, there
-    if of and of != BASE_SPEC:
-        source, content = of, node.files.read(of)
+    before = node.files.read(BASE_SPEC)
+    source, content = BASE_SPEC, before
+    if default and default != BASE_SPEC:
+        source, content = default, node.files.read(default)
     elif content is None:
         source, content = "ctr oci spec", node.base_spec
     if content is None:
@@ -38,15 +38,15 @@ def change(node: EngineNode, program: str, of: str) -> ConfigChange | None:
     spec = _parsed(source, content)
     hook = _hook(program)
     stage = spec.setdefault("hooks", {}).setdefault("prestart", [])
-    if any(one == hook for one in stage) and there is not None and source == BASE_SPEC:
+    if any(one == hook for one in stage) and before is not None and source == BASE_SPEC:
         return None
     stage[:] = [one for one in stage if one.get("args") != hook["args"]] + [hook]
     after = json.dumps(spec, indent=4).encode() + b"\n"
-    return None if after == there else ConfigChange(BASE_SPEC, there, after)
+    return None if after == before else ConfigChange(BASE_SPEC, before, after)
 
 
 def without(content: bytes, program: str) -> bytes:
-    """Return a base spec less our hook; as it is where it is no spec any more."""
+    """Return a base spec without the hook; unchanged if it is not a spec."""
     try:
         spec = documents.parse_json(content)
         stage = spec["hooks"]["prestart"]
@@ -61,7 +61,7 @@ def _hook(program: str) -> dict[str, Any]:
 
 
 def _parsed(source: str, content: bytes) -> dict[str, Any]:
-    """Return the spec, checked as far as it is changed."""
+    """Return the spec. The parts that change are checked. Raises GH2027."""
     try:
         spec = documents.parse_json(content)
         hooks = spec.get("hooks") or {}
@@ -70,6 +70,6 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
             one.get("path")
         spec["hooks"] = {**hooks, "prestart": list(stage)}
     except (ValueError, TypeError, LookupError, AttributeError):
-        said = "this is no OCI spec, of which a base spec could be made"
-        raise fault("GH2027", where=source, said=said) from None
+        reason = "not an OCI spec, from which a base spec could be made"
+        raise fault("GH2027", where=source, said=reason) from None
     return dict(spec)

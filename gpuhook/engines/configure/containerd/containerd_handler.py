@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handler that containerd is to have: what the default one has, with gpuhook in it.
+"""gpuhook's handler of containerd: the default handler's settings with another program.
 
-What an administrator said of the default runtime (SystemdCgroup, a base spec, ...) counts for
-containers with GPUs, too; NVIDIA's tool loses it where the default is not written down.
+The settings of the default runtime (SystemdCgroup, a base spec, ...) apply to containers with GPUs,
+too. NVIDIA's tool loses them if the default is not in the file.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from typing import Any
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import RUNC, covers
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
+from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
+
 
 BASE_SPEC = "/etc/containerd/gpuhook-base.json"
 _CDI_PREFIX = "cdi.k8s.io/"
 CDI_ANNOTATIONS = f"{_CDI_PREFIX}*"
 _PROGRAM = ("binaryname", "runtime")  # options of runc's shims, of v2 and of the one before
-_LEGACY = "default_runtime"  # the table of containerd 1.x's old configurations
+_LEGACY = "default_runtime"  # a table in old configurations of containerd 1.x
 _SHIM = "io.containerd.runc."
 _NOT_COPIED = frozenset({"options", "runtime_engine", "runtime_type", "container_annotations"})
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A handler's table, and the program that it calls, "" where containerd chooses.
+    """A handler's table and its program, "" if containerd chooses the program.
 
-    `base_spec` is the default's base_runtime_spec, "" where it has none.
+    `base_spec` is the default handler's base_runtime_spec, "" for none.
     """
 
     table: dict[str, Any]
@@ -45,7 +47,7 @@ class Handler:
 
 
 def runtimes_of(read: Containerd) -> dict[str, Any]:
-    """Return the tables of the handlers as they are written."""
+    """Return the handlers' tables as they are in the files."""
     return {
         name: one
         for name, one in toml_document.table(read.cri, "containerd", "runtimes").items()
@@ -53,58 +55,58 @@ def runtimes_of(read: Containerd) -> dict[str, Any]:
     }
 
 
-def wanted_handler(read: Containerd, wanted: EngineOptions) -> Handler:
-    """Return the handler that containerd is to have; one that is there already is kept else."""
+def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
+    """Return the handler; the other settings of an existing one are kept."""
     written = runtimes_of(read)
-    there = written.get(wanted.name)
+    existing = written.get(options.name)
     name, model = _model(read, written)
-    table = dict(there) if there is not None else _copied(model)
+    table = dict(existing) if existing is not None else _copied(model)
     notes: list[str] = []
-    if there is None and name:
+    if existing is None and name:
         is_default = name in (read.configuration.default, _LEGACY)
-        said = f"the runtime {wanted.name} has what the {'default ' * is_default}runtime {name} has"
-        notes.append(said if is_default else f"{said}: the default is not of runc's shim")
-    if there is None and _drop_open_annotations(table):
+        note = f"{options.name} has the options of the {'default ' * is_default}runtime {name}"
+        notes.append(note if is_default else f"{note}: the default is not of runc's shim")
+    if existing is None and _drop_open_annotations(table):
         notes.append(
             f"pod_annotations of {name} that cover {CDI_ANNOTATIONS} are not copied: a pod could "
-            "ask for any GPU by an annotation of its own"
+            "request any GPU by its own annotation"
         )
-    options = _options(table)
-    program = _program(options)
-    if wanted.route == "wrapper" or _gives_gpus(program):
-        for key in [one for one in options if one.lower() in _PROGRAM]:
-            del options[key]
+    shim = _options(table)
+    program = _program(shim)
+    if options.route == "wrapper" or _gives_gpus(program):
+        for key in [one for one in shim if one.lower() in _PROGRAM]:
+            del shim[key]
         table.pop("runtime_engine", None)
         program = ""
-    if wanted.route == "wrapper":
-        options[_spelt(toml_document.table(table, "options"), "BinaryName")] = wanted.program
-        program = wanted.program
-    if wanted.route != "cdi":
+    if options.route == "wrapper":
+        shim[_option_name(toml_document.table(table, "options"), "BinaryName")] = options.program
+        program = options.program
+    if options.route != "cdi":
         table["container_annotations"] = _with_cdi(table.get("container_annotations"))
     base_spec = toml_document.text(table.get("base_runtime_spec"))
-    if wanted.route == "hook":
+    if options.route == "hook":
         table["base_runtime_spec"] = BASE_SPEC
     if not toml_document.text(table.get("runtime_type")).startswith(_SHIM):
         table["runtime_type"] = RUNC
     table.pop("options", None)
-    if options:
-        table["options"] = options
+    if shim:
+        table["options"] = shim
     return Handler(table, program, base_spec, tuple(notes))
 
 
-def is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
-    """Return whether the handler of that name may be changed: it is gpuhook's, or plain."""
-    if runtime.path == wanted.program:
+def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
+    """Return whether a handler may be changed: it is gpuhook's, or plain runc or crun."""
+    if runtime.path == options.program:
         return True
     program = runtime.path.rpartition("/")[2]
     if program == GPUHOOK_RUNTIME:
         return True
     is_plain = program in ("", "runc", "crun") and runtime.type.startswith(_SHIM)
-    return is_plain and wanted.route != "wrapper"
+    return is_plain and options.route != "wrapper"
 
 
 def _model(read: Containerd, written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the handler whose options count for ours: the default one if it is of runc's shim."""
+    """Return the handler whose options are copied: the default one if it uses runc's shim."""
     legacy = toml_document.table(read.cri, "containerd", _LEGACY)
     if legacy.get("runtime_type"):
         return _LEGACY, legacy
@@ -115,7 +117,7 @@ def _model(read: Containerd, written: Mapping[str, Any]) -> tuple[str, dict[str,
 
 
 def _copied(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a new handler: its type first, as people write it."""
+    """Return a new handler, with the type as the first key."""
     kind = toml_document.text(model.get("runtime_type"))
     table: dict[str, Any] = {"runtime_type": kind if kind.startswith(_SHIM) else RUNC}
     table |= {name: value for name, value in model.items() if name not in _NOT_COPIED}
@@ -140,20 +142,20 @@ def _gives_gpus(program: str) -> bool:
     return name == GPUHOOK_RUNTIME or name.startswith(NVIDIA_RUNTIME)
 
 
-def _spelt(options: Mapping[str, Any], name: str) -> str:
-    """Return an option's name as it is written there: containerd takes all spellings."""
+def _option_name(options: Mapping[str, Any], name: str) -> str:
+    """Return the name of an option as the file has it: containerd ignores the case."""
     return next((one for one in options if one.lower() == name.lower()), name)
 
 
-def _with_cdi(said: object) -> list[str]:
-    patterns = list(toml_document.texts(said))
+def _with_cdi(annotations: object) -> list[str]:
+    patterns = list(toml_document.texts(annotations))
     if any(_covers_all(one) for one in patterns):
         return patterns
     return [*patterns, CDI_ANNOTATIONS]
 
 
 def _covers_all(pattern: str) -> bool:
-    """Return whether a pattern covers every CDI annotation. A `*` does not: it stops at a "/"."""
+    """Return whether a pattern covers every CDI annotation; a `*` alone does not match a "/"."""
     is_plain = not {"[", "\\"}.intersection(pattern)
     return is_plain and pattern.endswith("/*") and covers(pattern, _CDI_PREFIX)
 
@@ -167,3 +169,32 @@ def _drop_open_annotations(table: dict[str, Any]) -> bool:
     if kept:
         table["pod_annotations"] = kept
     return True
+
+
+def check_result(
+    where: str, before: Containerd, after: Containerd, *, options: EngineOptions, handler: Handler
+) -> None:
+    """Raise GH2025, for the file `where`, if the changes would break the configuration."""
+    for problem in _problems(before, after, options, handler):
+        raise fault("GH2025", where=where, said=problem)
+
+
+def _problems(
+    before: Containerd, after: Containerd, options: EngineOptions, handler: Handler
+) -> list[str]:
+    problems = [f"{one.where} {one.said}" for one in after.configuration.fatal]
+    runtimes = after.configuration.runtimes
+    runtime = runtimes.get(options.name)
+    if runtime is None or runtime.path != handler.program:
+        other = next((one.by for one in after.ignored if one.runtime.name == options.name), "")
+        by = f": {other} replaces it" if other else ""
+        problems.append(f"the runtime {options.name} would have no effect{by}")
+    lost = [name for name in before.configuration.runtimes if name not in runtimes]
+    if lost:
+        problems.append(f"the runtimes {', '.join(lost)} would be lost")
+    default = options.name if options.is_default else before.configuration.default
+    if after.configuration.default != default:
+        problems.append(f"the default runtime would be {after.configuration.default}")
+    if not after.has_cri:
+        problems.append("the plugin cri would be disabled")
+    return problems

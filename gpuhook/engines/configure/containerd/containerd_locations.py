@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a node's containerd has its configuration: by itself, or within a distribution."""
+"""The configuration files of a node's containerd, plain or of a Kubernetes distribution."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import Service
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_config import PATH
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from gpuhook.engines.configure.engine_options import EngineNode
+    from gpuhook.engines.configure.engine_plan import EngineNode
+    from gpuhook.engines.configure.toml_edit import Setting
     from gpuhook.engines.read.config_files import ConfigFiles
-    from gpuhook.engines.read.engine_versions import Version
+    from gpuhook.engines.read.engine_config import Version
 
-# file: containerd reads what is written. template: k3s and rke2 make containerd's file of it.
-# patch: k0s puts it over the file that it makes.
+
+# file: containerd reads it. template: k3s and rke2 generate containerd's file from it. patch: k0s
+# merges it into the file that it generates.
 Kind = Literal["file", "template", "patch"]
 NAMES = ("k3s", "rke2", "k0s", "microk8s")
 
@@ -29,16 +32,9 @@ RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd"
 MICROK8S = "/var/snap/microk8s/current/args/containerd-template.toml"
 K0S = "/etc/k0s/containerd.toml"
 K0S_DROP_INS = "/etc/k0s/containerd.d"
-K0S_MADE = "/run/k0s/containerd-cri.toml"  # what k0s makes of its own and of the drop-ins
+K0S_MADE = "/run/k0s/containerd-cri.toml"  # k0s generates it from its own file and the drop-ins
 K0S_MANAGED = b"# k0s_managed=true"
 _PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/opt/eks", "/etc/eks")
-_UNITS = (
-    "/etc/systemd/system/containerd.service",
-    "/usr/lib/systemd/system/containerd.service",
-    "/lib/systemd/system/containerd.service",
-)
-_CONFIG = re.compile(r"^ExecStart=.*\s(?:--config|-c)(?:=|\s+)(\S+)", re.MULTILINE)
-_VARIABLE = re.compile(r"^Environment=[\"']?(\w+)=([^\s\"']+)", re.MULTILINE)
 _OS = re.compile(r"^ID=[\"']?([\w.-]+)", re.MULTILINE)
 
 _PLAIN = Service(units=("containerd.service",), processes=("containerd",))
@@ -52,9 +48,9 @@ _SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class ContainerdLocation:
-    """A containerd's configuration. `root` is what is read, which a distribution may have made.
+    """A containerd's configuration. `root` is the file that it reads, possibly a generated one.
 
-    `daemon` is the version of this containerd, None where it is not known.
+    `daemon` is the version of this containerd, None if unknown.
     """
 
     distribution: str
@@ -66,43 +62,35 @@ class ContainerdLocation:
 
 
 def containerd_location(node: EngineNode) -> ContainerdLocation:
-    """Return where the node's one containerd that a kubelet uses is configured.
+    """Return the configuration of the containerd that the node's kubelet uses.
 
-    Raises GH2022 for several, GH2024 for systems that write the file themselves.
+    Raises GH2022 if there are several, GH2024 for a system that writes the file itself.
     """
     system = _system(node.files)
     if system in ("bottlerocket", "talos"):
         raise fault("GH2024", system=system.capitalize())
     if node.config:
         return _named(node, node.config)
-    here = [one for one in NAMES if _is_here(node.files, one)]
+    installed = [one for one in NAMES if _is_installed(node.files, one)]
     root = started_with(node.files)
     content = node.files.read(root)
-    if content is not None and (not here or _serves_kubelet(content)):
-        here.append("")
-    if len(here) > 1:
-        said = ", ".join(_root(node.files, one) if one else root for one in here)
-        raise fault("GH2022", files=said)
-    if here and here[0]:
-        return _place(node, here[0])
+    if content is not None and (not installed or _serves_kubelet(content)):
+        installed.append("")
+    if len(installed) > 1:
+        paths = ", ".join(_root(node.files, one) if one else root for one in installed)
+        raise fault("GH2022", files=paths)
+    if installed and installed[0]:
+        return _place(node, installed[0])
     return _plain(node, root, system)
 
 
 def started_with(files: ConfigFiles) -> str:
-    """Return the file that containerd's unit starts it with, the usual one if it says none."""
-    for unit in _UNITS:
-        text = (files.read(unit) or b"").decode("utf-8", "replace")
-        if not text:
-            continue
-        drop_ins = f"{_UNITS[0]}.d"
-        more = [f"{drop_ins}/{name}" for name in files.names(drop_ins) if name.endswith(".conf")]
-        texts = [text, *((files.read(one) or b"").decode("utf-8", "replace") for one in more)]
-        said = {name: value for one in texts for name, value in _VARIABLE.findall(one)}
-        named = [match.group(1) for one in texts for match in _CONFIG.finditer(one)]
-        path = named[-1] if named else ""
-        path = said.get(path.strip("${}"), "") if path.startswith("$") else path
-        return path if path.startswith("/") else PATH
-    return PATH
+    """Return the file in the command line of containerd's unit, the usual one if it has none."""
+    options = {
+        one.name: one.value for one in unit_flags.unit_flags(files, unit="containerd.service")
+    }
+    path = options.get("config") or options.get("c", "")
+    return path if path.startswith("/") else PATH
 
 
 def _system(files: ConfigFiles) -> str:
@@ -114,7 +102,7 @@ def _system(files: ConfigFiles) -> str:
 
 
 def _serves_kubelet(content: bytes) -> bool:
-    """Return whether a plain file is more than that of a containerd which serves Docker alone."""
+    """Return whether a plain file may serve a kubelet; Docker's package disables the CRI plugin."""
     try:
         document = toml_document.parsed(content)
     except toml_document.UnreadableTomlError:
@@ -122,7 +110,7 @@ def _serves_kubelet(content: bytes) -> bool:
     return "cri" not in toml_document.texts(document.get("disabled_plugins"))
 
 
-def _is_here(files: ConfigFiles, name: str) -> bool:
+def _is_installed(files: ConfigFiles, name: str) -> bool:
     if name == "microk8s":
         return files.read(MICROK8S) is not None
     if name == "k0s":
@@ -143,16 +131,16 @@ def _place(node: EngineNode, name: str) -> ContainerdLocation:
     root = _root(files, name)
     service = _SERVICES[name]
     if name == "microk8s":
-        note = "microk8s makes containerd.toml of its template when its containerd starts"
+        note = "microk8s generates containerd.toml from its template when its containerd starts"
         return ContainerdLocation(name, "file", root, service, notes=(note,))
     if name == "k0s":
         managed = (files.read(K0S) or K0S_MANAGED).lstrip().startswith(K0S_MANAGED)
         if managed:
-            note = f"k0s puts it over its own configuration at its next start: see {K0S_MADE} then"
+            note = f"k0s merges it into its configuration at its next start: see {K0S_MADE} then"
             return ContainerdLocation(name, "patch", root, service, notes=(note,))
-        note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s leaves it as it is"
+        note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s does not change it"
         return ContainerdLocation(name, "file", K0S, service, notes=(note,))
-    note = f"{name} makes containerd's configuration anew at its next start"
+    note = f"{name} generates containerd's configuration again at its next start"
     return ContainerdLocation(name, "template", root, service, notes=(note,))
 
 
@@ -175,6 +163,23 @@ def _warnings(files: ConfigFiles, system: str) -> Iterator[str]:
         yield "nodeadm"
     elif system == "cos":
         yield (
-            "Container-Optimized OS makes /etc anew at each boot: have the DaemonSet do this, "
-            "which comes back by itself, with its programs below /home/kubernetes/bin"
+            "Container-Optimized OS creates /etc again at each boot: use the DaemonSet, "
+            "which runs again by itself, with its programs below /home/kubernetes/bin"
         )
+
+
+def node_config(settings: Iterable[Setting]) -> str:
+    """Return the NodeConfig with which nodeadm writes the settings at each boot of an EKS node."""
+    lines: list[str] = []
+    for one in settings:
+        if isinstance(one.value, dict):
+            lines += toml_text.table_lines(one.path, one.value)
+        elif one.value is not None and len(one.path) > 1:
+            lines += toml_text.table_lines(one.path[:-1], {one.path[-1]: one.value})
+    text = "\n".join(f"      {line}" for line in lines)
+    return (
+        "nodeadm overwrites this file at each boot. To keep the settings without the DaemonSet, "
+        "put this into the node's user data:\n"
+        "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd:\n    config: |\n"
+        f"{text}"
+    )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containerd process of a host that was started with a given configuration file.
+"""The containerd process of a host that runs with a given configuration file.
 
-Its program, and not the first one in the PATH, decides how the file is read.
+The program of this process, not the first one in the PATH, decides how the file is read.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextlib import suppress
 
 from gpuhook.engines.configure.containerd import containerd_locations
 from gpuhook.engines.configure.host_programs import HostPrograms
-from gpuhook.engines.read import host_processes
 from gpuhook.engines.read.containerd_config import PATH, configuration_file, read
 from gpuhook.engines.read.containerd_files import may_read
+from gpuhook.engines.state import host_processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
-    from gpuhook.engines.read.host_processes import HostProcess
+    from gpuhook.engines.state.host_processes import HostProcess
 
 _NAME = "containerd"
 _DELETED = " (deleted)"  # proc_pid_exe(5): the program was replaced since the process started
@@ -28,7 +28,7 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 def host_programs(host: Host, engine: str, config: str = "") -> HostPrograms:
-    """Return the host's programs: as containerd, the one that runs with the file `config`.
+    """Return the host's programs; containerd is the one that runs with the file `config`.
 
     Without `config`, the file that containerd's unit names applies. If none runs with it, the
     containerd in the PATH is used, but not a 1.x for a file of version 3. Raises OSError.
@@ -44,9 +44,9 @@ def host_programs(host: Host, engine: str, config: str = "") -> HostPrograms:
 
 
 def _running_program(host: Host, config: str) -> str:
-    """Return the program's path on the host, "" where no containerd runs with `config`.
+    """Return the program's path on the host, "" if no containerd runs with `config`.
 
-    Only root's processes and our own are considered: their program is run with our rights.
+    Only processes of root and of this user are used: gpuhook runs their program itself.
     """
     for process in host_processes.running(host.root):
         if process.program != _NAME or _configuration(process) != posixpath.normpath(config):
@@ -66,7 +66,7 @@ def _configuration(process: HostProcess) -> str:
 
 
 def _path(host: Host, path: str) -> str:
-    """Return the path on the host: of a process in a chroot, the kernel prints our name."""
+    """Return the path on the host; in a chroot, the kernel prints the path as seen from here."""
     root = os.path.realpath(host.root).rstrip("/")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file in which containerd's handler is written, and that file with it."""
+"""The file that gets containerd's handler: the main file, an imported file or a drop-in."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import copy
 import posixpath
 from typing import Any
 
+from gpuhook.engines.configure import toml_edit
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
 from gpuhook.engines.configure.engine_plan import ConfigChange
-from gpuhook.engines.configure.toml import toml_edit
-from gpuhook.engines.configure.toml.toml_lines import Setting
+from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.containerd_files import File
 
 HEADING = "# Written by gpuhook configure containerd; gpuhook configure undo containerd removes it."
 DROP_INS = "/etc/containerd/conf.d"
 NAME = "99-gpuhook.toml"
-LAST_NAME = "zz-gpuhook.toml"  # where others come after 99
+LAST_NAME = "zz-gpuhook.toml"  # if other names sort after NAME
 
 
-def placed(
+def target_changes(
     node: EngineNode,
     place: ContainerdLocation,
     read: Containerd,
-    wanted: EngineOptions,
+    options: EngineOptions,
     settings: Sequence[Setting],
 ) -> tuple[ConfigChange, ...]:
-    """Return the changes by which containerd reads all settings; raises GH2027."""
+    """Return the changes after which containerd reads all settings. Raises GH2021, GH2027."""
     found, _ = read_all(node.files, place.root, place.daemon)
     changed = [one for one in settings if one.path[0] == "disabled_plugins"]
     settings = [one for one in settings if one.path[0] != "disabled_plugins"]
@@ -57,10 +57,10 @@ def placed(
         path = node.drop_in or f"{directory}/{_name(node, directory)}"
         version = read.version if found else 2
         return _drop_in(node, path, read, settings, version, carries=False)
-    path = _drop_in_path(node, place, read, found, wanted) if settings else ""
+    path = _drop_in_path(node, place, read, found, options) if settings else ""
     if not path:
-        target = _target(place, read, found, wanted)
-        keyed = _keyed(place, read, found, target, settings)
+        target = _target(place, read, found, options)
+        keyed = _plugin_settings(place, read, found, target, settings)
         if target is None or target.path == place.root:
             return _edit(node, place.root, [*changed, *keyed])
         return (*_edit(node, place.root, changed), *_edit(node, target.path, keyed))
@@ -68,14 +68,14 @@ def placed(
     if not found:
         changed.insert(0, Setting(("version",), version))
     changed += _imported(path, node, read, found)
-    carries = not _merges(place)
+    carries = not _merges_files(place)
     return (
         *_edit(node, place.root, changed),
         *_drop_in(node, path, read, settings, version, carries=carries),
     )
 
 
-def _merges(place: ContainerdLocation) -> bool:
+def _merges_files(place: ContainerdLocation) -> bool:
     return place.daemon is not None and place.daemon >= reader.MERGES_PLUGINS
 
 
@@ -84,35 +84,35 @@ def _drop_in_path(
     place: ContainerdLocation,
     read: Containerd,
     found: Sequence[File],
-    wanted: EngineOptions,
+    options: EngineOptions,
 ) -> str:
-    """Return the drop-in that is written, "" where a file that is there is edited instead.
+    """Return the path of the drop-in, "" to edit an existing file instead.
 
-    A drop-in is right where files are merged, or where nothing is said of the plugin elsewhere.
+    A drop-in works if containerd merges files, or if no other file has the plugin's table.
     """
     if node.drop_in or not found:
         return node.drop_in
     is_written = any(_plugin_keys(one) for one in found)
-    if wanted.name in runtimes_of(read) or (is_written and not _merges(place)):
+    if options.name in runtimes_of(read) or (is_written and not _merges_files(place)):
         return ""
-    directory = _covered(read, found) or (DROP_INS if _merges(place) else "")
+    directory = _import_directory(read, found) or (DROP_INS if _merges_files(place) else "")
     return f"{directory}/{_name(node, directory)}" if directory else ""
 
 
 def _imported(
     path: str, node: EngineNode, read: Containerd, found: Sequence[File]
 ) -> list[Setting]:
-    """Return what has to be said so that a drop-in is imported."""
+    """Return the setting that imports a drop-in, [] if it is imported already."""
     directory = posixpath.dirname(path)
-    if path in read.configuration.files or directory == _covered(read, found):
+    if path in read.configuration.files or directory == _import_directory(read, found):
         return []
     pattern = path if node.drop_in else f"{directory}/*.toml"
-    said = list(found[0].imports) if found else []
-    return [Setting(("imports",), [*said, pattern])]
+    imports = list(found[0].imports) if found else []
+    return [Setting(("imports",), [*imports, pattern])]
 
 
-def _covered(read: Containerd, found: Sequence[File]) -> str:
-    """Return the directory whose files containerd imports last, "" where there is none."""
+def _import_directory(read: Containerd, found: Sequence[File]) -> str:
+    """Return the directory whose files containerd imports last, "" for none."""
     for one in reversed(found[:1]):
         for pattern in reversed(one.imports):
             path = joined(one.path, pattern)
@@ -134,19 +134,19 @@ def _plugin_keys(file: File) -> list[str]:
 
 
 def _target(
-    place: ContainerdLocation, read: Containerd, found: Sequence[File], wanted: EngineOptions
+    place: ContainerdLocation, read: Containerd, found: Sequence[File], options: EngineOptions
 ) -> File | None:
-    """Return the file to edit: that has the handler, else the last that counts, else the first."""
-    own = read.configuration.runtimes.get(wanted.name)
-    counting = [one for one in found if _key_of(one, read, place) in _plugin_keys(one)]
-    for one in counting:
+    """Return the file to edit: the one with the handler, else with precedence, else the first."""
+    own = read.configuration.runtimes.get(options.name)
+    read_files = [one for one in found if _key_of(one, read, place) in _plugin_keys(one)]
+    for one in read_files:
         if own is not None and one.path == own.where.path:
             return one
-    return counting[-1] if counting else (found[0] if found else None)
+    return read_files[-1] if read_files else (found[0] if found else None)
 
 
 def _key_of(file: File, read: Containerd, place: ContainerdLocation) -> str:
-    """Return the plugin's key below which containerd looks in this file."""
+    """Return the plugin's key that containerd reads in this file."""
     if is_of_1(place.daemon, read.version):
         return read.key
     if file.version >= 3:
@@ -159,15 +159,15 @@ def _key_of(file: File, read: Containerd, place: ContainerdLocation) -> str:
     )
 
 
-def _keyed(
+def _plugin_settings(
     place: ContainerdLocation,
     read: Containerd,
     found: Sequence[File],
     target: File | None,
     settings: Sequence[Setting],
 ) -> list[Setting]:
-    """Return settings below the plugin's key; a file that says nothing yet gets a version, too."""
-    if target is not None and not (len(found) == 1 and _says_nothing(target)):
+    """Return the settings below the plugin's key; a file without settings gets a version, too."""
+    if target is not None and not (len(found) == 1 and _is_neutral(target)):
         key = _key_of(target, read, place)
         return [Setting(("plugins", key, *one.path), one.value) for one in settings]
     version = target.document.get("version") if target else None
@@ -177,11 +177,11 @@ def _keyed(
     return [Setting(("version",), version), *keyed] if settings else []
 
 
-def _says_nothing(file: File) -> bool:
-    """Return whether a file means the same in every version: it names no plugin but cri."""
-    said = set(toml_document.texts(file.document.get("disabled_plugins"))) - set(CRI_KEYS)
+def _is_neutral(file: File) -> bool:
+    """Return whether a file means the same in every version: it names only the plugin cri."""
+    others = set(toml_document.texts(file.document.get("disabled_plugins"))) - set(CRI_KEYS)
     has_other = "plugins" in file.document or file.document.get("required_plugins")
-    return not (said or has_other or file.imports)
+    return not (others or has_other or file.imports)
 
 
 def _new_version(place: ContainerdLocation) -> int:
@@ -201,7 +201,7 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
     except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     except toml_document.UnreadableTomlError as error:
-        raise fault("GH2021", where=path, said=f"is no TOML: {error.reason}") from error
+        raise fault("GH2021", where=path, said=f"is not TOML: {error.reason}") from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 
@@ -214,7 +214,7 @@ def _drop_in(
     *,
     carries: bool,
 ) -> tuple[ConfigChange, ...]:
-    """Return the drop-in, which `carries` the plugin's whole table where files are not merged."""
+    """Return the drop-in. If it `carries` the plugin's table, it has a copy of the whole table."""
     key = {1: CRI_OF_1, 2: CRI_OF_2}.get(version, CRI_OF_3)
     before = node.files.read(path)
     content = before
@@ -225,24 +225,18 @@ def _drop_in(
     carried = [Setting(("plugins", key), whole)] if whole else []
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
-        after = toml_edit.edited(content or b"", _joined(keyed))
+        after = toml_edit.edited(content or b"", _combined(keyed))
     except (toml_edit.CannotError, toml_document.UnreadableTomlError) as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 
-def _joined(settings: list[Setting]) -> list[Setting]:
-    """Return the one whole table that settings come to, where the first is such."""
+def _combined(settings: list[Setting]) -> list[Setting]:
+    """Return one setting with all the others in it, if the first one is the plugin's table."""
     if not settings or len(settings[0].path) != 2:
         return settings
-    first = settings[0]
-    whole: Any = copy.deepcopy(first.value)
-    for one in settings[1:]:
-        place = whole
-        for name in one.path[2:-1]:
-            place = place.setdefault(name, {})
-        if one.value is None:
-            place.pop(one.path[-1], None)
-        else:
-            place[one.path[-1]] = one.value
-    return [Setting(first.path, whole)]
+    first, *others = settings
+    table: Any = copy.deepcopy(first.value)
+    for one in others:
+        toml_edit.apply_setting(table, Setting(one.path[2:], one.value))
+    return [Setting(first.path, table)]

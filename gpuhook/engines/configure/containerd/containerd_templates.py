@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""k3s and rke2, which make containerd's configuration at each start, of a template if there is one.
+"""The templates of k3s and rke2, from which they generate containerd's configuration at each start.
 
-Newer ones import a directory into what they make: then a drop-in is enough. Else the template has
-their own ("base", since September 2023) and below it the handler. They register NVIDIA's runtimes
-by themselves where they find such a program, and a table that is there twice is no TOML: so the
-handler is left out for a name that they have (.ExtraRuntimes).
+If the generated file imports a directory, as newer releases do, a drop-in is enough. Otherwise the
+template includes theirs ("base", since September 2023), and then has the handler. k3s and rke2
+register NVIDIA's runtimes if they find the programs. A table that occurs twice is invalid TOML, so
+the template leaves the handler out for a name that they have (.ExtraRuntimes).
 """
 
 from __future__ import annotations
 
 import re
 
+from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig
-from gpuhook.engines.configure.toml import toml_marks, toml_values
 from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import fault
 
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
 
 TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
@@ -30,7 +30,7 @@ _CGROUP = re.compile(r"^(\s*SystemdCgroup = )(?:true|false)$", re.MULTILINE)
 
 
 def drop_ins(place: ContainerdLocation, read: Containerd) -> str:
-    """Return the directory whose files are merged into what is made, "" where there is none."""
+    """Return the directory that the generated file imports, "" for none."""
     directory = f"{place.root.rpartition('/')[0]}/config-v3.toml.d"
     is_read = read.version >= 3 and f"{directory}/*.toml" in read.imports
     return directory if is_read else ""
@@ -40,48 +40,50 @@ def plan(
     node: EngineNode,
     place: ContainerdLocation,
     read: Containerd,
-    wanted: EngineOptions,
+    options: EngineOptions,
     handler: Handler,
 ) -> EnginePlan:
-    """Return the template that registers the handler; raises GH2000, GH2023 and GH2026."""
-    if wanted.is_default:
-        said = f"{place.distribution} sets the default runtime by its own option"
+    """Return the templates with the handler. Raises GH2023, GH2026 and GH2029."""
+    if options.is_default:
+        reason = f"{place.distribution} has its own option for the default runtime"
         file = f"/etc/rancher/{place.distribution}/config.yaml"
-        how = f"put `default-runtime: {wanted.name}` into {file}"
-        raise fault("GH2026", where=place.root, said=said, how=how)
+        how = f"put `default-runtime: {options.name}` into {file}"
+        raise fault("GH2026", where=place.root, said=reason, how=how)
     directory = place.root.rpartition("/")[0]
-    paths = _read(node, directory, read.version)
+    paths = _paths(node, directory, read.version)
     for path in paths:
-        own = toml_marks.without(node.files.read(path) or b"").decode("utf-8", "surrogateescape")
-        _check_name(path, own, read, wanted, place)
-    written = [_change(node, path, wanted, handler) for path in paths]
+        own = toml_text.without_marked_lines(node.files.read(path) or b"").decode(
+            "utf-8", "surrogateescape"
+        )
+        _check_name(path, own, read, options, place)
+    written = [_change(node, path, options, handler) for path in paths]
     changes = tuple(one for one in written if one.before != one.after)
     notes = (*place.notes, *handler.notes)
     if any(one.before is None for one in written):
-        notes += (f"the template has {BASE}: {place.distribution} knows it since September 2023",)
-    if wanted.route == "cdi" and read.version < 3:
-        said = "makes a configuration of containerd 1.7 in which CDI is off"
-        raise fault("GH2029", where=place.root, said=f"{place.distribution} {said}")
+        notes += (f"the template has {BASE}: {place.distribution} has it since September 2023",)
+    if options.route == "cdi" and read.version < 3:
+        reason = "generates a configuration of containerd 1.7 with CDI disabled"
+        raise fault("GH2029", where=place.root, said=f"{place.distribution} {reason}")
     return EnginePlan("containerd", changes, ExpectedConfig({}), place.service, notes, config=None)
 
 
-def _read(node: EngineNode, directory: str, version: int) -> list[str]:
-    """Return the templates of which containerd's file is made, or will be made.
+def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
+    """Return the templates from which containerd's file is generated, now or after an upgrade.
 
-    One that made a version 3 takes the first that is there. One that made a version 2 may be of a
-    release that knows the older name alone: the newer, where it is there, is for an upgrade.
+    A release that generated a file of version 3 uses the first existing template. A release that
+    generated version 2 may only know the older name; an existing newer one is for an upgrade.
     """
     newer, older = (f"{directory}/{one}" for one in TEMPLATES)
-    there = [one for one in (newer, older) if node.files.read(one) is not None]
+    existing = [one for one in (newer, older) if node.files.read(one) is not None]
     if version >= 3:
-        return there[:1] or [newer]
-    return [*(one for one in there if one == newer), older]
+        return existing[:1] or [newer]
+    return [*(one for one in existing if one == newer), older]
 
 
-def _change(node: EngineNode, path: str, wanted: EngineOptions, handler: Handler) -> ConfigChange:
+def _change(node: EngineNode, path: str, options: EngineOptions, handler: Handler) -> ConfigChange:
     before = node.files.read(path)
-    own = toml_marks.without(before or b"").decode("utf-8", "surrogateescape")
-    block = "\n".join(toml_marks.block(_handler_lines(path, own, wanted, handler)))
+    own = toml_text.without_marked_lines(before or b"").decode("utf-8", "surrogateescape")
+    block = "\n".join(toml_text.block(_handler_lines(path, own, options, handler)))
     head = own if own.strip() else f"{BASE}\n"
     joint = "" if head.endswith("\n") else "\n"
     after = f"{head}{joint}{block}\n"
@@ -89,27 +91,29 @@ def _change(node: EngineNode, path: str, wanted: EngineOptions, handler: Handler
 
 
 def _check_name(
-    path: str, own: str, read: Containerd, wanted: EngineOptions, place: ContainerdLocation
+    path: str, own: str, read: Containerd, options: EngineOptions, place: ContainerdLocation
 ) -> None:
-    """Raise a fault where the name is taken: by the template, or by the distribution itself."""
-    table = re.compile(rf"^\s*\[.*\.runtimes\.[\"']?{re.escape(wanted.name)}[\"']?\]", re.MULTILINE)
+    """Raise GH2023 if the template, or the distribution itself, has a runtime of that name."""
+    table = re.compile(
+        rf"^\s*\[.*\.runtimes\.[\"']?{re.escape(options.name)}[\"']?\]", re.MULTILINE
+    )
     if table.search(own):
-        raise fault("GH2023", where=path, name=wanted.name, by="this template")
-    found = read.configuration.runtimes.get(wanted.name)
-    if found is not None and found.path != wanted.program and found.gives_gpus:
+        raise fault("GH2023", where=path, name=options.name, by="this template")
+    found = read.configuration.runtimes.get(options.name)
+    if found is not None and found.path != options.program and found.gives_gpus:
         by = f"{place.distribution}, which found {found.path}"
-        raise fault("GH2023", where=place.root, name=wanted.name, by=by)
+        raise fault("GH2023", where=place.root, name=options.name, by=by)
 
 
-def _handler_lines(path: str, own: str, wanted: EngineOptions, handler: Handler) -> list[str]:
+def _handler_lines(path: str, own: str, options: EngineOptions, handler: Handler) -> list[str]:
     key = CRI_OF_3 if path.endswith(TEMPLATES[0]) else CRI_OF_2
-    names = ("plugins", key, "containerd", "runtimes", wanted.name)
-    lines = list(toml_values.table(names, handler.table))
+    names = ("plugins", key, "containerd", "runtimes", options.name)
+    lines = list(toml_text.table_lines(names, handler.table))
     has_base = not own.strip() or _INCLUDES_BASE.search(own) is not None
     if not has_base:
         return lines
     lines = [_CGROUP.sub(r"\1{{ .SystemdCgroup }}", line) for line in lines]
-    name = toml_values.value(wanted.name)
+    name = toml_text.value_text(options.name)
     return [
         "{{ $isFree := true }}{{ range $name, $_ := .ExtraRuntimes }}",
         f"{{{{ if eq $name {name} }}}}{{{{ $isFree = false }}}}{{{{ end }}}}{{{{ end }}}}",
@@ -120,14 +124,14 @@ def _handler_lines(path: str, own: str, wanted: EngineOptions, handler: Handler)
 
 
 def without(content: bytes, *, is_new: bool) -> bytes | None:
-    """Return a template less what is ours, None where nothing else is in one that we made.
+    """Return a template without gpuhook's part; None for a new template with nothing else.
 
-    One that was there stays, even if all that it has is the distribution's own.
+    A template that existed before is kept, even if it only includes the distribution's.
     """
-    own = toml_marks.without(content)
+    own = toml_text.without_marked_lines(content)
     return own if not is_new or own.replace(BASE.encode(), b"").strip() else None
 
 
 def is_template(path: str) -> bool:
-    """Return whether a file is one of their templates."""
+    """Return whether a file is a template of k3s or rke2."""
     return path.endswith(".tmpl")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker gets a runtime, a hook or CDI: daemon.json is edited, and every other byte of it stays."""
+"""Configure Docker: a runtime, a hook or CDI. All other bytes of daemon.json are kept."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import re
-from dataclasses import dataclass
 
-from gpuhook.engines.configure.docker import docker_hook, dockerd_flags, json_text
+from gpuhook.engines.configure.docker import docker_hook, json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
-from gpuhook.engines.read import docker_config
+from gpuhook.engines.read import docker_config, unit_flags
+from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
 
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
 
 HAS_CDI = (25,)  # moby/moby#45134
@@ -27,39 +27,39 @@ _DESKTOP = "/mnt/wsl/docker-desktop"
 _UNITS = ("docker.service",)
 _SNAP_UNITS = ("snap.docker.dockerd.service",)
 _FLAGS = {"runtimes": "add-runtime", "default-runtime": "default-runtime", "features": "feature"}
-# `runtimes` and `default-runtime` are read again on SIGHUP. `features` is too, but the driver for
-# CDI devices is registered only when dockerd starts, and there --gpus looks for its hook.
+# dockerd reads `runtimes` and `default-runtime` again on SIGHUP. It reads `features` as well, but
+# registers the driver for CDI devices, and finds the hook of --gpus, only when it starts.
 _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
-_HOOK_IS_NEW = "dockerd looks for the hook of --gpus when it starts: restart it once"
+_HOOK_IS_NEW = "dockerd looks up the hook of --gpus only when it starts: restart it"
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
-def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
-    """Return what is to change; raises a fault where it cannot be, and OSError."""
-    _check(node, wanted)
-    flags = dockerd_flags.flags(node.files, node.home)
+def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
+    """Return the changes. Raises GH2000, GH2040 to GH2048, and OSError."""
+    _check(node, options)
+    flags = unit_flags.unit_flags(node.files, node.home)
     path = _path(node, flags)
     is_snap = path == docker_config.SNAP_PATH
-    if is_snap and wanted.route != "cdi":
-        raise fault("GH2046", where=path, route=wanted.route)
+    if is_snap and options.route != "cdi":
+        raise fault("GH2046", where=path, route=options.route)
     found = docker_config.read(node.files, path)
     mark, text = _text(found)
-    edits = [*_runtime_edits(found, wanted), *_cdi_edits(found, node, wanted)]
+    edits = [*_runtime_edits(found, options), *_cdi_edits(found, node, options)]
     for keys, value in edits:
         _check_key(path, text, keys, flags)
         text = json_text.with_member(text, keys, value)
     changes = [ConfigChange(path, node.files.read(path), (mark + text).encode())] if edits else []
-    if wanted.route == "hook":
-        changes += docker_hook.changes(node, wanted)
-    is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and wanted.route != "hook"
+    if options.route == "hook":
+        changes += docker_hook.changes(node, options)
+    is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and options.route != "hook"
     return EnginePlan(
         engine="docker",
         changes=tuple(changes),
         expected=ExpectedConfig(
-            runtimes={wanted.name: wanted.program} if wanted.route == "wrapper" else {},
-            default=wanted.name if wanted.is_default else "",
+            runtimes={options.name: options.program} if options.route == "wrapper" else {},
+            default=options.name if options.is_default else "",
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
         service=Service(
@@ -68,57 +68,56 @@ def plan(node: EngineNode, wanted: EngineOptions) -> EnginePlan:
             reloads=is_reloaded,
             ends_containers=not _LIVES_ON.search(found.content),
         ),
-        notes=tuple(_notes(node, wanted, found)),
+        notes=tuple(_notes(node, options, found)),
         config=path,
-        on_restart=(_HOOK_IS_NEW,) if wanted.route == "hook" else (),
+        on_restart=(_HOOK_IS_NEW,) if options.route == "hook" else (),
     )
 
 
 def without(
-    path: str, content: bytes, wanted: EngineOptions, before: bytes | None = None
+    path: str, content: bytes, options: EngineOptions, before: bytes | None = None
 ) -> bytes | None:
-    """Return a file that was edited since, less what `wanted` had brought into it; None: nothing.
+    """Return an edited file without the settings of gpuhook; None if nothing else is left.
 
-    Members that ours took the place of come back as they were `before`. Raises a fault of a
-    daemon.json that cannot be read.
+    Replaced members get their values from `before`. Raises GH2040 for an invalid daemon.json.
     """
     if posixpath.basename(path) == docker_hook.NAME:
         return None if docker_hook.is_ours(content) else content
-    found = docker_config.read(_One(path, content), path)
-    was = docker_config.read(_One(path, before or b""), path)
+    found = docker_config.read(ReplacedFiles({path: content}), path)
+    was = docker_config.read(ReplacedFiles({path: before}), path)
     mark, text = _text(found)
-    ours = found.configuration.runtimes.get(wanted.name)
-    if wanted.is_default and found.configuration.default == wanted.name:
+    ours = found.configuration.runtimes.get(options.name)
+    if options.is_default and found.configuration.default == options.name:
         text = _as_before(text, ["default-runtime"], before)
-    if ours and is_ours(ours, wanted):
-        text = _as_before(text, ["runtimes", wanted.name], before)
-    is_by_us = was.configuration.cdi_enabled is None or wanted.route == "cdi"
+    if ours and is_ours(ours, options):
+        text = _as_before(text, ["runtimes", options.name], before)
+    is_by_us = was.configuration.cdi_enabled is None or options.route == "cdi"
     if is_by_us and found.configuration.cdi_enabled:
         text = _as_before(text, _CDI, before)
     return (mark + text).encode() if json_text.members(text) else None
 
 
-def is_ours(runtime: Runtime, wanted: EngineOptions) -> bool:
-    """Return whether a runtime's program is gpuhook's, by its name or as it is wanted."""
-    options = runtime.options.get("options")
-    binary = options.get("BinaryName") if isinstance(options, dict) else None
+def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
+    """Return whether a runtime's program is gpuhook's, by its name or as it is options."""
+    shim = runtime.options.get("options")
+    binary = shim.get("BinaryName") if isinstance(shim, dict) else None
     program = runtime.path or binary or ""
-    return program == wanted.program or posixpath.basename(program) == GPUHOOK_RUNTIME
+    return program == options.program or posixpath.basename(program) == GPUHOOK_RUNTIME
 
 
-def _check(node: EngineNode, wanted: EngineOptions) -> None:
+def _check(node: EngineNode, options: EngineOptions) -> None:
     if node.drop_in:
         raise fault("GH2043", engine="docker")
-    if wanted.is_default and wanted.route != "wrapper":
-        raise fault("GH2042", engine="docker", route=wanted.route)
-    if wanted.name == docker_config.BUILT_IN or wanted.name.startswith("io.containerd."):
-        raise fault("GH2041", engine="docker", name=wanted.name)
-    if wanted.route == "cdi" and node.version is not None and node.version < HAS_CDI:
+    if options.is_default and options.route != "wrapper":
+        raise fault("GH2042", engine="docker", route=options.route)
+    if options.name == docker_config.BUILT_IN or options.name.startswith("io.containerd."):
+        raise fault("GH2041", engine="docker", name=options.name)
+    if options.route == "cdi" and node.version is not None and node.version < HAS_CDI:
         version = ".".join(map(str, node.version))
         raise fault("GH2045", engine="docker", version=version, needed="25.0")
 
 
-def _path(node: EngineNode, flags: Sequence[dockerd_flags.Flag]) -> str:
+def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
     if node.config:
         return node.config
     for flag in reversed(flags):
@@ -139,13 +138,13 @@ def _text(found: Docker) -> tuple[str, str]:
     try:
         text = found.content.decode("utf-8")
     except UnicodeDecodeError as error:
-        said = "is not UTF-8"
-        raise fault("GH2040", where=found.path, said=said, engine="docker") from error
+        reason = "is not UTF-8"
+        raise fault("GH2040", where=found.path, said=reason, engine="docker") from error
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 
-def _check_key(path: str, text: str, keys: list[str], flags: Sequence[dockerd_flags.Flag]) -> None:
-    """Raise a fault where dockerd or JSON's readers would not agree on what is written."""
+def _check_key(path: str, text: str, keys: list[str], flags: Sequence[unit_flags.Flag]) -> None:
+    """Raise GH2044 for a key that is a flag of dockerd, too, GH2047 for a key that occurs twice."""
     for flag in flags:
         if flag.name == _FLAGS[keys[0]]:
             raise fault("GH2044", where=str(flag.where), flag=f"--{flag.name}", key=keys[0])
@@ -158,49 +157,49 @@ def _check_key(path: str, text: str, keys: list[str], flags: Sequence[dockerd_fl
             raise fault("GH2047", where=where, key=".".join(keys[: depth + 1]))
 
 
-def _runtime_edits(found: Docker, wanted: EngineOptions) -> list[tuple[list[str], object]]:
-    if wanted.route != "wrapper":
+def _runtime_edits(found: Docker, options: EngineOptions) -> list[tuple[list[str], object]]:
+    if options.route != "wrapper":
         return []
     edits: list[tuple[list[str], object]] = []
-    there = found.configuration.runtimes.get(wanted.name)
-    if there is None:
-        edits.append((["runtimes", wanted.name], {"path": wanted.program}))
-    elif not is_ours(there, wanted):
-        program = there.path or there.type or "not named"
-        if not wanted.takes_over:
+    runtime = found.configuration.runtimes.get(options.name)
+    if runtime is None:
+        edits.append((["runtimes", options.name], {"path": options.program}))
+    elif not is_ours(runtime, options):
+        program = runtime.path or runtime.type or "not named"
+        if not options.takes_over:
             raise fault(
                 "GH2000",
-                where=str(there.where),
-                name=wanted.name,
+                where=str(runtime.where),
+                name=options.name,
                 engine="docker",
                 program=program,
             )
-        edits.append((["runtimes", wanted.name], {"path": wanted.program}))
-    elif there.path != wanted.program:
-        edits.append((["runtimes", wanted.name, "path"], wanted.program))
-    if wanted.is_default and found.configuration.default != wanted.name:
-        edits.append((["default-runtime"], wanted.name))
+        edits.append((["runtimes", options.name], {"path": options.program}))
+    elif runtime.path != options.program:
+        edits.append((["runtimes", options.name, "path"], options.program))
+    if options.is_default and found.configuration.default != options.name:
+        edits.append((["default-runtime"], options.name))
     return edits
 
 
 def _cdi_edits(
-    found: Docker, node: EngineNode, wanted: EngineOptions
+    found: Docker, node: EngineNode, options: EngineOptions
 ) -> list[tuple[list[str], object]]:
-    said = found.configuration.cdi_enabled
-    if said is True:
+    enabled = found.configuration.cdi_enabled
+    if enabled is True:
         return []
-    if wanted.route == "cdi":
+    if options.route == "cdi":
         is_by_default = node.version is not None and found.has_cdi(node.version)
         return [] if is_by_default else [(_CDI, True)]
-    is_asked = said is None and wanted.route == "wrapper"
+    is_unset = enabled is None and options.route == "wrapper"
     is_needed = node.version is None or HAS_CDI <= node.version < docker_config.CDI_BY_DEFAULT
-    return [(_CDI, True)] if is_asked and is_needed else []
+    return [(_CDI, True)] if is_unset and is_needed else []
 
 
 def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
     """Return the text with a member as it was before.
 
-    One that was not there goes, and with it an object that it leaves empty and that was not there.
+    A new member is removed, and so is an object that this leaves empty, if it is new, too.
     """
     document = json.loads(before.decode("utf-8-sig").strip() or "{}") if before else {}
     above = document if len(keys) == 1 else document.get(keys[0])
@@ -212,44 +211,30 @@ def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
     return _as_before(text, keys[:1], before)
 
 
-def _notes(node: EngineNode, wanted: EngineOptions, found: Docker) -> Iterator[str]:
+def _notes(node: EngineNode, options: EngineOptions, found: Docker) -> Iterator[str]:
     if (
         node.version is not None
         and node.version >= docker_config.GPUS_BY_CDI
-        and wanted.route == "hook"
+        and options.route == "hook"
     ):
-        yield "Docker 29 and later go by CDI for --gpus where nvidia-cdi-hook is in dockerd's PATH"
-    if wanted.route == "wrapper" and found.configuration.cdi_enabled is False:
-        yield "features.cdi is false and stays so: --route cdi is what changes it"
-    if wanted.route == "cdi":
+        yield "Docker 29 and later use CDI for --gpus if nvidia-cdi-hook is in dockerd's PATH"
+    if options.route == "wrapper" and found.configuration.cdi_enabled is False:
+        yield "features.cdi is false and is not changed: use --route cdi to change it"
+    if options.route == "cdi":
         yield (
-            "containers ask by --device nvidia.com/gpu=all; the specs of CDI are "
-            "made by `gpuhook refresh`"
+            "containers request GPUs with --device nvidia.com/gpu=all; `gpuhook refresh` writes "
+            "the CDI specs"
         )
     if found.path == docker_config.SNAP_PATH:
         yield (
-            "Docker of a snap runs no program of this machine: its specs have to be made by "
+            "Docker in a snap cannot run programs of the host: generate its specs with "
             "`gpuhook generate-cdi --hooks none`"
         )
     is_desktop = node.home and node.files.names(f"{node.home}/.docker/desktop")
     if is_desktop or node.files.names(_DESKTOP):
         yield (
-            "Docker Desktop is here, and its engine runs in a machine of its own, which has no "
-            "gpuhook: this configures only a dockerd that was started here"
+            "Docker Desktop is installed. Its engine runs in a virtual machine without gpuhook; "
+            "this configures only a dockerd of this host"
         )
     if node.home is not None:
-        yield "this is a user's own dockerd: `systemctl --user restart docker` takes it up"
-
-
-@dataclass(frozen=True, slots=True)
-class _One:
-    """The one file that is looked at."""
-
-    path: str
-    content: bytes
-
-    def read(self, path: str) -> bytes | None:
-        return self.content if path == self.path else None
-
-    def names(self, path: str) -> list[str]:  # noqa: ARG002 # Files' signature
-        return []
+        yield "this is a user's rootless dockerd: restart it with `systemctl --user restart docker`"

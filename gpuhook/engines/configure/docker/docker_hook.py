@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name by which dockerd calls the hook of `docker run --gpus`, found in its PATH.
+"""The program that dockerd runs for `docker run --gpus`: a name that it searches in its PATH.
 
 Source: moby/daemon/nvidia_linux.go.
 """
@@ -11,27 +11,27 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
 
 NAME = "nvidia-container-runtime-hook"
-# systemd's PATH for services (systemd.exec(5), DEFAULT_PATH), in which dockerd looks.
+# systemd's PATH for services (systemd.exec(5), DEFAULT_PATH), which dockerd searches.
 _DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OURS = "/usr/local/bin"
 _MARK = b"gpuhook"
 
 
-def changes(node: EngineNode, wanted: EngineOptions) -> list[ConfigChange]:
-    """Return the front that is to be made, none where that name leads to gpuhook already.
+def changes(node: EngineNode, options: EngineOptions) -> list[ConfigChange]:
+    """Return the change that adds the front; none if the name runs gpuhook already.
 
-    One that is another's, such as a package's, is not replaced: ours comes before it in the PATH.
-    Raises a fault where that is not asked for, and OSError.
+    Another program of that name, such as a package's, is not replaced: the front is before it in
+    the PATH. Raises GH2048 without `takes_over`, and OSError.
     """
     found = [where for where in _DIRECTORIES if NAME in node.files.names(where)]
     content = node.files.read(f"{found[0]}/{NAME}") if found else None
-    text = front(wanted.hook)
+    text = front(options.hook)
     if found and (content == text or (content and _MARK in content)):
         return []
-    if found and not wanted.takes_over:
+    if found and not options.takes_over:
         raise fault("GH2048", where=f"{found[0]}/{NAME}")
     directory = _DIRECTORIES[0] if found and found[0] == _DIRECTORIES[0] else _OURS
     path = f"{directory}/{NAME}"
@@ -39,10 +39,10 @@ def changes(node: EngineNode, wanted: EngineOptions) -> list[ConfigChange]:
 
 
 def front(hook: str) -> bytes:
-    """Return the program that stands under the name: it becomes gpuhook's hook."""
+    """Return the front, a script that executes gpuhook's hook."""
     return f'#!/bin/sh\n# gpuhook: for docker run --gpus\nexec "{hook}" "$@"\n'.encode()
 
 
 def is_ours(content: bytes) -> bool:
-    """Return whether a front that was edited since still is gpuhook's."""
+    """Return whether an edited front is still gpuhook's."""
     return _MARK in content

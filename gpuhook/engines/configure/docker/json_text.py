@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON text that is edited in place: members come and go, and every other byte stays.
+"""Edit JSON text in place: members are set and removed, every other character is kept.
 
-The text has to be valid: it was parsed before. Offsets are in letters, not bytes.
+The text must be valid JSON. Offsets are in characters, not bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an object: where its name begins, and its value begins and ends."""
+    """A member of an object, and the offsets of its name, of its value, and of the value's end."""
 
     name: str
     start: int
@@ -32,12 +32,12 @@ class Member:
 
 
 def members(text: str, path: Sequence[str] = ()) -> list[Member]:
-    """Return the members of the object at `path`, in order; raises KeyError where none is there."""
+    """Return the members of the object at `path`, in order. Raises KeyError for no object."""
     return _members(text, _object(text, path))
 
 
 def is_object(text: str, path: Sequence[str] = ()) -> bool:
-    """Return whether an object is at `path`."""
+    """Return whether the value at `path` is an object."""
     try:
         return text[_object(text, path)] == "{"
     except KeyError:
@@ -45,7 +45,7 @@ def is_object(text: str, path: Sequence[str] = ()) -> bool:
 
 
 def repeated(text: str, path: Sequence[str], name: str) -> Member | None:
-    """Return the second member of that name in an object, None where there is no second."""
+    """Return the second member of that name in an object, None if there is none."""
     found = [one for one in members(text, path) if one.name == name]
     return found[1] if len(found) > 1 else None
 
@@ -56,9 +56,9 @@ def line(text: str, at: int) -> int:
 
 
 def with_member(text: str, path: Sequence[str], value: Any) -> str:
-    """Return the text with a member set, and objects made on the way to it.
+    """Return the text with a member set; missing parents are created.
 
-    A new one comes last, and is indented as its neighbours are; a value that is there is replaced.
+    A new member is the last one, with the indentation of its neighbours. An old value is replaced.
     """
     depth = 0
     while depth < len(path) - 1 and is_object(text, path[: depth + 1]):
@@ -68,13 +68,13 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
         value = {key: value}
     for one in members(text, above):
         if one.name == name:
-            said = _dumped(text, value, _indent_at(text, one.start))
-            return text[: one.value] + said + text[one.end :]
+            new = _dumped(text, value, _indent_at(text, one.start))
+            return text[: one.value] + new + text[one.end :]
     return _inserted(text, above, name, value)
 
 
 def without_member(text: str, path: Sequence[str]) -> str:
-    """Return the text less a member and its comma; raises KeyError where it is not there."""
+    """Return the text without a member and its comma. Raises KeyError if it does not exist."""
     *above, name = path
     found = members(text, above)
     place = [one.name for one in found].index(name)
@@ -120,26 +120,26 @@ def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
     if not found:
         outer, newline = _outer(text, start), _newline(text)
         indent = outer + _unit(text)
-        said = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
-        return text[: start + 1] + said + text[_skipped(text, start + 1) :]
+        new = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
+        return text[: start + 1] + new + text[_skipped(text, start + 1) :]
     last = found[-1]
     last_indent = _indent_at(text, last.start)
     colon = _colon(text, last)
     gap = f"{_newline(text)}{last_indent}" if last_indent is not None else colon[1:] and " "
-    said = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
-    return text[: last.end] + said + text[last.end :]
+    new = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
+    return text[: last.end] + new + text[last.end :]
 
 
 def _dumped(text: str, value: Any, indent: str | None) -> str:
-    """Return a value's text: on one line without `indent`, else with the lines after it below."""
+    """Return the text of a value: on one line without `indent`, else on indented lines."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
-    said = json.dumps(value, indent=_unit(text), ensure_ascii=False)
-    return said.replace("\n", f"{_newline(text)}{indent}")
+    new = json.dumps(value, indent=_unit(text), ensure_ascii=False)
+    return new.replace("\n", f"{_newline(text)}{indent}")
 
 
 def _indent_at(text: str, at: int) -> str | None:
-    """Return what is before a member on its line, None if that is more than white space."""
+    """Return the white space before a member, None if something else is on its line."""
     found = _BEFORE.search(text, max(0, text.rfind("\n", 0, at)), at)
     return found.group(1) if found else None
 
@@ -158,8 +158,8 @@ def _unit(text: str) -> str:
 
 def _colon(text: str, member: Member) -> str:
     end = scanstring(text, member.start + 1)[1]
-    said = text[end : member.value]
-    return said if "\n" not in said else ": "
+    new = text[end : member.value]
+    return new if "\n" not in new else ": "
 
 
 def _newline(text: str) -> str:

@@ -56,7 +56,7 @@ def test_there_and_back(root: Path) -> None:
     result = _run(root, "docker")
     assert result.exit_code == 0, result.output
     assert f"changed {MAIN}" in result.stderr
-    assert "say --restart" in result.stderr
+    assert "use --restart" in result.stderr
     assert _runtimes(root) == {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}
     assert "configured already" in _run(root, "docker").stderr
     assert _run(root, "undo", "docker").exit_code == 0
@@ -206,6 +206,6 @@ def test_wrong_words_are_a_usage_error(root: Path, words: tuple[str, ...], said:
 def test_restart_needs_no_value(root: Path) -> None:
     result = _run(root, "docker", "--restart")
     assert result.exit_code == 0, result.output
-    assert "does not run" in result.stderr
+    assert "is not running" in result.stderr
     result = _run(root, "undo", "--restart", "docker")
     assert result.exit_code == 0, result.output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are configured, and undone to the byte."""
+"""Configure an engine, and undo it byte for byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, file_diff
+from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.configure.changeset import Write
 from gpuhook.engines.configure.host_files import Host
 from tests.unit import configured_docker, docker_host
@@ -26,7 +26,7 @@ def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with a daemon.json of an own mode and owner."""
+    """Return a host whose daemon.json has an unusual mode and owner."""
     return docker_host.made(tmp_path / "host")
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_somebody_has_removed_stays_away(root: Path) -> None:
     (root / MAIN[1:]).unlink()
     result = undo(root)
     assert not (root / MAIN[1:]).exists()
-    assert any("removed it since" in note for note in result.notes)
+    assert any("was removed since" in note for note in result.notes)
 
 
 def test_a_directory_with_something_of_others_stays(root: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_directory_with_something_of_others_stays(root: Path) -> None:
     (root / "etc/docker/gpuhook.d/theirs").touch()
     result = undo(root)
     assert (root / "etc/docker/gpuhook.d/theirs").exists()
-    assert any("/etc/docker/gpuhook.d stays" in note for note in result.notes)
+    assert any("/etc/docker/gpuhook.d remains" in note for note in result.notes)
 
 
 def test_a_link_stays_and_its_file_changes(root: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) ->
     assert tree(root) == before
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-a", root, copy], check=True)
-    text = file_diff.text(dry.writes).encode("utf-8", "surrogateescape")
+    text = changeset.diff_text(dry.writes).encode("utf-8", "surrogateescape")
     subprocess.run(["patch", "-s", "-p1", "-d", copy], input=text, check=True)
     assert configure(root).writes == dry.writes
     for path in (MAIN, BESIDE):
@@ -182,14 +182,14 @@ def test_extended_attributes_stay(root: Path) -> None:
 
 
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
-    text = file_diff.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
+    text = changeset.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 
 def test_a_directory_that_becomes_a_link_lends_its_mode_to_nobody(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who may write above it swaps it while it is made."""
+    """A user who can write to the parent replaces the directory by a link meanwhile."""
     other = tmp_path / "of-somebody-else"
     other.mkdir(0o700)
     make = os.mkdir

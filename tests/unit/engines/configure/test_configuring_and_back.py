@@ -12,7 +12,7 @@ import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
-from gpuhook.engines.configure.engine_options import EngineOptions
+from gpuhook.engines.configure.engine_plan import EngineOptions
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from tests.unit.configuring import configured, wanted
@@ -84,12 +84,12 @@ def test_what_a_restart_does_is_told_only_where_something_is_written(
 def test_a_chosen_file_that_was_not_there_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be a slip of the pen."""
+    """It may be a typing error."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     (tmp_path / "etc").mkdir()
     host, where = Host(str(tmp_path)), Where("docker", config="/etc/deamon.json")
-    said = "/etc/deamon.json was not there: docker reads it only if it is started with it"
+    said = "/etc/deamon.json did not exist: docker reads it only if it is started with this file"
     for is_told in (True, False):
         result = configure_engine.configure(host, where, wanted())
         assert (said in result.notes) is is_told
@@ -105,7 +105,7 @@ def test_a_file_that_is_restored_for_another_is_told(
         (tmp_path / "etc" / name).write_text("version = 2\n", encoding="utf-8")
     host = Host(str(tmp_path))
     said = (
-        "/etc/a.toml is restored: gpuhook configures containerd in one place, and that has changed"
+        "/etc/a.toml is restored: gpuhook configures containerd in one file, which is another now"
     )
     for config, is_told in (("a", False), ("a", False), ("b", True), ("b", False)):
         where = Where("containerd", config=f"/etc/{config}.toml")
@@ -147,7 +147,7 @@ def test_what_somebody_adds_to_a_file_of_ours_stays(
 def test_a_hook_that_was_taken_away_and_came_back_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a package does that is upgraded: undo goes on without it."""
+    """A package upgrade can do this: undo continues without the file."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     theirs = tmp_path / crio.THEIR_HOOK[1:]
@@ -159,7 +159,7 @@ def test_a_hook_that_was_taken_away_and_came_back_stays(
     theirs.write_bytes(crio.HOOKED + b"\n")
     notes = configure_engine.undo(host, where).notes
     assert theirs.read_bytes() == crio.HOOKED + b"\n"
-    assert any("made anew" in one for one in notes)
+    assert any("created again" in one for one in notes)
     assert os.listdir(theirs.parent) == [theirs.name]
 
 

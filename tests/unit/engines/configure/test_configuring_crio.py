@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import configure_crio
+from gpuhook.engines.configure.drop_in import configure_crio
 from gpuhook.engines.read import crio_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
@@ -138,7 +138,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
 def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
-    """Nothing but a file of ours, and a second time nothing; CRI-O's reader finds the handler."""
+    """It writes one file, a second run writes nothing, and CRI-O's reader finds the handler."""
     done = configured("crio", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
     assert set(done) == {*before, *new}
@@ -166,7 +166,7 @@ HOOKED = b'{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-tool
 
 
 def test_anothers_hook_gives_gpus() -> None:
-    """Twice would be once too much: it is refused, or taken over."""
+    """Another GPU hook is refused, or taken over: two would inject twice."""
     with pytest.raises(GpuhookError) as caught:
         configured("crio", {THEIR_HOOK: HOOKED}, route="hook")
     assert caught.value.code == "GH2050"
@@ -195,11 +195,11 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
         {MAIN: "[crio.runtime]\nruntimes = 1\n"},
         {},
         "GH2040",
-        f"{MAIN}:2 has crio.runtime.runtimes that is no table",
+        f"{MAIN}:2 has crio.runtime.runtimes that is not a table",
     ),
     "past a bound": ({MAIN: f"{'a.' * 150}a = 1\n"}, {}, "GH2027", "is not read by gpuhook"),
-    "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is no TOML"),
-    "a drop-in that is no TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is no TOML"),
+    "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is not TOML"),
+    "a drop-in that is not TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is not TOML"),
     "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),
     "later than all": (
         {f"{D}/zzz": THEIRS},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker's daemon.json: what comes of each kind of file, byte for byte, and what is refused."""
+"""Docker's daemon.json: the result for each kind of file, byte for byte, and refused files."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_file_that_is_configured(
 
 @pytest.mark.parametrize("case", [name for name in CASES if name not in REPLACED])
 def test_what_was_brought_is_taken_out(case: str) -> None:
-    """Whatever else is in a file that was edited since stays, byte for byte."""
+    """All other bytes of an edited file are kept."""
     before, _, fields = CASES[case]
     left = undone("docker", files(before), **{"version": RECENT, **fields})
     was = json.loads(before.lstrip("\ufeff")) if before and before.strip() else {}
@@ -233,11 +233,11 @@ REFUSED = {
     "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2040", 'json:2 has "runtimes" that is'),
     "no object of features": ('{"features": 1}', {}, "GH2040", "json:1 "),
     "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2040", "json:3 "),
-    "no object": ("[]", {}, "GH2040", "is no JSON object"),
+    "no object": ("[]", {}, "GH2040", "is not a JSON object"),
     "comma too many": ('{\n"a": 1,\n}', {}, "GH2040", "json:3 "),
     "comment": ('{\n// a\n"a": 1}', {}, "GH2040", "json:2 "),
-    "trailing garbage": ('{"a": 1}\n}', {}, "GH2040", "json:2 is no JSON: Extra data"),
-    "no number of JSON": ('{\n"a": NaN}', {}, "GH2040", "is no JSON"),
+    "trailing garbage": ('{"a": 1}\n}', {}, "GH2040", "json:2 is not JSON: Extra data"),
+    "no number of JSON": ('{\n"a": NaN}', {}, "GH2040", "is not JSON"),
     "runtimes twice": ('{"runtimes": {},\n"runtimes": {}}', {}, "GH2047", "json:2: runtimes is"),
     "a runtime twice": (
         f'{{"runtimes": {{"nvidia": {{"path": "/gpuhook-runtime"}},\n{OURS},"a": {{}},\n{OURS}}}}}',
@@ -294,7 +294,7 @@ FLAGGED = (
     ids=["drop-in", "unit", "environment file"],
 )
 def test_a_flag_that_says_the_same(units: dict[str, bytes], said: str) -> None:
-    """dockerd would not start any more, so that nothing is written."""
+    """dockerd would not start, so nothing is written."""
     with pytest.raises(GpuhookError) as caught:
         configured("docker", units)
     assert caught.value.code == "GH2044"
@@ -327,7 +327,7 @@ def test_the_file_that_dockerd_is_told() -> None:
 
 
 def test_containers_that_a_restart_would_stop() -> None:
-    """It is told where a restart is needed, and containers do not live on."""
+    """The plan says whether a restart is needed, and whether it stops containers."""
     needed = configure_docker.plan(node({}, version=(27, 0)), wanted())
     assert needed.service.ends_containers
     assert not needed.service.reloads
@@ -362,7 +362,7 @@ def test_docker_desktop_is_told() -> None:
 
 
 def test_what_is_read_again_without_a_restart() -> None:
-    """Runtimes and the default are, the driver of CDI devices and the hook are not."""
+    """dockerd reloads runtimes and the default runtime, but not the CDI driver and the hook."""
     recent = configure_docker.plan(node({}, version=RECENT), wanted(is_default=True))
     assert recent.service.reloads
     assert not configure_docker.plan(node({}, version=(27, 0)), wanted()).service.reloads
@@ -385,7 +385,7 @@ def test_the_hook_of_gpus() -> None:
 
 @pytest.mark.parametrize("where", [THEIR_HOOK, "/usr/local/sbin/nvidia-container-runtime-hook"])
 def test_anothers_hook(where: str) -> None:
-    """It is refused; taken over, what dockerd finds first is ours, and a package's file stays."""
+    """It is refused; with takes_over, dockerd finds gpuhook's first. A package's file is kept."""
     before = {where: b"\x7fELF"}
     with pytest.raises(GpuhookError) as caught:
         configured("docker", before, route="hook")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are configured all or not at all, whatever goes wrong."""
+"""An engine is configured completely or not at all, whatever fails."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import (
-    configure_engine,
-    configure_record,
-    engine_verification,
-    plan_check,
-)
+from gpuhook.engines.configure import configure_engine, configure_record, engine_verification
 from gpuhook.engines.configure.configure_record import RecordStore
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.configure.engine_plan import (
+    ConfigChange,
+    EngineNode,
+    EngineOptions,
+    EnginePlan,
+    ExpectedConfig,
+    Service,
+)
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
@@ -47,7 +48,7 @@ def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with a daemon.json of an own mode and owner."""
+    """Return a host whose daemon.json has an unusual mode and owner."""
     return docker_host.made(tmp_path / "host")
 
 
@@ -96,7 +97,7 @@ def test_an_error_half_way_of_a_second_run_keeps_the_first(
 
 
 def _killed(root: Path, step: int, wanted: EngineOptions | None) -> int:
-    """Configure, or undo without `wanted`, in a process that dies before its step of that number.
+    """Configure, or undo without `wanted`, in a process that is killed before the given step.
 
     Returns its exit status: 9 if it died, 0 if it had fewer steps.
     """
@@ -212,7 +213,7 @@ def test_two_at_once_take_turns(root: Path) -> None:
 
 
 def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configure_record, "_PATIENCE", 0.0)
+    monkeypatch.setattr(configure_record, "_LOCK_TIME", 0.0)
     place = configure_record.directory("docker", None)
     with (
         configure_record.RecordStore(Host(str(root)), place).locked(),
@@ -261,7 +262,9 @@ def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
     change = ConfigChange(MAIN, ORIGINAL, content)
     expected = ExpectedConfig({"nvidia": "/usr/bin/gpuhook-runtime"}, default="nvidia")
     with pytest.raises(GpuhookError) as caught:
-        plan_check.require(EnginePlan("docker", (change,), expected, Service()), node)
+        engine_verification.require_effect(
+            EnginePlan("docker", (change,), expected, Service()), node
+        )
     assert caught.value.code == "GH2004"
     assert "/usr/bin/other" in caught.value.message
 
@@ -366,8 +369,8 @@ def _leads_nowhere(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason", "advice"),
     [
-        (_is_file, "Not a directory", "move what is there away"),
-        (_leads_nowhere, "No such file or directory", "mend the link"),
+        (_is_file, "Not a directory", "move the file away"),
+        (_leads_nowhere, "No such file or directory", "fix the link"),
     ],
 )
 def test_where_no_file_can_be_a_dry_run_fails_too(

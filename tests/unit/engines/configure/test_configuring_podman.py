@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import configure_podman
-from gpuhook.engines.configure.toml import toml_marks
+from gpuhook.engines.configure import toml_text
+from gpuhook.engines.configure.drop_in import configure_podman
 from gpuhook.engines.read import podman_config as reading
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
@@ -93,7 +93,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
 def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
-    """Nothing but files of ours, and a second time nothing."""
+    """It writes only gpuhook's files, and a second run writes nothing."""
     done = configured("podman", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
     assert set(done) == {*before, *new}
@@ -136,14 +136,14 @@ def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
 def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
     fields = {"is_default": True, "takes_over": True}
     done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
-    kept = done.replace(toml_marks.WAS, "").splitlines()
+    kept = done.replace(toml_text.WAS, "").splitlines()
     assert [one for one in theirs.splitlines() if one not in kept] == []
     left = configure_podman.without(OURS, done.encode(), wanted(is_default=True), theirs.encode())
     assert left == theirs.encode()
 
 
 def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None:
-    """Its one table takes a key on a line, and the other by tomlkit."""
+    """A dotted key stays dotted: the new keys are dotted, too."""
     theirs = b'engine.events_logger = "file"\n'
     done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
     left = configure_podman.without(OURS, done, wanted(is_default=True), theirs)
@@ -166,21 +166,21 @@ def test_our_file_that_is_no_toml_any_more() -> None:
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
-    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is no table"),
+    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is not a table"),
     "no list": (
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
         {},
         "GH2040",
-        f"{MAIN}:2 has the runtime kata that is no list",
+        f"{MAIN}:2 has the runtime kata that is not a list",
     ),
     "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},
         {},
         "GH2040",
-        f"{MAIN}:2 has engine.hooks_dir that is no list of strings",
+        f"{MAIN}:2 has engine.hooks_dir that is not a list of strings",
     ),
     "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2040", "byte order mark"),
-    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is no TOML"),
+    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is not TOML"),
     "later than all": (
         {f"{MAIN}.d/zzz.conf": THEIRS},
         {"takes_over": True},
@@ -216,7 +216,7 @@ def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said:
 
 
 def test_our_file_moves_behind_one_that_came_later() -> None:
-    """Of two files of ours, only the one that is needed stays."""
+    """Of two files of gpuhook, only the needed one remains."""
     later = {OURS: (HEAD + RUNTIMES).encode(), f"{MAIN}.d/99-nvidia.conf": THEIRS.encode()}
     done = configured("podman", later, takes_over=True)
     assert OURS not in done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines are told to read their configuration if that was asked for, and only then."""
+"""An engine is restarted or reloaded if the user requests it, and only then."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure import configure_engine, engine_restart
-from gpuhook.engines.configure.engine_options import EngineNode, EngineOptions
-from gpuhook.engines.configure.engine_plan import EnginePlan, Service
+from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError
@@ -29,7 +28,7 @@ def _docker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with a daemon.json of an own mode and owner."""
+    """Return a host whose daemon.json has an unusual mode and owner."""
     return docker_host.made(tmp_path / "host")
 
 
@@ -71,7 +70,7 @@ def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
 
 
 def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reload would be enough for the new choices, but not for what they replace."""
+    """The new settings need a reload, but the ones that they replace need a restart."""
     _systemd(root)
     configure(root, how="auto")
     plan = configured_docker.plan
@@ -102,7 +101,7 @@ def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> 
 def test_an_engine_that_does_not_run_needs_no_restart(root: Path) -> None:
     result = configure(root, how="auto")
     assert result.restarted == ""
-    assert any("does not run" in note for note in result.notes)
+    assert any("is not running" in note for note in result.notes)
 
 
 # A name of this process alone: others run these tests at the same time.
@@ -111,7 +110,7 @@ SIGNALLED = Service((), (f"dockerd-of-{os.getpid()}",), reloads=True)
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return what starts a process of an own name that lives on, or not, at SIGHUP."""
+    """Return a function that starts a process with its own name, which survives SIGHUP or not."""
     program = tmp_path / SIGNALLED.processes[0]
     subprocess.run(["cp", "/bin/sleep", program], check=True)
     started: list[subprocess.Popen[bytes]] = []
@@ -162,7 +161,7 @@ def test_a_daemon_that_ends_at_the_signal_is_a_fault(
 def test_no_daemon_is_ended_by_a_signal(
     daemon: Callable[..., subprocess.Popen[bytes]], count: int
 ) -> None:
-    """One that does not reload is not told; of two nobody knows which is meant."""
+    """A daemon that does not reload gets no signal; with two processes, the choice is ambiguous."""
     for _ in range(count):
         daemon(lives_on=True)
     service = Service((), SIGNALLED.processes, reloads=count == 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process of a host is the containerd that reads a configuration file."""
+"""Find the containerd process that runs with a configuration file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Start = Callable[..., None]
 
 @pytest.fixture
 def program() -> Iterator[Path]:
-    """Return a program that is called containerd, outside the PATH, that every user can start."""
+    """Return a program named containerd, outside the PATH, executable by every user."""
     with TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         path = Path(place) / "containerd"
@@ -41,7 +41,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(program: Path) -> Iterator[Start]:
-    """Return what starts the program with options, and a user; it waits until it runs."""
+    """Return a function that starts the program with options, as a user, until it runs."""
     started: list[subprocess.Popen[bytes]] = []
 
     def run(*options: str, user: int | None = None) -> None:
@@ -109,7 +109,7 @@ def test_a_program_that_was_replaced_is_the_one_of_the_next_start(
 def test_a_1x_that_runs_with_a_file_of_version_3_is_believed(
     start: Start, program: Path, config: Path
 ) -> None:
-    """Its version is known then: containerd 1.x reads the file by the keys of version 2."""
+    """Its version is known: containerd 1.x reads the keys of version 2."""
     start("--config", str(config))
     program.unlink()
     program.write_text("#!/bin/sh\necho containerd github.com/containerd/containerd v1.7.27\n")

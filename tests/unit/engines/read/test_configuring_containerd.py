@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containerd's handler gets from one that is already there."""
+"""gpuhook's handler of containerd takes settings from an existing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CRI = "io.containerd.grpc.v1.cri"
 
 
 def taken_over(patterns: list[str]) -> list[str]:
-    """Return container_annotations of a handler that had these patterns and was taken over."""
+    """Return container_annotations after taking over a handler with these patterns."""
     text = (
         f'version = 2\n[plugins."{CRI}".containerd.runtimes.nvidia]\n'
         f'runtime_type = "io.containerd.runc.v2"\ncontainer_annotations = {patterns}\n'

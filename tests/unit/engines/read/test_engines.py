@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of engines: merged as each version merges them, with where everything is."""
+"""Configurations of engines: merged as each version merges them, with the place of each setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuhook.engines.read import (
     containerd_config,
     crio_config,
     docker_config,
-    engine_versions,
+    engine_config,
     oci_hooks,
     podman_config,
     toml_document,
@@ -26,7 +26,7 @@ DROP_INS = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 
 class Memory:
-    """Files that are only thought of."""
+    """Files in memory."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
@@ -48,8 +48,8 @@ def runtime(key: str, name: str, path: str = NVIDIA, option: str = "BinaryName")
     return f'[{table}]\n{RUNC}[{table}.options]\n{option} = "{path}"\n'
 
 
-def read(daemon: engine_versions.Version | None, **texts: str) -> containerd_config.Containerd:
-    """Return what is read of config.toml and of drop-ins, which are named by what they are."""
+def read(daemon: engine_config.Version | None, **texts: str) -> containerd_config.Containerd:
+    """Return the configuration of config.toml and drop-ins; a keyword is the name of a drop-in."""
     files = {"/etc/containerd/config.toml": texts.pop("config")}
     files |= {f"/etc/containerd/conf.d/{name}.toml": text for name, text in texts.items()}
     return containerd_config.read(Memory(files), daemon=daemon)
@@ -66,7 +66,7 @@ def read(daemon: engine_versions.Version | None, **texts: str) -> containerd_con
     ],
 )
 def test_a_later_file_replaces_the_plugin_until_2_1(
-    daemon: engine_versions.Version | None, names: set[str]
+    daemon: engine_config.Version | None, names: set[str]
 ) -> None:
     found = read(
         daemon,
@@ -99,7 +99,7 @@ def test_a_later_file_replaces_the_plugin_until_2_1(
     ],
 )
 def test_runtimes_are_read_below_the_key_of_the_version(
-    version: int, key: str, daemon: engine_versions.Version | None, is_read: bool
+    version: int, key: str, daemon: engine_config.Version | None, is_read: bool
 ) -> None:
     found = read(daemon, config=f"version = {version}\n{runtime(key, 'nvidia')}")
     assert ("nvidia" in found.configuration.runtimes) == is_read
@@ -121,7 +121,7 @@ def test_runtimes_are_read_below_the_key_of_the_version(
     ],
 )
 def test_cdi_is_on_by_default_from_2_0(
-    daemon: engine_versions.Version | None, said: str, is_on: bool
+    daemon: engine_config.Version | None, said: str, is_on: bool
 ) -> None:
     line = f"enable_cdi = {said}\n" if said else ""
     assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi(daemon) is is_on
@@ -140,7 +140,7 @@ def test_cdi_is_on_by_default_from_2_0(
     ],
 )
 def test_versions_that_a_containerd_refuses_are_fatal(
-    daemon: engine_versions.Version, config: int, drop_in: int, fatal: int
+    daemon: engine_config.Version, config: int, drop_in: int, fatal: int
 ) -> None:
     found = read(daemon, config=f"version = {config}\n{DROP_INS}", a=f"version = {drop_in}\n")
     assert len(found.configuration.fatal) == fatal
@@ -173,7 +173,7 @@ def test_imports_in_a_circle_end() -> None:
 
 @pytest.mark.parametrize(("daemon", "files"), [((1, 7), 1), ((2, 0), 2), (None, 1)])
 def test_a_relative_pattern_is_looked_up_from_the_file_since_2_0(
-    daemon: engine_versions.Version | None, files: int
+    daemon: engine_config.Version | None, files: int
 ) -> None:
     found = read(daemon, config='version = 2\nimports = ["conf.d/*.toml"]\n', a="")
     assert len(found.configuration.files) == files
@@ -296,9 +296,9 @@ def test_what_is_no_toml_says_on_which_line() -> None:
     ],
 )
 def test_versions_are_taken_from_what_programs_say(
-    said: str, version: engine_versions.Version | None
+    said: str, version: engine_config.Version | None
 ) -> None:
-    assert engine_versions.parse_version(said) == version
+    assert engine_config.parse_version(said) == version
 
 
 def test_patterns_match_in_every_part_of_a_path() -> None:

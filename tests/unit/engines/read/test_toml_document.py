@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML of engines that is made to take memory."""
+"""TOML that would need much memory is refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How systemd starts dockerd: its flags, after systemd.service(5) and systemd.exec(5).
+"""The flags in command lines of engines: of units, and of processes.
 
-A flag and a key of daemon.json that say the same keep dockerd from starting
-(moby/daemon/config, findConfigurationConflicts).
+Units are read as systemd reads them, see systemd.service(5) and systemd.exec(5).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.engines.read.config_files import ConfigFiles
 
-UNIT = "docker.service"
+DOCKER = "docker.service"
 _DIRECTORIES = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -28,22 +27,28 @@ _DIRECTORIES = (
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )
-_OF_A_USER = (".config/systemd/user", ".local/share/systemd/user")  # below a home
-_OF_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))\Z")
+# Below the home directory.
+_USER_DIRECTORIES = (".config/systemd/user", ".local/share/systemd/user")
+_ALL_USERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
+_VARIABLE = re.compile(r"(.*?)\$(?:\{(\w+)\}|(\w+))\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A long flag of dockerd, its value, "" where it has none, and where it is written."""
+    """A flag without its dashes, its value ("" for none), and its place in a unit file."""
 
     name: str
     value: str
     where: ConfigPlace
 
 
-def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tuple[Flag, ...]:
-    """Return the long flags that the unit starts its program with, in order; raises OSError."""
+def command_options(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the flags of a command line with their values; of a repeated one, the last."""
+    return {one.name: one.value for one in _flags([(word, ConfigPlace("")) for word in arguments])}
+
+
+def unit_flags(files: ConfigFiles, home: str | None = None, unit: str = DOCKER) -> tuple[Flag, ...]:
+    """Return the flags in a unit's command line, in order. Raises OSError."""
     words: list[tuple[str, ConfigPlace]] = []
     variables: dict[str, tuple[str, ConfigPlace]] = {}
     for path in _unit_files(files, home, unit):
@@ -52,15 +57,17 @@ def flags(files: ConfigFiles, home: str | None = None, unit: str = UNIT) -> tupl
                 variables |= _variables(files, value.removeprefix("-"))
             elif key == "Environment":
                 for one in _split(value):
-                    name, _, said = one.partition("=")
-                    variables[name] = said, where
+                    name, _, text = one.partition("=")
+                    variables[name] = text, where
             elif key == "ExecStart":
                 words = [(word, where) for word in _split(value)] if value else []
     return tuple(_flags(list(_expanded(words, variables))))
 
 
 def _unit_files(files: ConfigFiles, home: str | None, unit: str) -> list[str]:
-    places = _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _OF_A_USER), *_OF_USERS)
+    places = (
+        _DIRECTORIES if home is None else (*(f"{home}/{p}" for p in _USER_DIRECTORIES), *_ALL_USERS)
+    )
     main = [f"{place}/{unit}" for place in places if unit in files.names(place)][:1]
     drop_ins: dict[str, str] = {}
     for place in reversed(places):
@@ -99,17 +106,17 @@ def _expanded(
         if found is None:
             yield word, where
             continue
-        value, place = variables.get(found.group(1) or found.group(2), ("", where))
-        for one in _split(value):
+        prefix, braced, bare = found.groups()
+        value, place = variables.get(braced or bare, ("", where))
+        for one in [prefix + value] if prefix else _split(value):
             yield one, place
 
 
 def _flags(words: list[tuple[str, ConfigPlace]]) -> Iterator[Flag]:
     for (word, where), (after, _) in pairwise([*words, ("", ConfigPlace(""))]):
-        if word.startswith("--"):
-            name, is_said, value = word[2:].partition("=")
-            follows = "" if after.startswith("-") else after
-            yield Flag(name, value if is_said else follows, where)
+        if word.startswith("-"):
+            name, equals, value = word.lstrip("-").partition("=")
+            yield Flag(name, value if equals or after.startswith("-") else after, where)
 
 
 def _split(text: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our hook as a file of a hooks.d directory, after oci-hooks(5)."""
+"""gpuhook's hook as a file of a hooks.d directory, see oci-hooks(5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuhook.engines.configure.engine_options import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
 
 NAME = "99-gpuhook.json"
@@ -23,38 +23,38 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def changes(
-    files: ConfigFiles, directories: Sequence[str], wanted: EngineOptions
+    files: ConfigFiles, directories: Sequence[str], options: EngineOptions
 ) -> list[ConfigChange]:
-    """Return what brings our hook into the last of the directories, nothing where it is there.
+    """Return the changes that add the hook to the last directory; none if a directory has it.
 
-    Another's hook that gives GPUs would give them twice: with `takes_over` its file goes, else it
-    is a fault. Raises OSError.
+    With another program's GPU hook, a container would get its GPUs twice. `takes_over` removes that
+    file; without it, such a file raises GH2050. Raises OSError.
     """
     path = f"{directories[-1]}/{NAME}"
-    gone = []
+    removed = []
     for one in oci_hooks.read(files, directories):
         if not one.gives_gpus or one.file == path:
             continue
         if one.is_gpuhooks:
-            if one.path == wanted.hook:
+            if one.path == options.hook:
                 return []
-        elif not wanted.takes_over:
+        elif not options.takes_over:
             raise fault("GH2050", where=one.file)
-        gone.append(ConfigChange(one.file, files.read(one.file), None))
-    before, after = files.read(path), content(wanted.hook)
-    return [*gone, *([ConfigChange(path, before, after)] if before != after else [])]
+        removed.append(ConfigChange(one.file, files.read(one.file), None))
+    before, after = files.read(path), content(options.hook)
+    return [*removed, *([ConfigChange(path, before, after)] if before != after else [])]
 
 
-def file(files: ConfigFiles, directories: Sequence[str], wanted: EngineOptions) -> str:
-    """Return the path of the file that has our hook when the changes are made."""
+def hook_path(files: ConfigFiles, directories: Sequence[str], options: EngineOptions) -> str:
+    """Return the path of the file that has the hook after the changes."""
     for one in oci_hooks.read(files, directories):
-        if one.path == wanted.hook:
+        if one.path == options.hook:
             return one.file
     return f"{directories[-1]}/{NAME}"
 
 
 def content(hook: str) -> bytes:
-    """Return the hook's file: every container has it, and it looks whether one asks for a GPU."""
+    """Return the hook file. It applies to every container; the hook checks for a GPU request."""
     document = {
         "version": "1.0.0",
         "hook": {"path": hook, "args": [posixpath.basename(hook)], "env": [_PATH]},
@@ -65,10 +65,9 @@ def content(hook: str) -> bytes:
 
 
 def is_ours(path: str, edited: bytes) -> bool:
-    """Return whether a file that was edited since still has gpuhook's hook."""
+    """Return whether an edited file still has gpuhook's hook."""
     try:
-        found = documents.parse_json(edited)
-        program = found["hook"]["path"]
+        program = documents.parse_json(edited)["hook"]["path"]
     except (ValueError, KeyError, TypeError):
         program = None
     return oci_hooks.OciHook(path, program if isinstance(program, str) else "").is_gpuhooks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that need gpuhook, by what each engine has written down of them."""
+"""Containers that need gpuhook, found in the state of each engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import gpuhook
 from gpuhook.cli.configure_users import users
-from gpuhook.engines.read import dependent_containers
+from gpuhook.engines.state import dependent_containers
 from tests.unit.configuring import HOOK, RUNTIME, Tree
 
 DAEMON = json.dumps({"runtimes": {"nvidia": {"path": RUNTIME}, "kata": {"path": "/kata"}}})
@@ -52,7 +52,7 @@ def docker(identity: str, host: dict[str, Any], *, runs: bool = False, at: str =
 
 
 def test_docker_by_the_runtimes_name() -> None:
-    """The name means what daemon.json says; other runtimes and broken files are no matter."""
+    """daemon.json resolves the name; other runtimes and broken files are ignored."""
     files = {
         "/etc/docker/daemon.json": DAEMON,
         **docker("a", {"Runtime": "nvidia"}, runs=True),
@@ -72,7 +72,7 @@ def test_docker_by_the_runtimes_name() -> None:
 
 
 def test_names_of_nvidias_that_are_ours() -> None:
-    """Where gpuhook has the names of NVIDIA's toolkit, containers by those names need it."""
+    """If gpuhook has the names of NVIDIA's toolkit, containers with those names need gpuhook."""
     config = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}}
     files = {
         "/etc/docker/daemon.json": DAEMON.replace(RUNTIME, "nvidia-container-runtime"),
@@ -104,17 +104,17 @@ def test_docker_elsewhere() -> None:
 
 
 def test_dockers_gpus() -> None:
-    """--gpus needs us where the hook that Docker finds is ours."""
+    """--gpus needs gpuhook if Docker finds gpuhook's hook."""
     gpus = {"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}
     files = docker("a", gpus)
     assert told(files) == []
     hook = "/usr/local/bin/nvidia-container-runtime-hook"
     (one,) = told({**files, hook: '#!/bin/sh\nexec "/usr/bin/gpuhook-prestart" "$@"\n'})
-    assert one[3] == "it was made with --gpus, for which Docker calls our hook"
+    assert one[3] == "it was created with --gpus, for which Docker runs gpuhook's hook"
 
 
 def test_containerd() -> None:
-    """Tasks whose shim was told our runtime, or whose config.json has our hook."""
+    """Tasks whose shim uses gpuhook's runtime, or whose config.json has its hook."""
     named = {"annotations": {"io.kubernetes.cri.container-name": "cuda"}}
     files = {
         f"{TASKS}/k8s.io/a/config.json": named,
@@ -159,7 +159,7 @@ def database(place: Path, *containers: dict[str, Any]) -> bytes:
 
 
 def test_podman(tmp_path: Path) -> None:
-    """A database keeps rows of any size; of containers that are gone, nothing is told."""
+    """Rows have any size; rows of removed containers are left out."""
     large = {"spec": {"args": ["x" * 20_000]}, "id": "a", "name": "one", "runtime": "nvidia"}
     others = [
         {"id": "b", "name": "two", "runtime": "crun"},
@@ -192,7 +192,7 @@ ENDLESS = (
 
 @pytest.mark.parametrize("made", ENDLESS)
 def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
-    """A database may be another one's: what only looks like its table is not asked for rows."""
+    """A hostile database: a view or computed column with the table's name is not read."""
     path = tmp_path / "db.sql"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(made)
@@ -200,7 +200,7 @@ def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
             table = made.split()[2]
             database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
-        "import sys; from gpuhook.engines.read import libpod;"
+        "import sys; from gpuhook.engines.state import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
     bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'
@@ -217,7 +217,7 @@ def test_databases_that_are_broken() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """It looks below the root that it is given, and says so where there is nothing."""
+    """It reads below the given root, and reports if it finds nothing."""
     called = ["--host-root", str(tmp_path)]
     none = CliRunner().invoke(users, called)
     assert none.exit_code == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman's database of containers, of SQLite or BoltDB, read without podman.
+"""Podman's database of containers, SQLite or BoltDB, read without podman.
 
 Source: containers/podman, libpod/sqlite_state_internal.go and libpod/boltdb_state.go.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
-_BEGIN = '{"spec":{'  # of a container in BoltDB
+_BEGIN = '{"spec":{'  # the JSON of a container in BoltDB
 _SQLITE = "db.sql"
-_MOST_BYTES = 32 << 20  # of all rows: a database has no more, and what it computes may
+_MOST_BYTES = 32 << 20  # of all rows; computed columns could be larger
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as podman keeps it: `runtime` is a name of its configuration, or a path."""
+    """A container in the database; `runtime` is a name in the configuration, or a path."""
 
     id: str
     name: str
@@ -40,17 +40,17 @@ class Container:
 
 
 def drivers(files: ConfigFiles, storage: str) -> list[str]:
-    """Return the storage drivers that have containers; raises OSError."""
+    """Return the storage drivers that have containers. Raises OSError."""
     names = files.names(storage)
     return [one.removesuffix(_ENDING) for one in names if one.endswith(_ENDING)]
 
 
 def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
-    """Yield the containers that are there; raises OSError.
+    """Yield the containers. Raises OSError.
 
-    What a database keeps of those that were removed is left out.
+    Rows of removed containers, which have no directory, are left out.
     """
-    there = {
+    existing = {
         one: driver
         for driver in drivers(files, storage)
         for one in files.names(f"{storage}/{driver}{_ENDING}")
@@ -58,16 +58,16 @@ def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
     seen = set()
     for name, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
         path = f"{storage}/{name}"
-        for said in read(files.read(path) or b""):
-            identity, runtime = said.get("id"), said.get("runtime")
-            if isinstance(identity, str) and identity in there and identity not in seen:
+        for row in read(files.read(path) or b""):
+            identity, runtime = row.get("id"), row.get("runtime")
+            if isinstance(identity, str) and identity in existing and identity not in seen:
                 seen.add(identity)
-                called = said.get("name")
+                label = row.get("name")
                 yield Container(
                     identity,
-                    called if isinstance(called, str) else "",
+                    label if isinstance(label, str) else "",
                     runtime if isinstance(runtime, str) else "",
-                    there[identity],
+                    existing[identity],
                     path,
                 )
 
@@ -80,24 +80,24 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
         with open(copy, "wb") as file:
             file.write(content)
         try:
-            # immutable: as it is, without a journal, and no lock or other file is made.
+            # immutable: SQLite reads no journal, and creates no lock or other file.
             with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
                 rows = _rows(database)
         except (sqlite3.Error, OverflowError):
-            return  # of another version, or being written
+            return  # another version, or a write in progress
     for text in rows:
         try:
-            said = documents.parse_json(text)
+            row = documents.parse_json(text)
         except ValueError:
             continue
-        if isinstance(said, dict):
-            yield said
+        if isinstance(row, dict):
+            yield row
 
 
 def _rows(database: sqlite3.Connection) -> list[str]:
-    """Return the texts of the table; nothing that the database would have us compute.
+    """Return the texts of the table, never computed values.
 
-    It may be another one's: a view or a generated column by the table's name never ends.
+    In a hostile database, a view or a generated column with the table's name could be endless.
     """
     columns = database.execute("PRAGMA table_xinfo(ContainerConfig)").fetchall()
     plain = [hidden for _, name, *_, hidden in columns if name == "JSON"] == [0]
@@ -116,16 +116,16 @@ def _rows(database: sqlite3.Connection) -> list[str]:
 
 
 def _bolt(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the JSON in a BoltDB, whose values lie in one piece in it."""
+    """Yield the JSON in a BoltDB, which stores each value in one piece."""
     text = content.decode("latin-1")
     decoder = json.JSONDecoder()
     at = text.find(_BEGIN)
     while at >= 0:
         try:
-            said, end = decoder.raw_decode(text, at)
+            row, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if isinstance(said, dict):
-                yield said
+            if isinstance(row, dict):
+                yield row
         at = text.find(_BEGIN, end)

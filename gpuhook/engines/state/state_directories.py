@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directories in which engines keep the files of running containers.
+"""The directories in which engines store the files of running containers.
 
 Sources: containerd's cmd/containerd/server/config (state, imports), its runtime/v2 (bundles) and
 runtime/v2/runc/options (Root); moby's daemon/config (exec-root) and libcontainerd/supervisor;
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from gpuhook.engines.read import crio_config as crio_reader
 from gpuhook.engines.read import docker_config as docker_reader
@@ -28,20 +27,20 @@ CONTAINERD = "/run/containerd"
 DOCKER = "/run/docker"
 _STORAGE_CONF = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 TASKS = "io.containerd.runtime.v2.task"
-# `runtime` and `options.json` name the program that the shim calls for exec, kill and delete.
+# `runtime` and `options.json` name the program that the shim runs for exec, kill and delete.
 BUNDLES = tuple(f"{TASKS}/*/*/{name}" for name in ("config.json", "runtime", "options.json"))
 _OF_STORAGE = ("*-containers/*/userdata/config.json",)
-# runc keeps the hooks in state.json, crun keeps a copy of config.json.
+# runc stores the hooks in state.json, crun a copy of config.json.
 OF_RUNTIME = ("*/state.json", "*/config.json")
 OF_NAMESPACES = tuple(f"*/{pattern}" for pattern in OF_RUNTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """A directory of the host. `files` are patterns below it, as of the module glob.
+    """A directory of the host. `files` are patterns below it, for the module glob.
 
-    `source` is the file or the option that names it, "" for a default. `is_required` is whether
-    the engine has this directory as long as it runs.
+    `source` is the file or the option that names it, "" for a default. `is_required` is set if the
+    directory exists whenever the engine runs.
     """
 
     path: str
@@ -58,25 +57,15 @@ STORAGES = (
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """The state directories of one engine; `unread` says which configuration is not known."""
+    """The state directories of an engine; `unread` are sentences on unreadable configurations."""
 
     directories: tuple[StateDirectory, ...] = ()
     unread: tuple[str, ...] = ()
 
 
-def flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command line without their dashes, and their values."""
-    found: dict[str, str] = {}
-    for word, after in pairwise([*arguments, ""]):
-        if word.startswith("-"):
-            name, is_value, value = word.lstrip("-").partition("=")
-            found[name] = value if is_value or after.startswith("-") else after
-    return found
-
-
-def containerd(files: ConfigFiles, said: Mapping[str, str], usual: str) -> EngineState:
-    """Return the directories of a containerd with the flags `said`; `usual` is its default file."""
-    config = said.get("config") or said.get("c") or ""
+def containerd(files: ConfigFiles, options: Mapping[str, str], usual: str) -> EngineState:
+    """Return the directories of a containerd with these options; `usual` is its default file."""
+    config = options.get("config") or options.get("c") or ""
     found, trouble = read_all(files, config or usual, None)
     unread = _unread(trouble)
     if config and not found and not trouble:
@@ -97,14 +86,14 @@ def containerd(files: ConfigFiles, said: Mapping[str, str], usual: str) -> Engin
                 )
                 if root:
                     directories.append(StateDirectory(root, OF_NAMESPACES))
-    if said.get("state"):
-        state = replace(state, path=said["state"], source="--state")
+    if options.get("state"):
+        state = replace(state, path=options["state"], source="--state")
     return EngineState((state, *directories), unread)
 
 
-def docker(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
-    """Return the directories of a dockerd with the flags `said`."""
-    path = said.get("config-file") or docker_reader.PATH
+def docker(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
+    """Return the directories of a dockerd with these options."""
+    path = options.get("config-file") or docker_reader.PATH
     read = docker_reader.read(files, path)
     unread = _unread(read.configuration.trouble)
     document = json.loads(read.content) if read.content.strip() and not unread else {}
@@ -112,24 +101,24 @@ def docker(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
     patterns += tuple(f"runtime-*/{one}" for one in OF_NAMESPACES)
     named = toml_document.text(document.get("exec-root"))
     directory = StateDirectory(named or DOCKER, patterns, path if named else "", is_required=True)
-    if said.get("exec-root"):
-        directory = replace(directory, path=said["exec-root"], source="--exec-root")
+    if options.get("exec-root"):
+        directory = replace(directory, path=options["exec-root"], source="--exec-root")
     return EngineState((directory,), unread)
 
 
-def crio(files: ConfigFiles, said: Mapping[str, str]) -> EngineState:
-    """Return the directories of a CRI-O with the flags `said`."""
-    config = said.get("config") or said.get("c") or crio_reader.PATH
-    drop_ins = said.get("config-dir") or said.get("d") or crio_reader.DROP_INS
+def crio(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
+    """Return the directories of a CRI-O with these options."""
+    config = options.get("config") or options.get("c") or crio_reader.PATH
+    drop_ins = options.get("config-dir") or options.get("d") or crio_reader.DROP_INS
     read = crio_reader.read(files, config, drop_ins)
     storage = podman(files)
     run, root = storage.directories
     if read.run_root:
         run = replace(run, path=read.run_root, source=config)
-    if said.get("runroot"):
-        run = replace(run, path=said["runroot"], source="--runroot")
-    if said.get("root") or read.storage_root:
-        root = replace(root, path=said.get("root") or read.storage_root)
+    if options.get("runroot"):
+        run = replace(run, path=options["runroot"], source="--runroot")
+    if options.get("root") or read.storage_root:
+        root = replace(root, path=options.get("root") or read.storage_root)
     runtimes = [
         StateDirectory(toml_document.text(one.options.get("runtime_root")), OF_RUNTIME)
         for one in read.configuration.runtimes.values()
@@ -161,8 +150,8 @@ def _unread(trouble: Sequence[Trouble]) -> tuple[str, ...]:
     return tuple(f"{one.where} {one.said}" for one in trouble if one.is_fatal or one.is_unread)
 
 
-def of_shim(directory: str) -> Iterator[StateDirectory]:
-    """Yield the state directory of a containerd's shim, which runs in a bundle."""
+def shim_directories(directory: str) -> Iterator[StateDirectory]:
+    """Yield the state directory of a containerd shim, whose working directory is a bundle."""
     state, is_bundle, _ = directory.partition(f"/{TASKS}/")
     if is_bundle:
         yield StateDirectory(state, BUNDLES, "its working directory")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a host. A process of a container has another root directory."""
+"""The processes of a host. Processes of containers have another root directory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DELETED = " (deleted)"  # what the kernel adds to the name of a removed file
+_DELETED = " (deleted)"  # the kernel appends it to the name of a removed file
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A process; `program` is the base name of the file that it executes."""
+    """A process; `program` is the base name of its executable."""
 
     pid: int
     program: str
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return its command line, () if it has ended."""
+        """The command line, () if the process ended."""
         try:
             with open(f"/proc/{self.pid}/cmdline", "rb") as file:
                 content = file.read()
@@ -36,7 +36,7 @@ class HostProcess:
 
     @property
     def directory(self) -> str:
-        """Return its working directory as a path of the host, "" if it has ended."""
+        """The working directory as a path of the host, "" if the process ended."""
         try:
             root = os.readlink(f"/proc/{self.pid}/root")
             directory = os.readlink(f"/proc/{self.pid}/cwd")
@@ -46,9 +46,9 @@ class HostProcess:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether real and effective user are root or ourselves: proc_pid_status(5), Uid.
+        """Whether the real and effective users are root or this user: proc_pid_status(5), Uid.
 
-        Any user can start a program with the name of an engine and arguments of any kind.
+        Any user can start a program with the name of an engine and any arguments.
         """
         try:
             with open(f"/proc/{self.pid}/status", "rb") as file:
@@ -59,7 +59,7 @@ class HostProcess:
 
 
 def running(root: str) -> Iterator[HostProcess]:
-    """Yield the processes of the host at `root`, as far as this process may see them."""
+    """Yield the visible processes of the host at `root`."""
     host = os.stat(root)
     for pid in procfs.pids():
         with suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers that engines keep and that name our runtime or hook: without it they are lost.
+"""The stored containers that name gpuhook's runtime or hook: without it, they cannot start.
 
 Sources: moby/daemon/container (hostconfig.json, config.v2.json), containers/podman/libpod (its
 database), containerd/runtime/v2 (bundles), cri-o/internal/storage (config.json, annotations).
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.engines.read import (
-    compat_programs,
     crio_config,
     docker_config,
-    libpod,
+    engine_config,
     podman_config,
     toml_document,
 )
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.engines.read.oci_hooks import OciHook
+from gpuhook.engines.state import libpod
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import EngineConfiguration
 
 _TASKS = "/run/containerd/io.containerd.runtime.v2.task"
-_OF_DOCKER = "moby"  # the namespace of containerd in which Docker's containers are
+_OF_DOCKER = "moby"  # containerd's namespace of Docker's containers
 _DOCKER_ROOT = "/var/lib/docker"
 _SNAP_ROOT = "/var/snap/docker/common/var-lib-docker"
 _STORAGE = "/var/lib/containers/storage"
 _RUN = "/run/containers/storage"
-_OF_A_USER = ".local/share/containers/storage"  # below a home
+_OF_A_USER = ".local/share/containers/storage"  # below the home directory
 _CRIO = "io.kubernetes.cri-o."
 _NVIDIA_HOOK = "nvidia-container-runtime-hook"
 
@@ -45,9 +45,9 @@ _NVIDIA_HOOK = "nvidia-container-runtime-hook"
 class Stored:
     """A container that needs gpuhook.
 
-    `path` is the file that says so, and `why` what it says, in words; `program` is that of
-    gpuhook's which it needs, "" where no path is written. One that runs goes on without, but may
-    not be stopped, or not be started again.
+    `path` is the file with the reason, `why` the reason in words; `program` is the program of
+    gpuhook that it needs, "" without a path. A running container continues without gpuhook, but
+    perhaps cannot be stopped or started again.
     """
 
     engine: str
@@ -61,22 +61,22 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """Why a container needs gpuhook, in words, and which program of it."""
+    """The reason why a container needs gpuhook, and the program that it needs."""
 
     why: str
     program: str
     is_hook: bool = False
 
 
-class _Ours:
-    """Which programs of a node are gpuhook's, under its own names or under NVIDIA's."""
+class _OwnPrograms:
+    """The programs of a node that are gpuhook's, under its own names or NVIDIA's."""
 
     def __init__(self, files: ConfigFiles) -> None:
         self._files = files
         self._fronts: dict[str, bool] = {}
 
     def runtimes(self, configuration: EngineConfiguration) -> dict[str, str]:
-        """Return the names that the configuration has for our runtime, with its programs."""
+        """Return the names of gpuhook's runtimes in a configuration, with their programs."""
         found = configuration.gpu_runtimes
         return {one.name: one.path for one in found if self.is_runtime(one.path)}
 
@@ -88,35 +88,35 @@ class _Ours:
 
     def _is_front(self, path: str) -> bool:
         if path not in self._fronts:
-            self._fronts[path] = compat_programs.is_front(self._files, path)
+            self._fronts[path] = engine_config.is_front(self._files, path)
         return self._fronts[path]
 
 
 def dependent_containers(files: ConfigFiles, home: str | None = None) -> tuple[Stored, ...]:
-    """Return the containers of all engines, or of a user's own; raises OSError.
+    """Return the containers of all engines, or of a user's rootless engines. Raises OSError.
 
-    The names of runtimes mean what the engines' configurations say now: ask before they change.
+    Names of runtimes are resolved by the current configurations: call this before they change.
     """
-    ours = _Ours(files)
-    every = [*_docker(files, ours, home), *_podman(files, ours, home)]
+    own = _OwnPrograms(files)
+    every = [*_docker(files, own, home), *_podman(files, own, home)]
     if home is None:
-        every += [*_containerd(files, ours), *_crio(files, ours)]
+        every += [*_containerd(files, own), *_crio(files, own)]
     return tuple(sorted(every, key=lambda one: (one.engine, one.name, one.id)))
 
 
-def _docker(files: ConfigFiles, ours: _Ours, home: str | None) -> Iterator[Stored]:
+def _docker(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator[Stored]:
     if home is None:
         places = [(docker_config.PATH, _DOCKER_ROOT), (docker_config.SNAP_PATH, _SNAP_ROOT)]
     else:
         places = [(f"{home}/{docker_config.OF_A_USER}", f"{home}/.local/share/docker")]
     for path, usual in places:
-        said = docker_config.read(files, path)
-        root = toml_document.text(_document(said.content).get("data-root")) or usual
-        names = ours.runtimes(said.configuration)
+        config = docker_config.read(files, path)
+        root = toml_document.text(_document(config.content).get("data-root")) or usual
+        names = own.runtimes(config.configuration)
         for one in files.names(f"{root}/containers"):
             place = f"{root}/containers/{one}"
             host = _document(files.read(f"{place}/hostconfig.json"))
-            need = _need_of_docker(host, names, ours)
+            need = _need_of_docker(host, names, own)
             if need:
                 about = _document(files.read(f"{place}/config.v2.json"))
                 name = toml_document.text(about.get("Name")).lstrip("/")
@@ -125,38 +125,42 @@ def _docker(files: ConfigFiles, ours: _Ours, home: str | None) -> Iterator[Store
                 yield Stored("docker", one, name, path, need.why, running, need.program)
 
 
-def _need_of_docker(host: Mapping[str, Any], names: Mapping[str, str], ours: _Ours) -> _Need | None:
+def _need_of_docker(
+    host: Mapping[str, Any], names: Mapping[str, str], own: _OwnPrograms
+) -> _Need | None:
     runtime = toml_document.text(host.get("Runtime"))
     if runtime in names:
         return _Need(f"its runtime is {runtime}", names[runtime])
     requests = host.get("DeviceRequests")
     for one in requests if isinstance(requests, list) else []:
         is_of_gpus = isinstance(one, dict) and "gpu" in str(one.get("Capabilities"))
-        if is_of_gpus and ours.is_hook(_NVIDIA_HOOK):
-            return _Need("it was made with --gpus, for which Docker calls our hook", _NVIDIA_HOOK)
+        if is_of_gpus and own.is_hook(_NVIDIA_HOOK):
+            return _Need(
+                "it was created with --gpus, for which Docker runs gpuhook's hook", _NVIDIA_HOOK
+            )
     return None
 
 
-def _podman(files: ConfigFiles, ours: _Ours, home: str | None) -> Iterator[Stored]:
+def _podman(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator[Stored]:
     storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
-    names = ours.runtimes(podman_config.read(files, home).configuration)
+    names = own.runtimes(podman_config.read(files, home).configuration)
     for one in libpod.containers(files, storage):
         place = f"{storage}/{one.driver}-containers/{one.id}/userdata"
         config = f"{place}/config.json"
-        need = _need(one.runtime, names, _document(files.read(config)), ours)
+        need = _need(one.runtime, names, _document(files.read(config)), own)
         if need:
             running = "pidfile" in files.names(f"{_RUN}/{one.driver}-containers/{one.id}/userdata")
             path = config if need.is_hook else one.database
             yield Stored("podman", one.id, one.name, path, need.why, running, need.program)
 
 
-def _containerd(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
+def _containerd(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
     for namespace in files.names(_TASKS):
         for one in files.names(f"{_TASKS}/{namespace}"):
             place = f"{_TASKS}/{namespace}/{one}"
             config = _document(files.read(f"{place}/config.json"))
             program = (files.read(f"{place}/runtime") or b"").decode("utf-8", "replace").strip()
-            need = _need(program, {}, config, ours)
+            need = _need(program, {}, config, own)
             if need and namespace != _OF_DOCKER:
                 annotations = toml_document.table(config, "annotations")
                 name = toml_document.text(annotations.get("io.kubernetes.cri.container-name"))
@@ -164,8 +168,8 @@ def _containerd(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
                 yield Stored("containerd", one, name, path, need.why, True, need.program)
 
 
-def _crio(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
-    names = ours.runtimes(crio_config.read(files).configuration)
+def _crio(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
+    names = own.runtimes(crio_config.read(files).configuration)
     for driver in libpod.drivers(files, _STORAGE):
         for one in files.names(f"{_STORAGE}/{driver}-containers"):
             inner = f"{driver}-containers/{one}/userdata"
@@ -174,7 +178,7 @@ def _crio(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
             annotations = toml_document.table(config, "annotations")
             if any(key.startswith(_CRIO) for key in annotations):
                 handler = toml_document.text(annotations.get(f"{_CRIO}RuntimeHandler"))
-                need = _need(handler, names, config, ours)
+                need = _need(handler, names, config, own)
                 if need:
                     name = toml_document.text(annotations.get(f"{_CRIO}Name"))
                     running = "pidfile" in files.names(f"{_RUN}/{inner}")
@@ -182,16 +186,16 @@ def _crio(files: ConfigFiles, ours: _Ours) -> Iterator[Stored]:
 
 
 def _need(
-    runtime: str, names: Mapping[str, str], config: Mapping[str, Any], ours: _Ours
+    runtime: str, names: Mapping[str, str], config: Mapping[str, Any], own: _OwnPrograms
 ) -> _Need | None:
     if runtime in names:
         return _Need(f"its runtime is {runtime}", names[runtime])
-    if ours.is_runtime(runtime):
+    if own.is_runtime(runtime):
         return _Need(f"its runtime is {runtime}", runtime)
     for stage in toml_document.table(config, "hooks").values():
         for one in stage if isinstance(stage, list) else []:
             path = toml_document.text(one.get("path")) if isinstance(one, dict) else ""
-            if ours.is_hook(path):
+            if own.is_hook(path):
                 return _Need(f"its hook is {path}", path, is_hook=True)
     return None
 

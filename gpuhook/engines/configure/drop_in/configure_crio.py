@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configure CRI-O: a drop-in with the runtime, or a hook. gpuhook never edits crio.conf."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+from typing import Any
+
+from gpuhook.engines.configure.drop_in import drop_ins, hooks_d
+from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
+from gpuhook.engines.read import crio_config
+from gpuhook.engines.read.config_files import ReplacedFiles
+from gpuhook.engines.read.engine_config import ConfigPlace, Runtime
+from gpuhook.errors import fault
+from gpuhook.host.hot.state import PROGRAM_DIRS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
+    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.engines.read.engine_config import EngineConfiguration
+
+_SERVICE = Service(("crio.service", "cri-o.service"), ("crio",))
+_DEFAULT = ("crio", "runtime", "default_runtime")
+# The directory in which CRI-O's own packages install the runtimes.
+_CRIO_PROGRAMS = "/usr/libexec/crio"
+# Options that name another program than runtime_path (crio.conf(5), crio.runtime.runtimes).
+_NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_paths")
+
+
+def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
+    """Return the changes. Raises GH2000, GH2027, GH2040 to GH2053, and OSError."""
+    drop_ins.check_options("crio", options)
+    _check_places(node)
+    possible = drop_ins.paths(node, crio_config.DROP_INS)
+    read = crio_config.read(drop_ins.without_own(node.files, possible))
+    configuration = read.configuration
+    drop_ins.check_configuration(configuration)
+    if options.route == "hook":
+        hooks = hooks_d.changes(node.files, read.hook_dirs, options)
+        path = hooks_d.hook_path(node.files, read.hook_dirs, options)
+        expected = ExpectedConfig({}, has_cdi=True, hooks=(path,))
+        return EnginePlan("crio", tuple(hooks), expected, _SERVICE)
+    runtime = configuration.runtimes.get(options.name)
+    drop_ins.check_runtime("crio", runtime, options, "the one that CRI-O finds")
+    model = _model(configuration, options.name)
+    program = options.program if options.route == "wrapper" else _program(node.files, model)
+    is_default = not options.is_default or configuration.default == options.name
+    changes = []
+    if runtime is None or runtime.path != program or not is_default:
+        conflict = drop_ins.runtime_conflict(
+            lambda files: crio_config.read(files).configuration,
+            options,
+            program,
+            _DEFAULT,
+            crio_config.PATH,
+        )
+        document = _document(options, model, program)
+        changes = drop_ins.changes("crio", node.files, possible, document, conflict)
+    default = options.name if options.is_default else ""
+    expected = ExpectedConfig({options.name: program}, default, has_cdi=True)
+    return EnginePlan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(options, model)))
+
+
+def without(
+    path: str, content: bytes, options: EngineOptions, before: bytes | None = None
+) -> bytes | None:
+    """Return an edited file without the settings of gpuhook; None if nothing else is left.
+
+    Raises GH2027 and GH2040.
+    """
+    if path.endswith(".json"):
+        return None if hooks_d.is_ours(path, content) else content
+    keys: list[tuple[str, ...]] = [(*crio_config.RUNTIMES, options.name)]
+    edited = crio_config.read(ReplacedFiles({f"{crio_config.DROP_INS}/edited": content}))
+    if options.is_default and edited.configuration.default == options.name:
+        keys.append(_DEFAULT)
+    return drop_ins.without(path, content, keys, before)
+
+
+def _check_places(node: EngineNode) -> None:
+    if node.config and node.config != crio_config.PATH:
+        raise fault("GH2053", where=node.config, engine="crio", read=crio_config.PATH)
+    if node.drop_in and posixpath.dirname(node.drop_in) != crio_config.DROP_INS:
+        raise fault("GH2053", where=node.drop_in, engine="crio", read=f"{crio_config.DROP_INS}/*")
+
+
+def _model(configuration: EngineConfiguration, name: str) -> Runtime:
+    """Return the runtime whose options are copied: the default one if it is an OCI runtime."""
+    others = [one for one in configuration.runtimes.values() if one.name != name]
+    others.sort(key=lambda one: one.name != configuration.default)
+    for one in others:
+        if one.type in {"", "oci"} and not one.gives_gpus:
+            return one
+    return Runtime("crun", "", ConfigPlace(crio_config.PATH), "oci")
+
+
+def _program(files: ConfigFiles, model: Runtime) -> str:
+    if model.path:
+        return model.path
+    for name in dict.fromkeys((model.name, "crun", "runc")):
+        for directory in (_CRIO_PROGRAMS, *PROGRAM_DIRS):
+            if name in files.names(directory):
+                return f"{directory}/{name}"
+    raise fault("GH2051", engine="crio", name=model.name)
+
+
+def _document(options: EngineOptions, model: Runtime, program: str) -> dict[str, Any]:
+    left_out = _NOT_COPIED if options.route == "wrapper" else _NOT_COPIED[:2]
+    copied = {key: value for key, value in model.options.items() if key not in left_out}
+    handler = {"runtime_path": program, "runtime_type": "oci", **copied}
+    runtime: dict[str, Any] = {"default_runtime": options.name} if options.is_default else {}
+    return {"crio": {"runtime": {**runtime, "runtimes": {options.name: handler}}}}
+
+
+def _notes(options: EngineOptions, model: Runtime) -> Iterator[str]:
+    if model.options:
+        yield f"options are those of the runtime {model.name} ({replace(model.where, line=0)})"
+    if options.route == "cdi":
+        yield "CRI-O applies CDI specs by itself: the handler is its own runtime by another name"
+    directory = posixpath.dirname(model.path)
+    if options.route == "wrapper" and directory and directory not in PROGRAM_DIRS:
+        yield (
+            f"gpuhook does not search {directory} for runtimes: add the path in"
+            f" /etc/gpuhook/config.yaml (runtime: {{lowLevelRuntimes: [{model.path}]}})"
+        )

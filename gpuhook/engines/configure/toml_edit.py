@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML files are edited line by line; every byte that gpuhook does not change is kept.
+
+New tables go to the end of the file. A key goes on its own line. A line that changes is kept as a
+comment. An inline table is replaced as a whole. The result is parsed: it must contain the settings
+and everything that the file contained before, or the edit is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.engines.configure import toml_text
+from gpuhook.engines.read import toml_document
+from gpuhook.engines.read.toml_document import TomlLine, written_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value that a key must have; None removes the key."""
+
+    path: tuple[str, ...]
+    value: object
+
+
+class CannotError(Exception):
+    """The file cannot be edited; the message is the reason."""
+
+
+def edited(content: bytes, settings: Sequence[Setting]) -> bytes:
+    """Return the file with all settings. Raises CannotError, and UnreadableTomlError."""
+    document = toml_document.parsed(content)
+    expected = copy.deepcopy(document)
+    for one in settings:
+        apply_setting(expected, one)
+    if expected == document:
+        return content
+    after = _edited_lines(content, document, settings)
+    if not _contains(after, expected):
+        raise CannotError("it is written in a way that cannot be changed without touching the rest")
+    return after
+
+
+def without_keys(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
+    """Return the file without the lines of keys, and without headers that this leaves empty.
+
+    Comments remain. Raises CannotError, and UnreadableTomlError.
+    """
+    expected = toml_document.parsed(content)
+    for key in keys:
+        _remove(expected, key)
+    lines = content.decode("utf-8").splitlines(keepends=True)
+    written = list(written_lines(lines))
+    gone = {one for one in written if any(one.path[: len(key)] == key for key in keys)}
+    full = {one.table for one in written if one.key and one not in gone}
+    for one in written:
+        is_above = any(key[: len(one.table)] == one.table[: len(key)] for key in keys)
+        if not one.key and is_above and one.table not in full:
+            gone.add(one)
+    numbers = {one.number for one in gone}
+    left = "".join(line for number, line in enumerate(lines) if number not in numbers).encode()
+    if _contains(left, expected):
+        return left
+    return toml_text.without_marks(edited(content, [Setting(key, None) for key in keys]))
+
+
+def _contains(content: bytes, expected: dict[str, Any]) -> bool:
+    try:
+        return toml_document.parsed(content) == expected
+    except toml_document.UnreadableTomlError:
+        return False
+
+
+def apply_setting(document: dict[str, Any], setting: Setting) -> None:
+    """Apply a setting to a parsed document. Raises CannotError if a parent is not a table."""
+    table: Any = document
+    for depth, name in enumerate(setting.path[:-1], 1):
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise CannotError(f"{toml_text.dotted(setting.path[:depth])} is not a table")
+    if setting.value is None:
+        table.pop(setting.path[-1], None)
+    else:
+        table[setting.path[-1]] = copy.deepcopy(setting.value)
+
+
+def _remove(table: Any, key: Sequence[str]) -> None:
+    """Remove a key, and the tables that this leaves empty."""
+    name, *inner = key
+    if isinstance(table, dict) and name in table:
+        if inner:
+            _remove(table[name], inner)
+        if not inner or not table[name]:
+            del table[name]
+
+
+def _edited_lines(content: bytes, document: dict[str, Any], settings: Sequence[Setting]) -> bytes:
+    text = content.decode("utf-8")
+    breaks = text.count("\n")
+    end = "\r\n" if breaks and text.count("\r\n") == breaks else "\n"
+    lines = text.split(end)
+    if lines[-1] == "":
+        lines.pop()
+    current = copy.deepcopy(document)
+    tables: dict[tuple[str, ...], dict[str, object]] = {}
+    for one in settings:
+        if _value(current, one.path) == one.value:
+            continue
+        apply_setting(current, one)
+        if _set_line(lines, one, current):
+            continue
+        if isinstance(one.value, dict):
+            tables[one.path] = one.value
+        else:
+            tables.setdefault(one.path[:-1], {})[one.path[-1]] = one.value
+    added = [line for path in tables for line in toml_text.table_lines(path, tables[path])]
+    return (end.join([*lines, *(toml_text.block(added) if added else [])]) + end).encode()
+
+
+def _value(document: dict[str, Any], path: tuple[str, ...]) -> object:
+    return toml_document.table(document, *path[:-1]).get(path[-1])
+
+
+def _set_line(lines: list[str], setting: Setting, current: dict[str, Any]) -> bool:
+    """Set a key on the line that has it, or on a new line of its table; False if neither works.
+
+    `current` is the document with the setting, for the line of an inline table.
+    """
+    written = list(written_lines(lines))
+    path = setting.path
+    for one in written:
+        if one.key and path[: len(one.path)] == one.path:
+            _replace(lines, one, _value(current, one.path))
+            return True
+    if setting.value is None or isinstance(setting.value, dict):
+        return False
+    if len(path) == 1:
+        lines.insert(_top(lines, written), _marked_line("", path, setting.value))
+        return True
+    header = next((one for one in written if not one.key and one.table == path[:-1]), None)
+    if header is not None:
+        indent = f"{_indent(lines[header.number])}  "
+        lines.insert(header.number + 1, _marked_line(indent, path[-1:], setting.value))
+        return True
+    return _set_dotted(lines, written, setting)
+
+
+def _set_dotted(lines: list[str], written: list[TomlLine], setting: Setting) -> bool:
+    """Set a key below a dotted key that begins as it does; False if there is no such key."""
+    parent = setting.path[:-1]
+    for one in written:
+        depth = len(one.table)
+        if len(one.key) > 1 and one.path[: depth + 1] == parent[: depth + 1]:
+            line = _marked_line(_indent(lines[one.number]), setting.path[depth:], setting.value)
+            lines.insert(one.number + 1, line)
+            return True
+    return False
+
+
+def _replace(lines: list[str], line: TomlLine, value: object) -> None:
+    """Replace a line by one with another value, None for no such key; the old one is a comment."""
+    old = lines[line.number]
+    if line.value == "[" and isinstance(value, list):
+        _append(lines, line.number, value[-1])
+        return
+    new = [f"{toml_text.WAS}{old}"] if not old.endswith(toml_text.MARK) else []
+    if value is not None:
+        text = f"{_indent(old)}{line.text} = {toml_text.value_text(value)}"
+        new.append(f"{text}{toml_text.MARK}")
+    lines[line.number : line.number + 1] = new
+
+
+def _append(lines: list[str], number: int, value: object) -> None:
+    """Append a value to an array of several lines."""
+    last = next((at for at in range(number, len(lines)) if lines[at].strip() == "]"), number)
+    before = next((at for at in range(last - 1, number, -1) if _without_comment(lines[at])), number)
+    has_comma = before == number or _without_comment(lines[before]).endswith(",")
+    indent = _indent(lines[before]) if before != number else f"{_indent(lines[number])}  "
+    text = f"{indent}{'' if has_comma else ', '}{toml_text.value_text(value)}"
+    lines.insert(last, f"{text}{toml_text.MARK}")
+
+
+def _without_comment(line: str) -> str:
+    """Return the text before a `#`, which may be inside a string: the result is parsed anyway."""
+    return line.partition("#")[0].strip()
+
+
+def _marked_line(indent: str, key: Sequence[str], value: object) -> str:
+    return f"{indent}{toml_text.dotted(key)} = {toml_text.value_text(value)}{toml_text.MARK}"
+
+
+def _top(lines: list[str], written: list[TomlLine]) -> int:
+    """Return the place of a new top-level key: below the version, else above the first setting."""
+    for one in written:
+        if one.path == ("version",):
+            return one.number + 1
+    for number, line in enumerate(lines):
+        if line.strip() and not line.lstrip().startswith("#"):
+            return number
+    return len(lines)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
