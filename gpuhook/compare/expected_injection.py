@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from gpuhook.cdi import spec_file as cdi_spec
+from gpuhook.cdi.hot import registry
 from gpuhook.compare import original_request
-from gpuhook.compare.compare_plan import ForeignSpec, foreign
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
 from gpuhook.request import plan
+from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +24,21 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.request.plan import Injection
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _REFUSED = "GH1007"  # that a source does not count by the node's policy
+_MAX_SPEC = 64 << 20
 _EVERY = vocabulary.parse_capabilities("all")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSpec:
+    """What the specs of NVIDIA's tools on this node give: (source, destination), and variables."""
+
+    mounts: frozenset[tuple[str, str]] = frozenset()
+    variables: frozenset[str] = frozenset()
 
 
 def _nothing() -> ContainerEdits:
@@ -119,3 +134,61 @@ def _fill(found: ExpectedInjection, giving: Giving, injection: Injection) -> Non
     found.edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
     found.whole, found.whole_todo = giving.whole(found.names)
     found.others, found.foreign = giving.others(), giving.foreign
+
+
+def own_spec(settings: Settings, kind: str) -> str:
+    """Return the path of a spec of `kind` that generate-cdi has written, "" if there is none.
+
+    Nothing is compiled and kept for that. A file that cannot be read is passed over.
+    """
+    for directory in reversed(settings.spec_dirs):
+        for path in registry.files(directory):
+            spec = _read(path)
+            if spec.get("kind") == kind and _is_ours(spec):
+                return path
+    return ""
+
+
+def foreign(settings: Settings) -> ForeignSpec:
+    """Return what the specs of NVIDIA's GPUs give that gpuhook has not written."""
+    paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
+    found = [spec for path in paths if (spec := _read(path)) and not _is_ours(spec)]
+    mounts: set[tuple[str, str]] = set()
+    variables: set[str] = set()
+    for spec in found:
+        if str(spec.get("kind")).partition("/")[0] != vocabulary.VENDOR:
+            continue
+        for part in (spec, *_objects(spec.get("devices"))):
+            edits = part.get("containerEdits")
+            edits = edits if isinstance(edits, dict) else {}
+            for mount in _objects(edits.get("mounts")):
+                source, place = mount.get("hostPath"), mount.get("containerPath")
+                if isinstance(source, str) and isinstance(place, str):
+                    mounts.add((source, place))
+            env = edits.get("env")
+            variables.update(
+                e for e in (env if isinstance(env, list) else ()) if isinstance(e, str)
+            )
+    return ForeignSpec(frozenset(mounts), frozenset(variables))
+
+
+def _objects(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return a spec, {} for a file that is not one."""
+    try:
+        spec = cdi_spec.parser(path)(files.read(path, _MAX_SPEC), path)
+    except (GpuhookError, OSError):
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _is_ours(spec: dict[str, Any]) -> bool:
+    edits = spec.get("containerEdits")
+    if not isinstance(edits, dict):
+        return False
+    hooks, env = edits.get("hooks"), edits.get("env")
+    is_hooked = isinstance(hooks, list) and any(hook_args.is_ours(hook) for hook in hooks)
+    return is_hooked or (isinstance(env, list) and hookless_mounts.ENV in env)

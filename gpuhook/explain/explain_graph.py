@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of requests as a graph for Graphviz: who asks -> names -> devices -> device nodes."""
+"""A graph for Graphviz: source of the request -> names -> devices -> device nodes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RESULTS = {
     "files-only": "it gets the driver's files, and no GPU",
     "starts-without": "it starts without a GPU",
     "refused": "it does not start",
-    "nothing": "it asks for nothing",
-    "unknown": "which it is given cannot be told here",
+    "nothing": "it requests nothing",
+    "unknown": "its GPUs are unknown here",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
 }
@@ -26,7 +26,7 @@ _COLOURS = {"won": "black", "beaten": "gray60", "refused": "firebrick"}
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a graph in the DOT language, of a document of explain's."""
+    """Yield the lines of a graph in the DOT language, from the document of explain."""
     yield "digraph explain {"
     yield "  rankdir=LR;"
     yield '  node [shape=box, fontname="sans-serif"];'
@@ -42,7 +42,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
 
 def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
     if not container["sources"]:
-        # A cluster without a node is not drawn.
+        # Graphviz does not draw an empty cluster.
         gpus = [f"GPU {one['index'] or one['gpu']}" for one in container["gpus"]]
         label = "\n".join(gpus) or "no variable, annotation\nor mount names a device"
         yield _node(f"{prefix}gpus", label, style="dashed")
@@ -72,7 +72,9 @@ def _of_extras(container: dict[str, Any], prefix: str) -> Iterator[str]:
     for number, extra in enumerate(container["extras"]):
         if extra["result"] == "won":
             place = f"{prefix}extra {number}"
-            yield _node(place, f"{extra['where']}\nbeside", shape="ellipse", color=_COLOURS["won"])
+            yield _node(
+                place, f"{extra['where']}\nin addition", shape="ellipse", color=_COLOURS["won"]
+            )
             for name in extra["names"]:
                 yield _edge(place, f"{prefix}name {name}")
 
@@ -92,8 +94,8 @@ def _where(device: dict[str, Any]) -> str:
 
 
 def _node(name: str, label: str, **attributes: str) -> str:
-    told = "".join(f", {key}={_quoted(value)}" for key, value in attributes.items())
-    return f"{_quoted(name)} [label={_quoted(label)}{told}];"
+    options = "".join(f", {key}={_quoted(value)}" for key, value in attributes.items())
+    return f"{_quoted(name)} [label={_quoted(label)}{options}];"
 
 
 def _edge(one: str, other: str, label: str = "") -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -114,9 +115,11 @@ def test_a_start_imports_one_command_only(option: str) -> None:
 
 
 def test_commands_name_their_modules() -> None:
-    """Every command's module is one of the command line's own."""
+    """The target of each name is the command of that name, in a module of the command line."""
     for name, target in COMMANDS.items():
-        assert target.startswith("gpuhook.cli." + name.replace("-", "_") + ":")
+        module, _, attribute = target.partition(":")
+        assert module.startswith("gpuhook.cli.")
+        assert getattr(importlib.import_module(module), attribute).name == name
 
 
 def test_a_fault_in_words() -> None:

@@ -15,7 +15,8 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import labels, main
+from gpuhook.cli import main
+from gpuhook.cli.node import labels
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -188,7 +189,7 @@ def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
             assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
             Path(seed).write_text("version: v2\n")
             process.send_signal(signal.SIGHUP)
-            _until(lambda: "the labels stay as they are" in log.read_text())
+            _until(lambda: "the labels are not updated" in log.read_text())
             assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
             Path(seed).write_text(SEED.replace("4", "8"))
             process.send_signal(signal.SIGHUP)
@@ -244,10 +245,10 @@ def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
     """The reference's container may be told an interval, and leave the file as it is."""
     said: dict[str, tuple[str, ...]] = dict.fromkeys(labels._OPTIONS, ())
     said |= {"interval": ("60s",), "oneshot": ()}
-    asked = labels._asked(said)
+    asked = labels._update(said)
     assert (asked.goes_on, asked.path) == (True, LabelFlags().output_file)
-    assert labels._asked(said | {"output-file": ("",)}).path == ""
-    assert labels._asked(said | {"interval": ()}).path == ""
+    assert labels._update(said | {"output-file": ("",)}).path == ""
+    assert labels._update(said | {"interval": ()}).path == ""
 
 
 def test_a_file_that_was_moved_is_not_left_behind(seed: str, tmp_path: Path) -> None:

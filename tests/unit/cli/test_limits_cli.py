@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.cli.options import limit_options
+from gpuhook.cli.containers import limit_options
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY, KILL, REPORT
 from gpuhook.device_plugin.guard import guard_marks
@@ -83,7 +83,7 @@ def record(device: str, cgroup: Path | None, **more: Any) -> dict[str, Any]:
         (["--limit", "4GB"], "write it like 512Mi or 2Gi"),
         (["--limit", "0"], "0 is less than 1Mi"),
         (["--limit", "100Ki"], "is less than 1Mi"),
-        (["--limit", "2Gi", "--request", "4Gi"], "cannot be more than its --limit"),
+        (["--limit", "2Gi", "--request", "4Gi"], "the guarantee cannot be above --limit"),
         (["--limit", "2Gi", "--gpu", " , "], "it names no GPU"),
         ([], "Missing option '--limit'"),
     ],
@@ -254,9 +254,9 @@ def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
 @pytest.mark.parametrize(
     ("hierarchy", "is_old", "told"),
     [
-        ("v2", False, "this node can hold memory limits: by the driver's own accounting"),
-        ("v2", True, "warning: this node holds no memory limits: driver 580 is older"),
-        ("v1", False, "warning: this node holds no memory limits: this node has cgroup v1"),
+        ("v2", False, "this node can enforce memory limits: by the driver's own accounting"),
+        ("v2", True, "warning: this node cannot enforce memory limits: driver 580 is older"),
+        ("v1", False, "warning: this node cannot enforce memory limits: this node has cgroup v1"),
     ],
 )
 def test_whether_the_node_holds_limits(
@@ -289,4 +289,4 @@ def test_a_limit_that_holds_no_context_is_doubted() -> None:
     """By the same figure as that of the plugin's configuration."""
     assert limit_options.warnings(CONTEXT_MEMORY) == []
     (told,) = limit_options.warnings(CONTEXT_MEMORY - 1)
-    assert "take about 256Mi" in told
+    assert "need about 256Mi" in told

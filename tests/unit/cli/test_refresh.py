@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
-from gpuhook.cli import refresh as refreshing
+from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
@@ -320,8 +320,8 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--device-id", "1"], "its devices are not those of the node now"),
-        (["--driver-capabilities", "utility"], "it was made without "),
+        (["--device-id", "1"], "the node has other devices now"),
+        (["--driver-capabilities", "utility"], "it was generated without "),
     ],
 )
 def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, here: Here) -> None:
@@ -386,7 +386,7 @@ def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here
 def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     here.generate()
     here.reboot()
-    monkeypatch.setattr(refreshing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(refreshing, "_LOCK_SECONDS", 0.1)
     with (here.state / "refresh.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = here.call("refresh")
@@ -397,9 +397,7 @@ def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPat
 
 def test_words_for_people(here: Here) -> None:
     here.generate()
-    assert here.call("refresh").stdout == (
-        f"{here.spec}: unchanged: it describes this host as it is\n"
-    )
+    assert here.call("refresh").stdout == (f"{here.spec}: unchanged: it matches this host\n")
     Path(here.node.nvml_profile).write_text("init 999\n")
     here.reboot()
     done = here.call("refresh")

@@ -14,7 +14,7 @@ from generate import settings as settings_texts
 
 from gpuhook.cli import main
 from gpuhook.cli.generate import generate_section
-from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
 

@@ -23,8 +23,7 @@ from gpuhook.compare import (
     original_request,
     surplus_items,
 )
-from gpuhook.compare.compare_plan import foreign, own_spec
-from gpuhook.compare.expected_injection import ExpectedInjection
+from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
 from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
@@ -341,7 +340,7 @@ def test_no_container_with_a_gpu(nobody: Path) -> None:
     words_ = ["compare", "--all", "--inventory", "t4"]
     done = CliRunner().invoke(main, words_)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "no running container has a GPU or asks for one\n"
+    assert done.stderr == "no running container has a GPU or requests one\n"
     told = json.loads(CliRunner().invoke(main, [*words_, "-o", "json"]).stdout)
     assert told["containers"] == []
 

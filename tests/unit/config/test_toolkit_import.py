@@ -149,7 +149,7 @@ def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path)
 
 @pytest.mark.parametrize(("text", "sentence"), TOLD)
 def test_what_is_told(text: str, sentence: str, tmp_path: Path) -> None:
-    """The key, why it is not taken over, and what to do; nothing wrong is written."""
+    """The key, why it is not converted, and what to do; nothing wrong is written."""
     found, told = imported(tmp_path, text + "\n")
     assert found == {}
     assert sentence in told
@@ -187,9 +187,9 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
     target.write_text("old")
     done = gpuhook(str(source), "--output", str(target))
     assert (done.exit_code, done.stdout) == (0, "")
-    assert f"wrote {target}, 1 key not taken over" in done.stderr
+    assert f"wrote {target}, 1 key not converted" in done.stderr
     assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""
-    assert "# What was not taken over:\n#   line 2: frob: " in target.read_text()
+    assert "# What was not converted:\n#   line 2: frob: " in target.read_text()
     assert source.read_text().startswith("disable-require")
 
 
