@@ -189,7 +189,7 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"wrote {target}, 1 key not converted" in done.stderr
     assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""
-    assert "# What was not converted:\n#   line 2: frob: " in target.read_text()
+    assert "# What was not taken over:\n#   line 2: frob: " in target.read_text()
     assert source.read_text().startswith("disable-require")
 
 

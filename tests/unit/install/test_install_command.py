@@ -334,7 +334,7 @@ def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> N
     assert "1.0-aaaaaaaaaaaa: kept: a container may need it\n" in done.stdout
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
-    assert "run `gpuhook uninstall` again without this cause, or with --force" in done.stderr
+    assert "run `gpuhook uninstall` again when the cause is fixed, or with --force" in done.stderr
     assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
     assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
     (host / "none").mkdir()

@@ -442,7 +442,7 @@ def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
     """Nothing was given where there is none yet; whoever mistyped its name sees that."""
     shown = ps()
     assert shown.exit_code == 0
-    assert f"no container has a GPU: there is no {place}/state yet" in (shown.stderr)
+    assert f"no container has a GPU: {place}/state does not exist yet" in (shown.stderr)
 
 
 def test_a_node_without_a_driver_is_called_so(place: Path) -> None:
