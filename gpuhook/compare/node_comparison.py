@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.compare import comparison
-from gpuhook.compare.expected_injection import Giving, own_spec
+from gpuhook.compare.expected_injection import PlanNode, own_spec
 from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, fault, printable, rebuild
@@ -40,7 +40,7 @@ class NodeComparison:
     memory; `driver` is the driver's version in the second case.
     """
 
-    giving: Giving
+    plan_node: PlanNode
     by: str
     driver: str | None = None
 
@@ -75,7 +75,7 @@ class NodeComparison:
     def _result(self, found: Found) -> dict[str, Any]:
         try:
             with running_container.hold(found) as one:
-                compared = comparison.compare_container(one, self.giving)
+                compared = comparison.compare_container(one, self.plan_node)
             return compared.document() if compared is not None else {}
         except (GpuhookError, OSError) as error:
             return failure(found.id, worded(error))
@@ -94,10 +94,10 @@ def node_comparison(
     context.log = Heard()
     path = own_spec(context.settings, context.node.kind) if is_here else ""
     if path:
-        return NodeComparison(Giving(context), path)
+        return NodeComparison(PlanNode(context), path)
     node = load()
     plan = PlanContext(context.settings, DescribedNode(node, context.settings), context.log)
-    return NodeComparison(Giving(plan), described_node.NAME, node.driver.version)
+    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version)
 
 
 def is_comparable(found: Found) -> bool:

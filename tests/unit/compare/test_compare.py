@@ -160,7 +160,7 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
         found = expected_injection.expected_injection(
-            expected_injection.Giving(context), spec, [], is_given=False
+            expected_injection.PlanNode(context), spec, [], is_given=False
         )
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
