@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Identity = tuple[int, int]  # of a file: device and inode
 DEBIAN = "/nvidia/current/"  # libcuda's directory in Debian's packages
 NARROW = " (32-bit)"
-MAX_LINKS = 40  # links that Linux follows: path_resolution(7)
 _NOT_THERE = "not found by the loader"
 
 
