@@ -84,7 +84,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _options(ctx: click.Context) -> Iterator[str]:
-    records = [param.get_help_record(ctx) for param in ctx.command.get_params(ctx)]
+    options = (one for one in ctx.command.get_params(ctx) if isinstance(one, click.Option))
+    records = [option.get_help_record(ctx) for option in options]
     found = [record for record in records if record is not None]
     if found:
         yield ".SH OPTIONS"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import click
 
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import parameters
 from gpuhook.live import container_worker
 from gpuhook.live import detach as detaching
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Report, Target
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @options.container
 @options.device
 @click.option(

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from gpuhook.cli.containers import limit_tables
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import node_options, parameters
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host import console
 from gpuhook.host.text_table import table
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_LINE = 4096
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @options.container
 @options.state_root
 @parameters.output("table", "json", "yaml")

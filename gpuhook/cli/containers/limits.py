@@ -53,6 +53,7 @@ def limits() -> None:
 
 @limits.command(
     name="set",
+    cls=command_sections.SectionedCommand,
     epilog=_examples(
         "set trainer --limit 4Gi", "set trainer --limit 4096Mi --request 2Gi --gpu 0 --dry-run"
     ),
@@ -104,7 +105,10 @@ def set_(
     options.show([report.document()], "limits-set", output)
 
 
-@limits.command(epilog=_examples("clear trainer", "clear trainer --gpu 1 --all"))
+@limits.command(
+    cls=command_sections.SectionedCommand,
+    epilog=_examples("clear trainer", "clear trainer --gpu 1 --all"),
+)
 @options.container
 @limit_options.gpu
 @click.option(
@@ -158,7 +162,9 @@ def clear(
     options.show([report.document()], "limits-clear", output)
 
 
-@limits.command(epilog=_examples("show", "show trainer -o json"))
+@limits.command(
+    cls=command_sections.SectionedCommand, epilog=_examples("show", "show trainer -o json")
+)
 @options.container_or_none
 @options.state_root
 @parameters.output(

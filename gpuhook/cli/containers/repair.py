@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import node_options, parameters
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Library = Callable[[], str]
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @options.container_or_none
 @options.everything
 @options.state_root

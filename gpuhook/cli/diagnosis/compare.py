@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import node_options, parameters
 from gpuhook.compare import compare_item, compare_text, comparison, node_comparison
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError, fault
@@ -31,7 +31,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @options.container_or_none
 @options.everything
 @options.state_root

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.diagnosis import doctor_target
-from gpuhook.cli.options import container_options, node_options, parameters
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.doctor import doctor_document, doctor_text, fix
 from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
 from gpuhook.doctor.check_list import checks
@@ -79,7 +79,7 @@ def _unknown(word: str) -> str:
     return f"unknown check {word}{meant} (`gpuhook doctor --list` lists the checks)"
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @click.option(
     "--checks",
     "chosen",

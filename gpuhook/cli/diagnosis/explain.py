@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import container_options, node_options, parameters
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.errors import GpuhookError
 from gpuhook.explain import (
     error_codes,
@@ -56,7 +56,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     return {name: text for name, _, text in pairs}
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("what", required=False)
 @click.option(
     "-e",

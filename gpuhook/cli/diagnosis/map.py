@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from gpuhook.cli.diagnosis import screen, usage_options
+from gpuhook.cli.options import command_sections, node_options
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import node_options
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file
 from gpuhook.map import map_drawing, map_terminal
@@ -30,6 +30,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 
 @click.command(
     name="map",
+    cls=command_sections.SectionedCommand,
     epilog="\b\nExamples:\n"
     "  gpuhook map\n"
     "  gpuhook map --watch\n"

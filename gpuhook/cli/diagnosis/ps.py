@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from gpuhook.cli.diagnosis import screen, usage_options
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.cli.options import node_options, parameters
 from gpuhook.errors import printable
 from gpuhook.host import console, documents
 from gpuhook.host.text_table import table
@@ -25,11 +25,12 @@ _DOCUMENTS = (console.JSON, console.YAML)
 
 
 @click.command(
+    cls=command_sections.SectionedCommand,
     epilog="\b\nExamples:\n"
     "  gpuhook ps\n"
     "  gpuhook ps -o wide --watch\n"
     "  gpuhook ps --isolation --recorded\n"
-    "  gpuhook ps -o json | jq '.containers[] | {id, pod, usage}'"
+    "  gpuhook ps -o json | jq '.containers[] | {id, pod, usage}'",
 )
 @parameters.output(
     "table",

@@ -14,7 +14,7 @@ import click
 
 from gpuhook.cli import main
 from gpuhook.cli.diagnosis import doctor_target
-from gpuhook.cli.options import container_options, node_options, parameters
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.doctor import doctor_document
 from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
@@ -49,7 +49,7 @@ Examples:
 """
 
 
-@click.command(name="support-bundle", epilog=_EXAMPLES)
+@click.command(name="support-bundle", cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @click.option(
     "-f",
     "--file",

@@ -184,14 +184,7 @@ SECTIONS = {
 class GenerateCommand(toolkit_options.ToolkitCommand):
     """generate-cdi, whose --help lists the options in sections."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options."""
-        # click calls its own --help by a name that no parameter has.
-        params = {param.opts[0].lstrip("-"): param for param in self.get_params(ctx)}
-        for title, names in SECTIONS.items():
-            records = [params[name].get_help_record(ctx) for name in names]
-            with formatter.section(title):
-                formatter.write_dl([record for record in records if record is not None])
+    sections = SECTIONS
 
 
 def generate_options(command: F) -> F:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuhook.cli.generate import toolkit_switches
+from gpuhook.cli.options import command_sections
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -62,7 +63,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Configured(click.Command):
+class Configured(command_sections.SectionedCommand):
     """A command whose options have defaults in the settings file.
 
     Running the command raises the error of an invalid file; --help does not.

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import yaml
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_reader, config_source, findings
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
@@ -40,6 +40,44 @@ _PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prome
 _LEFT_OUT = ("ssl", "rich")
 
 
+_SECTIONS = {
+    "Devices": (
+        "mig-strategy", "exclude-devices", "device-discovery-strategy", "nvidia-driver-root",
+        "nvidia-dev-root", "fail-on-init-error", "gdrcopy-enabled", "gds-enabled",
+        "mofed-enabled", "imex-channel-ids", "imex-required",
+    ),
+    "Allocation": (
+        "device-list-strategy", "device-id-strategy", "pass-device-specs",
+        "shared-devices-allocation-policy", "pre-start-check", "min-free-memory",
+        "cdi-annotation-prefix", "nvidia-cdi-hook-path", "container-driver-root",
+        "host-files-path", "cdi-directory",
+    ),
+    "Memory limits and MPS": (
+        "memory-reserve", "mps-root", "guard-action", "guard-grace", "guard-kill-after",
+        "guard-tolerance", "guard-shortest-interval", "guard-longest-interval",
+    ),
+    "Health and metrics": (
+        "health-critical-xids", "health-ignored-xids", "health-enabled-xids",
+        "health-ask-driver", "health-poll-interval", "metrics-address",
+    ),
+    "Labels": (
+        "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "no-timestamp",
+        "output-file", "machine-type-file",
+    ),
+    "Configuration": (
+        "config-file", "config-dir", "config-name-file", "default-config",
+        "fallback-strategies", "node-name", "node-label", "strict-config", "validate",
+        "print-config", "print-schema", "output",
+    ),
+    "Process": ("kubelet-socket", "plugin-directory", "pod-resources-socket", "process-name"),
+    "Node options": (
+        "inventory", "node-driver-root", "node-dev-root", "host-root", "nvml-library",
+        "library-search-path",
+    ),
+    "Without effect": ("cdi-feature-flags", "cdi-disable-hooks", "use-node-feature-api"),
+}  # fmt: skip
+
+
 class _PluginOption(click.Option):
     """An option whose variables the table of options reads, not click.
 
@@ -49,6 +87,12 @@ class _PluginOption(click.Option):
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002 # click's
         """Return nothing."""
         return None
+
+
+class _PluginCommand(command_sections.SectionedCommand):
+    """device-plugin, whose --help lists the options in sections."""
+
+    sections = _SECTIONS
 
 
 def _decorator(option: Option) -> Callable[[Any], Any]:
@@ -78,7 +122,7 @@ def _plugin_options(command: Any) -> Any:
     return command
 
 
-@click.command(name="device-plugin")
+@click.command(name="device-plugin", cls=_PluginCommand)
 @_plugin_options
 @click.option(
     "--validate",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.cli.options.node_options import load_node, node_options
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
@@ -25,7 +25,7 @@ HEADERS = (
 INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE")
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @node_options
 @parameters.output(
     "table",

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.cli.options.node_options import load_node, node_options
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.configuration import LabelFlags
@@ -84,7 +84,7 @@ class _Update:
     seconds: float | None  # None: until a signal comes
 
 
-@click.command(name="labels")
+@click.command(name="labels", cls=command_sections.SectionedCommand)
 @node_options
 @_plugin_options
 @click.option(

@@ -53,7 +53,7 @@ def _options(command: F) -> F:
     return command
 
 
-@system.command(name="load-kernel-modules")
+@system.command(name="load-kernel-modules", cls=command_sections.SectionedCommand)
 @click.option(
     "--module",
     "modules",
@@ -80,7 +80,7 @@ def load_kernel_modules(modules: tuple[str, ...], **options: Any) -> None:
     run.report()
 
 
-@system.command(name="create-device-nodes")
+@system.command(name="create-device-nodes", cls=command_sections.SectionedCommand)
 @click.option(
     "--control-devices",
     "is_control",
@@ -108,7 +108,7 @@ def create_device_nodes(
     run.report()
 
 
-@system.command(name="create-dev-char-symlinks")
+@system.command(name="create-dev-char-symlinks", cls=command_sections.SectionedCommand)
 @click.option(
     "--create-all",
     "is_all",

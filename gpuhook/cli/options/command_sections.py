@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that --help lists: their sections and first sentences, which are never cut.
+"""The sections of --help: commands with their first sentences, and options.
 
-`gpuhook --help` and shell completion read them from here, and import no command.
+`gpuhook --help` and shell completion read the sentences from here, and import no command.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import click
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import ClassVar
 
 SECTIONS = {
     "Diagnosis": ("explain", "doctor", "compare", "ps", "map", "inspect", "support-bundle"),
@@ -27,6 +28,10 @@ SECTIONS = {
         "completion",
     ),
 }
+NODE_OPTIONS = (
+    "state-root", "kubelet-root", "inventory", "driver-root", "dev-root", "host-root",
+    "nvml-library", "library-search-path",
+)  # fmt: skip
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
 LONGEST = 200  # characters: no sentence is longer
 
@@ -43,6 +48,31 @@ class Sentences(click.Group):
             if command is not None and not command.hidden
         ]
         write(formatter, "Commands", rows)
+
+
+class SectionedCommand(click.Command):
+    """A command whose --help lists its options in sections.
+
+    Options without a section come first, as "Options".
+    """
+
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {"Node options": NODE_OPTIONS}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options."""
+        records = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                name = next(one for one in param.opts if one.startswith("--"))
+                records[name[2:]] = record
+        in_sections = {name for names in self.sections.values() for name in names}
+        others = tuple(name for name in records if name not in in_sections)
+        for title, names in {"Options": others, **self.sections}.items():
+            rows = [records[name] for name in names if name in records]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:
