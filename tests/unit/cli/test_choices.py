@@ -432,7 +432,7 @@ def test_programs_that_are_no_ldconfig(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\n")
     for path, reason in (
         (tmp_path / "missing", "No such file"),
-        (tmp_path, "it is no regular file"),
+        (tmp_path, "it is not a regular file"),
         (script, "it is not executable"),
         (Path("/bin/true"), "it is no statically linked program"),
     ):
