@@ -434,13 +434,13 @@ def test_programs_that_are_no_ldconfig(tmp_path: Path) -> None:
         (tmp_path / "missing", "No such file"),
         (tmp_path, "it is not a regular file"),
         (script, "it is not executable"),
-        (Path("/bin/true"), "it is no statically linked program"),
+        (Path("/bin/true"), "it is not a statically linked program"),
     ):
         with pytest.raises(GpuhookError, match=reason) as caught:
             ldconfig.require_usable(str(path))
         assert caught.value.code == "GH1517"
     script.chmod(0o755)
-    with pytest.raises(GpuhookError, match="no statically linked program"):
+    with pytest.raises(GpuhookError, match="not a statically linked program"):
         ldconfig.require_usable(str(script))
     (tmp_path / "script.real").write_text("")
     assert ldconfig.real_program(str(script)) == f"{script}.real"

@@ -333,7 +333,7 @@ def test_nothing_to_print(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_closes_is_quiet() -> None:
-    """Whoever closes the pipe knows."""
+    """A closed pipe is not reported."""
     ended = written("| true", "inventory", "--inventory", "t4")
     assert ended.stderr == ""
 

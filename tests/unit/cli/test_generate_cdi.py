@@ -220,7 +220,7 @@ def test_unknown_words_are_usage_errors(options: list[str]) -> None:
 
 
 def test_options_are_checked_before_the_node_is_asked() -> None:
-    """A wrong option is told first, also where the node could not be read."""
+    """A wrong option is reported first, also if the node cannot be read."""
     done = call("generate-cdi", "--inventory", "/no/such/dump", "--vendor", "1x")
     assert "GH1510" in done.stderr
 
@@ -279,7 +279,7 @@ def test_compile_makes_yaml_readable_for_the_wrapper(tmp_path: Path) -> None:
 
 
 def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
-    """What is wrong with a spec is kept too: the file is parsed once, and its fault is told."""
+    """The error of a spec is compiled too: the file is parsed once, and its error is printed."""
     path = write(tmp_path / "cdi/x.yaml", cdiVersion="9.0.0")
     compile_cold(str(path))
     compiled = compiled_spec.load(str(path), os.stat(path))

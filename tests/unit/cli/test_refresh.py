@@ -32,7 +32,7 @@ GPUS = "proc/driver/nvidia/gpus"
 
 
 class Here:
-    """A node with spec directories, settings and state of its own."""
+    """A node with its own spec directories, settings and state."""
 
     def __init__(self, place: Path, profile: str = "h100x8") -> None:
         self.node: SimulatedNode = make_node(place / "node", profile)
@@ -127,7 +127,7 @@ def new_uvm_major(here: Here) -> None:
 
 
 def replaced_root(here: Here) -> None:
-    """The driver's container was started anew: its tree is a copy with other inodes."""
+    """The driver's container was restarted: its tree is a copy with other inodes."""
     root = Path(here.node.driver_root)
     shutil.copytree(root / "usr", root / "new", symlinks=True)
     shutil.rmtree(root / "usr")
@@ -325,7 +325,7 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
     ],
 )
 def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, here: Here) -> None:
-    """Nobody gets more than before; --force is for who wants that."""
+    """No container gets more than before, except with --force."""
     here.generate(*options)
     before = here.spec.read_text()
     shutil.rmtree(here.state)
@@ -365,7 +365,7 @@ def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
 def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here) -> None:
-    """Its spec, which nobody has a note of, keeps no other from being written."""
+    """A spec without a record does not prevent the others from being written."""
     garbled = here.specs / "garbled.json"
     here.generate("--class", "other", output=garbled)
     shutil.rmtree(here.state)
@@ -407,7 +407,7 @@ def test_words_for_people(here: Here) -> None:
 
 
 def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
-    """NVIDIA's own refresh writes the same file: nobody fights."""
+    """NVIDIA's refresh writes the same file: gpuhook leaves it alone."""
     here.generate()
     devices = [{"name": "0", "containerEdits": {"env": ["A=1"]}}]
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
@@ -445,7 +445,7 @@ def explained(here: Here, **env: str) -> dict[str, Any]:
 
 
 def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
-    """It is written anew first, or the container is refused: by the setting, or without a GPU."""
+    """The spec is refreshed first, or the container is refused: by the setting, or without a GPU."""
     here.generate("--mode", "proc")
     assert explained(here)["node"]["notes"] == []
     here.reboot()

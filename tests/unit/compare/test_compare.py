@@ -152,7 +152,7 @@ def test_a_pods_own_void_is_what_it_asks_for() -> None:
 
 @pytest.mark.parametrize("is_accepted", [True, False])
 def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bool) -> None:
-    """It is told, and what the container has is compared with nothing."""
+    """The refusal is the only item."""
     log, settings = Heard(), Settings()
     settings.accept_volume_mounts = is_accepted
     context = described("t4", settings, log, is_elsewhere=True)

@@ -143,7 +143,7 @@ def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]
 
 
 def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> None:
-    """It gets all GPUs and all of the driver, or is told of what the setting takes from it."""
+    """It gets all GPUs and the whole driver, or the setting and its effect are shown."""
     container = explained(node, OLD)
     (source,) = container["sources"]
     assert (source["kind"], source["names"], source["result"]) == ("image", ["all"], "won")
