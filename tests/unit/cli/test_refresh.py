@@ -445,7 +445,7 @@ def explained(here: Here, **env: str) -> dict[str, Any]:
 
 
 def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
-    """The spec is refreshed first, or the container is refused: by the setting, or without a GPU."""
+    """The spec is refreshed first, or the setting or a missing GPU refuses the container."""
     here.generate("--mode", "proc")
     assert explained(here)["node"]["notes"] == []
     here.reboot()
