@@ -182,12 +182,12 @@ def _valued(own: str, value: str) -> list[str]:
 
 def _nodes(words: list[str], environment: Mapping[str, str]) -> list[str]:
     words = [_renamed(word, "--root", "--driver-root") for word in words]
-    given = _given(words, _NODES_VARIABLES, {}, environment)
+    given = _options_of_variables(words, _NODES_VARIABLES, {}, environment)
     return ["system", "create-device-nodes", *words, *given]
 
 
 def _links(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    given = _given(words, _LINKS_VARIABLES, _LINKS_SWITCHES, environment)
+    given = _options_of_variables(words, _LINKS_VARIABLES, _LINKS_SWITCHES, environment)
     return ["system", "create-dev-char-symlinks", *words, *given]
 
 
@@ -195,7 +195,7 @@ def _renamed(word: str, name: str, own: str) -> str:
     return own + word[len(name) :] if word.partition("=")[0] == name else word
 
 
-def _given(
+def _options_of_variables(
     words: list[str],
     variables: Mapping[str, tuple[str, ...]],
     switches: Mapping[str, str],

@@ -23,7 +23,7 @@ _NAMES = 8
 
 def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
     """Print a container and its differences; with `is_wide` also the known ones."""
-    click.echo(printable(f"{_title(one, is_wide)}: {counted(one['counts'])}", _MAX_LINE))
+    click.echo(printable(f"{_title(one, is_wide)}: {count_text(one['counts'])}", _MAX_LINE))
     for note in one["notes"]:
         console.warn(note)
     shown = [i for i in one["items"] if i["verdict"] != "same" and (is_wide or not i["reason"])]
@@ -33,7 +33,7 @@ def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
     console.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers)
 
 
-def counted(counts: dict[str, int]) -> str:
+def count_text(counts: dict[str, int]) -> str:
     """Return counts as text: "78 alike, 31 known differences, 1 difference"."""
     known, wrong = counts["known"], counts["differences"]
     parts = [f"{counts['same']:,} alike"]
@@ -46,7 +46,7 @@ def total(compared: list[dict[str, Any]]) -> str:
     keys = ("same", "known", "differences")
     counts = {key: sum(one["counts"][key] for one in compared) for key in keys}
     number = len(compared)
-    return f"{number:,} {_plural('container', number)} with GPUs: {counted(counts)}"
+    return f"{number:,} {_plural('container', number)} with GPUs: {count_text(counts)}"
 
 
 def _title(one: dict[str, Any], is_wide: bool) -> str:

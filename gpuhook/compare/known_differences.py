@@ -47,7 +47,7 @@ _OTHER_DIRECTORY = (
 )
 
 
-def of_extra(
+def extra_part(
     path: str, by: str, expected: ExpectedInjection, *, is_whole: bool, is_privileged: bool
 ) -> str:
     """Return why the container has a node or file that gpuhook would not add.

@@ -67,12 +67,12 @@ class ContainerMounts:
         whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
         for path in sorted(rest):
             is_whole = path in whole and self._shows(path, whole[path]["hostPath"])
-            reason = known_differences.of_extra(
+            reason = known_differences.extra_part(
                 path, self._by, expected, is_whole=is_whole, is_privileged=False
             )
             found.append(
                 compare_item.compare_words(
-                    compare_item.MOUNT, path, _worded(self._there[path]), "", reason
+                    compare_item.MOUNT, path, _description(self._there[path]), "", reason
                 )
             )
             self.unexpected |= {path} if not reason else set()
@@ -111,22 +111,22 @@ class ContainerMounts:
     ) -> Item:
         """Return the item of one mount that gpuhook would add at the resolved path `place`."""
         target, source = mount["containerPath"], mount["hostPath"]
-        ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()
+        ours = f"{source} {','.join(_known_options(mount.get('options') or ()))}".rstrip()
         try:
             host = os.stat(source)
         except OSError as error:
             self.bad.add(target)
-            there = _worded(self._there[place]) if place in self._there else ""
+            there = _description(self._there[place]) if place in self._there else ""
             return compare_item.compare_words(
                 compare_item.MOUNT, target, there, f"refused: {source}: {error.strerror}"
             )
         if self._is(place, host):
-            there = f"{source} {','.join(_of(self._options(place).split(',')))}".rstrip()
+            there = f"{source} {','.join(_known_options(self._options(place).split(',')))}".rstrip()
             return compare_item.compare_words(compare_item.MOUNT, target, there, ours)
         if place in self._there:
             self.bad.add(target)
             return compare_item.compare_words(
-                compare_item.MOUNT, target, _worded(self._there[place]), ours
+                compare_item.MOUNT, target, _description(self._there[place]), ours
             )
         elsewhere = self._elsewhere(host, places)
         if elsewhere:
@@ -158,7 +158,6 @@ class ContainerMounts:
         return ""
 
     def _options(self, place: str) -> str:
-        """Return the options of the mount that has a path."""
         while place not in self._all and place != "/":
             place = place.rpartition("/")[0] or "/"
         return self._all.get(place, "")
@@ -183,12 +182,12 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _of(options: Iterable[str]) -> list[str]:
+def _known_options(options: Iterable[str]) -> list[str]:
     held = set(options)
     return [word for word in _OPTIONS if word in held]
 
 
-def _worded(mount: dict[str, Any]) -> str:
+def _description(mount: dict[str, Any]) -> str:
     """Describe a mount by the path in its file system, as the kernel reports it."""
     gone: str = " (removed on the host)" if mount["removed"] else ""
     version = injection_traces.driver_version(mount["source"]) or injection_traces.driver_version(
@@ -196,4 +195,4 @@ def _worded(mount: dict[str, Any]) -> str:
     )
     of = f" of driver {version}" if version else ""
     name = str(mount["source"])
-    return f"{name}{of} {','.join(_of(mount['options'].split(',')))}".rstrip() + gone
+    return f"{name}{of} {','.join(_known_options(mount['options'].split(',')))}".rstrip() + gone

@@ -46,7 +46,7 @@ def items(
         have, want = found.get(path), nodes_expected.get(path)
         if want is None and have is not None:
             is_whole = path in whole and _is_alike(have, whole[path])
-            reason = known_differences.of_extra(
+            reason = known_differences.extra_part(
                 path, by, expected, is_whole=is_whole, is_privileged=is_privileged
             )
             verdict = "allowed" if have["allowed"] else "denied"

@@ -129,7 +129,7 @@ class _Surplus:
         )
 
     def _item(self, kind: str, name: str, there: str, path: str, *, is_whole: bool) -> Item:
-        reason = known_differences.of_extra(
+        reason = known_differences.extra_part(
             path, self._by, self._expected, is_whole=is_whole, is_privileged=False
         )
         return compare_item.compare_words(kind, name, there, "", reason)
@@ -143,7 +143,6 @@ class _Surplus:
                     yield self._real(path)
 
     def _is_older(self, path: str) -> bool:
-        """Return whether a link is older than the container."""
         found = self._held.root.found(path, follow=False)
         return found is not None and stat.S_ISLNK(found.st_mode) and found.st_ctime < self._since
 

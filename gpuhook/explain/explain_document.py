@@ -81,7 +81,7 @@ def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> 
         "capabilities": _capabilities(answer, found, target.context),
         "requirements": _requirements(answer, found, target),
         "devices": found.devices,
-        "specs": resolution_trace.of_specs(found.grant, found.capabilities),
+        "specs": resolution_trace.spec_trace(found.grant, found.capabilities),
         "changes": _changes(answer),
         "replicas": sharing.replicas,
         "memory": sharing.memory,
@@ -131,7 +131,7 @@ def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
         capabilities,
         extras,
         request_trace.grant_of(answer, names, node, capabilities),
-        resolution_trace.of_names(names, node, capabilities, answer.verdict.chosen),
+        resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen),
     )
 
 
@@ -203,7 +203,6 @@ def _requirements(
 
 
 def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
-    """Return the changes of config.json and of the root file system."""
     before, after = answer.before, answer.after
     old, new = _env(before), _env(after)
     return {

@@ -34,13 +34,13 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  subgraph cluster_{number} {{"
         label = f"{container['where']}\n{_RESULTS[container['result']]}"
         yield f"    label={_quoted(label)};"
-        for line in dict.fromkeys(_of_container(container, f"{number}/")):
+        for line in dict.fromkeys(_container_lines(container, f"{number}/")):
             yield f"    {line}"
         yield "  }"
     yield "}"
 
 
-def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
+def _container_lines(container: dict[str, Any], prefix: str) -> Iterator[str]:
     if not container["sources"]:
         # Graphviz does not draw an empty cluster.
         gpus = [f"GPU {one['index'] or one['gpu']}" for one in container["gpus"]]
@@ -53,13 +53,13 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
         if source["result"] == "won":
             for name in source["names"]:
                 yield _edge(place, f"{prefix}name {name}")
-    yield from _of_extras(container, prefix)
+    yield from _extra_lines(container, prefix)
     for device in container["devices"]:
         name = f"{prefix}name {device['name']}"
         colour = "firebrick" if device["fault"] else "black"
         yield _node(name, device["name"], shape="ellipse", color=colour)
         if device["device"]:
-            yield from _of_device(device, name, prefix)
+            yield from _device_lines(device, name, prefix)
     for spec in container["specs"]:
         place = f"{prefix}spec {spec['spec']}"
         yield _node(place, f"all devices of\n{spec['spec']}", shape="folder")
@@ -68,7 +68,7 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
             yield _node(f"{prefix}node {path}", path)
 
 
-def _of_extras(container: dict[str, Any], prefix: str) -> Iterator[str]:
+def _extra_lines(container: dict[str, Any], prefix: str) -> Iterator[str]:
     for number, extra in enumerate(container["extras"]):
         if extra["result"] == "won":
             place = f"{prefix}extra {number}"
@@ -79,7 +79,7 @@ def _of_extras(container: dict[str, Any], prefix: str) -> Iterator[str]:
                 yield _edge(place, f"{prefix}name {name}")
 
 
-def _of_device(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
+def _device_lines(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
     place = f"{prefix}device {device['device']}"
     yield _node(place, f"{device['device']}\n{_where(device)}", shape="component")
     yield _edge(name, place, "" if device["by"] == "name" else device["by"])

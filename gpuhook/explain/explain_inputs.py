@@ -63,7 +63,7 @@ def text_questions(raw: bytes, where: str) -> list[Question]:
         return manifest_questions.questions(_text(raw, where), where)
     if isinstance(document, dict):
         if "ociVersion" in document or "process" in document:
-            return [_of_config(raw, where)]
+            return [_config_question(raw, where)]
         if "kind" in document:
             return manifest_questions.questions(_text(raw, where), where)
     if image_env.is_image(document):
@@ -91,7 +91,7 @@ def container_question(text: str, state_roots: Sequence[str] = ()) -> Question:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
     held = injection_route.injected_devices(found, spec)
-    notes = [*_restore_request(spec), *_attached(entry)]
+    notes = [*_restore_request(spec), *_attach_notes(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
     return Question(
@@ -106,7 +106,7 @@ def container_question(text: str, state_roots: Sequence[str] = ()) -> Question:
     )
 
 
-def _of_config(raw: bytes, where: str) -> Question:
+def _config_question(raw: bytes, where: str) -> Question:
     spec = oci_spec.parsed(where, raw)
     place = os.path.dirname(os.path.abspath(where))
     has_root = _has_root(place, spec)
@@ -134,7 +134,7 @@ def _restore_request(spec: dict[str, Any]) -> list[str]:
     return [f"{note}; this explains the request before that, {first}"]
 
 
-def _attached(entry: dict[str, Any]) -> list[str]:
+def _attach_notes(entry: dict[str, Any]) -> list[str]:
     """Return a note on the device nodes that `gpuhook attach` added, by the ledger entry."""
     nodes = LiveRecord(entry.get("live")).edits.get("deviceNodes") or ()
     kept = [node["path"] for node in nodes if node["path"] not in entry.get("withdrawn", ())]

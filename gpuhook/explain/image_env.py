@@ -43,10 +43,10 @@ def _question(image: Any, where: str) -> Question:
     if not isinstance(host, dict):
         note = "only an image: unprivileged, without other variables, annotations and volumes"
         return question.imagined(question.IMAGE, where, variables, [note])
-    return _of_docker(where, variables, host)
+    return _docker_question(where, variables, host)
 
 
-def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Question:
+def _docker_question(where: str, variables: list[str], host: dict[str, Any]) -> Question:
     """Return the question of a Docker container; --gpus sets NVIDIA_VISIBLE_DEVICES."""
     runtime = host.get("Runtime") or "the default runtime"
     notes = [f"its runtime is {runtime}; this explains gpuhook-runtime as its runtime"]

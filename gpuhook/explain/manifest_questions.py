@@ -146,11 +146,11 @@ def outcome(question: Question) -> str:
     from gpuhook.explain.pods.pod_requests import PENDING, REFUSED
 
     own = question.asked.objections
-    found = {one.result for one in (*own, *(_of_node(question)))}
+    found = {one.result for one in (*own, *(_node_objections(question)))}
     if REFUSED in found:
         return NOT_CREATED
     return NEVER_SCHEDULED if PENDING in found else ""
 
 
-def _of_node(question: Question) -> tuple[Any, ...]:
+def _node_objections(question: Question) -> tuple[Any, ...]:
     return question.allocated.objections if question.allocated else ()

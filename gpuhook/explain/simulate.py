@@ -88,11 +88,11 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
         changes=tuple(changes),
         warnings=tuple(target.log.warnings[logged:]),
         fault=trouble,
-        held=None if trouble or edited.route == WRAPPER else _held(question, target),
+        held=None if trouble or edited.route == WRAPPER else _held_devices(question, target),
     )
 
 
-def _held(question: Question, target: ExplainedNode) -> InjectedDevices | None:
+def _held_devices(question: Question, target: ExplainedNode) -> InjectedDevices | None:
     """Return the GPUs of a running container of this node, None without any."""
     held = question.held
     return held if held and held.is_holder and held.nodes and target.is_here else None
@@ -112,7 +112,7 @@ def _edited(
         if _needs_empty_root(question):
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            work = RootfsDryRun(shown_as=_shown(question))
+            work = RootfsDryRun(shown_as=_root_path(question))
         hook = "" if target.is_here else _HOOK
         create = Create(
             command, target.context, _launcher(), target.settings_error, work, hook=hook
@@ -160,7 +160,7 @@ def _needs_empty_root(question: Question) -> bool:
     return not question.has_root and question.kind != kinds.BUNDLE
 
 
-def _shown(question: Question) -> str:
+def _root_path(question: Question) -> str:
     root = question.spec.get("root")
     path = root.get("path") if isinstance(root, dict) else None
     return os.path.join(question.bundle or "/BUNDLE", path if isinstance(path, str) else _ROOT)

@@ -58,7 +58,7 @@ def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> No
     rows = [(device.name, device.path, device.note) for device in devices]
     console.rows(("DEVICE", "SPEC", "NOTE"), rows, no_headers=no_headers)
     for _, error in errors:
-        click.echo(f"warning: {error.code}: {error.message}", err=True)
+        console.warn(f"{error.code}: {error.message}")
     if not devices:
         console.say(f"no CDI device in {', '.join(dirs)}: run gpuhook generate-cdi")
 
@@ -74,8 +74,8 @@ def compile_files(path: tuple[str, ...]) -> None:
             raise fault("GH1110", path=file, reason=error.strerror or error) from error
         compiled = compiler.compile_with(spec_file.parser(file), file, found)
         if compiled.error is not None:
-            click.echo(f"warning: {compiled.error.code}: {compiled.error.message}", err=True)
+            console.warn(f"{compiled.error.code}: {compiled.error.message}")
         elif compiled_spec.load(file, found) is None:
             # The wrapper detects this too, and logs it where the engine shows it.
             where = os.path.dirname(compiled_spec.compiled_path(file))
-            click.echo(f"warning: {file}: cannot store the compiled spec in {where}", err=True)
+            console.warn(f"{file}: cannot store the compiled spec in {where}")

@@ -54,7 +54,7 @@ def resolve(
         name, kind, registry.Registry(dirs, spec_reader.layers(dirs), vocabulary.VENDOR)
     )
     if config is not None:
-        click.echo(_applied(found, config), nl=False)
+        click.echo(_edited_config(found, config), nl=False)
     elif output == "table":
         rows = [
             (what, said, part.path if not part.device else f"{part.device} of {part.path}")
@@ -78,7 +78,7 @@ def _document(found: Resolved) -> dict[str, object]:
     }
 
 
-def _applied(found: Resolved, config: str) -> str:
+def _edited_config(found: Resolved, config: str) -> str:
     """Return the text of a config.json with the edits; GH1300 to GH1303, GH1307 if that fails."""
     try:
         raw = documents.read(config)

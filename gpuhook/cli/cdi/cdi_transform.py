@@ -40,12 +40,10 @@ def _absolute(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def _root(name: str, help_text: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator for an option whose value is a root."""
     return click.option(name, metavar="ROOT", callback=_absolute, help=help_text, **settings)
 
 
 def _files(command: F) -> F:
-    """Add --input, --output and --format."""
     source = click.option(
         "--input",
         "source",

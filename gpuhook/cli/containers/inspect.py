@@ -154,13 +154,13 @@ def _ledger(entry: dict[str, Any] | None) -> str:
     devices = ", ".join(entry.get("devices") or ()) or "no device"
     live = entry.get("live")
     text = f"{entry.get('route') or 'unknown route'}: {devices}"
-    given = [str(node.get("path")) for node in _given(live)]
+    given = [str(node.get("path")) for node in _live_nodes(live)]
     text += f"; added later: {', '.join(given)}" if given else ""
     removed = ", ".join(entry.get("withdrawn") or ())
     return text + (f"; removed: {removed}" if removed else "")
 
 
-def _given(live: object) -> list[dict[str, Any]]:
+def _live_nodes(live: object) -> list[dict[str, Any]]:
     edits = live.get("edits") if isinstance(live, dict) else None
     return edits.get("deviceNodes") or [] if isinstance(edits, dict) else []
 

@@ -58,19 +58,16 @@ def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers
     headers = (*HEADERS, *WIDE) if is_wide else HEADERS
     rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
     console.rows(headers, rows, no_headers=no_headers)
-    for line in _of_node(asked.node):
+    for line in _support_lines(asked.node):
         click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:
-        message = printable(asked.trouble.message, _MAX_LINE)
-        click.echo(f"warning: {asked.trouble.code}: {message}", err=True)
-    for what in _unknown(shown):
-        click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
-    for what in _above(shown):
-        click.echo(f"warning: {printable(what, _MAX_LINE)}", err=True)
+        console.warn(f"{asked.trouble.code}: {asked.trouble.message}")
+    for what in (*_unknown(shown), *_above(shown)):
+        console.warn(what)
     for what in _left_out(shown):
         click.echo(f"note: {printable(what, _MAX_LINE)}", err=True)
     for _, error in wrong:
-        click.echo(f"warning: {error.code}: {printable(error.message, _MAX_LINE)}", err=True)
+        console.warn(f"{error.code}: {error.message}")
         click.echo(f"hint: {error.hint}", err=True)
 
 
@@ -78,7 +75,7 @@ def _node(found: Support) -> dict[str, Any]:
     return {"holds": found.holds, "backend": found.backend or None, "reason": found.reason}
 
 
-def _of_node(found: Support) -> list[str]:
+def _support_lines(found: Support) -> list[str]:
     """Return the lines on whether and how this node can enforce limits."""
     if found.holds:
         return [f"this node can enforce memory limits: {_BACKENDS[found.backend]}"]
@@ -117,17 +114,16 @@ def enforcer(limit: Mapping[str, Any]) -> str:
 
 
 def _left_out(shown: Sequence[View]) -> list[str]:
-    """Return the guarantees that were left out, and the reason."""
     return [
         f"{view.container}: {limit.gpu}: the granted guarantee"
-        f"{_of(limit.granted)} is left out: {limit.record.guarantee}"
+        f"{_guarantee(limit.granted)} is left out: {limit.record.guarantee}"
         for view in shown
         for limit in view.limits
         if limit.record is not None and limit.record.guarantee
     ]
 
 
-def _of(granted: MemoryLimit | None) -> str:
+def _guarantee(granted: MemoryLimit | None) -> str:
     return f", {amount(granted.soft)}," if granted and granted.soft else ""
 
 

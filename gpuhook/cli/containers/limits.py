@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 def _examples(*commands: str) -> str:
-    """Return the examples that end a help text."""
     return "\b\nExamples:\n" + "\n".join(f"  gpuhook limits {command}" for command in commands)
 
 
@@ -217,7 +216,7 @@ def show(
     limit_tables.show(shown, asked, output, no_headers=no_headers)
     hidden = [] if container else visibility.warnings()
     for warning in hidden:
-        click.echo(f"warning: {warning}", err=True)
+        console.warn(warning)
     if hidden and not shown:
         raise click.exceptions.Exit(1)
     if not (container or shown) and output in ("table", "wide"):

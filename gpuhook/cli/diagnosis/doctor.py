@@ -38,7 +38,7 @@ Examples:
 """
 
 
-def _chosen(
+def _check_ids(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     """Return the ids for the words of --checks (ids, prefixes of ids, sections), None for none."""
@@ -85,7 +85,7 @@ def _unknown(word: str) -> str:
     "chosen",
     metavar="ID,...",
     multiple=True,
-    callback=_chosen,
+    callback=_check_ids,
     shell_complete=_completed,
     envvar="GPUHOOK_DOCTOR_CHECKS",
     show_envvar=True,
@@ -163,9 +163,9 @@ def doctor(
     _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
     where = ReadingPlace(host_root=host_root, **place)
     node = (
-        doctor_target.of_bundle(bundle)
+        doctor_target.target_of_bundle(bundle)
         if bundle is not None
-        else doctor_target.of_options(root, where, state_roots)
+        else doctor_target.target_of_options(root, where, state_roots)
     )
 
     if os.geteuid() != 0 and node.is_live:

@@ -37,7 +37,7 @@ class DoctorTarget:
     is_live: bool
 
 
-def of_options(
+def target_of_options(
     root: str | None,
     place: ReadingPlace,
     state_roots: Sequence[str] = (),
@@ -70,7 +70,7 @@ def of_options(
     return DoctorTarget(look, is_live)
 
 
-def of_bundle(path: str) -> DoctorTarget:
+def target_of_bundle(path: str) -> DoctorTarget:
     """Return the node of a support bundle. Raises GH1906, GH1907 and OSError."""
     from gpuhook import support_bundle
 

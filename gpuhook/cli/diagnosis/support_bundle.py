@@ -109,7 +109,7 @@ def support_bundle(
     if path is not None and not is_dry:
         output_file.require_place(path)  # fail now, not after a minute
     where = ReadingPlace(host_root=host_root, **place)
-    node = doctor_target.of_options(root, where, state_roots)
+    node = doctor_target.target_of_options(root, where, state_roots)
     with console.progress("looking at the node"):
         looked = node.look()
         seen = bundle_contents.recorded(looked)

@@ -222,7 +222,7 @@ def engine_options(
         ("--runtime-path", RUNTIME, runtime_path),
         ("--hook-path", HOOK, hook_path),
     ):
-        path = given or _found(host, name)
+        path = given or _program_path(host, name)
         if given and not given.startswith("/"):
             raise click.BadParameter("it is not an absolute path", param_hint=f"'{option}'")
         if needed == name and not path:
@@ -239,7 +239,7 @@ def _no_effect(option: str, route: str, engine: str) -> str:
     return f"{option} has no effect: the route {route} of {engine} does not use it"
 
 
-def _found(host: Host, name: str) -> str:
+def _program_path(host: Host, name: str) -> str:
     paths = (f"{place}/{name}" for place in _PLACES)
     return next((path for path in paths if _is_program(host, path)), "")
 

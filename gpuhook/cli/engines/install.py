@@ -106,54 +106,68 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
 @click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
 @parameters.output("text", "json", "yaml")
 @click.pass_context
-def install(ctx: click.Context, /, *, is_dry: bool, output: str, **said: Any) -> None:
+def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) -> None:
     """Install gpuhook on a host from a container, and configure the engine.
 
     The host needs no Python: the runtime tree includes Python, its libraries and a shell. Files
     that exist are not written again, and a configured engine is not restarted. An upgrade does not
     affect containers: the old version remains as long as a container names it.
     """
-    if said["undo_on_exit"] and not said["stays"]:
+    if values["undo_on_exit"] and not values["stays"]:
         raise click.UsageError("--undo-on-exit needs --stay", ctx)
-    if said["stays"] and not is_dry:
+    if values["stays"] and not is_dry:
         pod_wait.hold()
-    where = installation.place(said["host_root"], said["install_dir"])
-    found = engine_choice.engines(where.root, said["engine"], said["config"])
-    route: Route = said["route"] or ("hook" if found == ("podman",) else "wrapper")
-    engine_options = EngineOptions(
-        route=route,
-        name=said["runtime_name"],
-        program=where.program(installation.RUNTIME),
-        hook=where.program(installation.PRESTART),
-        is_default=said["set_as_default"],
-        takes_over=said["take_over"],
-    )
-    driver = driver_file.text(said["driver_root"], said["dev_root"])
+    where = installation.place(values["host_root"], values["install_dir"])
+    found = engine_choice.engines(where.root, values["engine"], values["config"])
+    route: Route = values["route"] or ("hook" if found == ("podman",) else "wrapper")
+    engine_options = _engine_options(where, route, values)
+    driver = driver_file.text(values["driver_root"], values["dev_root"])
     if driver and route == "cdi":
         raise click.UsageError(
             "--driver-root and --dev-root are for the copied programs, and --route cdi copies no "
             "programs",
             ctx,
         )
-    copied = None if route == "cdi" else runtime_tree.at(said["tree_path"] or runtime_tree.own())
-    engines = tuple(configure_engine.Where(one, said["config"], said["drop_in"]) for one in found)
-    done = installation.install(
-        where, copied, engines, engine_options, driver=driver, how=said["restart"], is_dry=is_dry
+    copied = None if route == "cdi" else runtime_tree.at(values["tree_path"] or runtime_tree.own())
+    engines = tuple(
+        configure_engine.Where(one, values["config"], values["drop_in"]) for one in found
     )
-    done = replace(done, notes=_absent_roots(where.root, said))
+    done = installation.install(
+        where,
+        copied,
+        engines,
+        engine_options,
+        driver=driver,
+        how=values["restart"],
+        is_dry=is_dry,
+    )
+    done = replace(done, notes=_absent_roots(where.root, values))
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
-    if not said["stays"] or is_dry:
+    if not values["stays"] or is_dry:
         return
     signal = pod_wait.wait().name
-    if said["undo_on_exit"] and installation.is_replaced(where, copied):
+    if values["undo_on_exit"] and installation.is_replaced(where, copied):
         click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
         return
-    _end(signal, where, said)
+    _end(signal, where, values)
 
 
-def _absent_roots(root: str, said: dict[str, Any]) -> tuple[str, ...]:
+def _engine_options(
+    where: installation.InstallPlace, route: Route, values: dict[str, Any]
+) -> EngineOptions:
+    return EngineOptions(
+        route=route,
+        name=values["runtime_name"],
+        program=where.program(installation.RUNTIME),
+        hook=where.program(installation.PRESTART),
+        is_default=values["set_as_default"],
+        takes_over=values["take_over"],
+    )
+
+
+def _absent_roots(root: str, values: dict[str, Any]) -> tuple[str, ...]:
     """Return a note for each missing root of the driver: a driver container can start later."""
-    options = {f"--{name}": said[name.replace("-", "_")] for name in ("driver-root", "dev-root")}
+    options = {f"--{name}": values[name.replace("-", "_")] for name in ("driver-root", "dev-root")}
     return tuple(
         f"{option}: the host has no directory {path}: no container gets a GPU until it exists"
         for option, path in options.items()
@@ -161,10 +175,10 @@ def _absent_roots(root: str, said: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _end(signal: str, where: installation.InstallPlace, said: dict[str, Any]) -> None:
-    click.echo(f"{signal}: {'uninstalling' if said['undo_on_exit'] else 'ending'}", err=True)
-    if said["undo_on_exit"]:
-        done = installation.uninstall(where, how=said["restart"])
+def _end(signal: str, where: installation.InstallPlace, values: dict[str, Any]) -> None:
+    click.echo(f"{signal}: {'uninstalling' if values['undo_on_exit'] else 'ending'}", err=True)
+    if values["undo_on_exit"]:
+        done = installation.uninstall(where, how=values["restart"])
         install_options.show(done, "text", where.directory, is_dry=False, is_taken_away=True)
 
 
@@ -187,7 +201,7 @@ Examples:
     "--force", is_flag=True, help="Also remove versions that containers still name in their hooks."
 )
 @parameters.output("text", "json", "yaml")
-def uninstall(*, is_dry: bool, force: bool, output: str, **said: Any) -> None:
+def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
     """Remove gpuhook from a host: all that `gpuhook install` copied and configured.
 
     This restores the configurations of engines. A version that a container needs remains: run
@@ -195,6 +209,6 @@ def uninstall(*, is_dry: bool, force: bool, output: str, **said: Any) -> None:
     engine cannot be read. With the last version, uninstall also removes the CDI specs that call its
     hook, gpuhook's state and the file of its feature labels.
     """
-    where = installation.place(said["host_root"], said["install_dir"])
-    done = installation.uninstall(where, how=said["restart"], is_dry=is_dry, forced=force)
+    where = installation.place(values["host_root"], values["install_dir"])
+    done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)

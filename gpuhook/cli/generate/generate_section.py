@@ -73,7 +73,7 @@ class Configured(command_sections.SectionedCommand):
         """Parse `args`, with the settings as defaults below those of the context."""
         if not ctx.resilient_parsing:
             try:
-                said = of_file(self)
+                said = values_of_file(self)
             except GpuhookError as error:
                 said, ctx.meta[_ERROR] = {}, error
             before = ctx.default_map or {}
@@ -161,7 +161,7 @@ def is_list(option: click.Option) -> bool:
     return option.multiple or option.name in _WORDS
 
 
-def listed(option: click.Option, text: str) -> list[str]:
+def list_entries(option: click.Option, text: str) -> list[str]:
     """Return the entries of a variable's value, which click splits at colons or blanks."""
     if option.name in _WORDS:
         return [word for word in text.replace(",", " ").split() if word]
@@ -180,16 +180,16 @@ def default(option: click.Option) -> Any:
     return said if isinstance(said, (str, int)) else ""
 
 
-def of_file(command: click.Command) -> dict[str, Any]:
+def values_of_file(command: click.Command) -> dict[str, Any]:
     """Return parameter -> value by this node's settings file; raises GH1530."""
     if not os.path.exists(settings.path()):
         return {}
     from gpuhook.node import settings_file
 
-    return of_document(command, settings_file.document_of_node())
+    return values_of_document(command, settings_file.document_of_node())
 
 
-def of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
+def values_of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
     """Return parameter -> value by a settings document, in the form of click's default_map."""
     section = document.get(SECTION)
     said = section if isinstance(section, dict) else {}
@@ -203,7 +203,7 @@ def of_document(command: click.Command, document: Mapping[str, object]) -> dict[
     return found
 
 
-def of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
+def values_of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
     """Return key -> (variable, text) of the options that the environment sets."""
     found: dict[str, tuple[str, str]] = {}
     for name, option in options(command):

@@ -85,7 +85,7 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     root = ctx.find_root()
 
     def look() -> list[Case]:
-        return refresh_plan.of_node(chosen, root, is_forced=is_forced)
+        return refresh_plan.refresh_cases(chosen, root, is_forced=is_forced)
 
     cases = look()
     if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):

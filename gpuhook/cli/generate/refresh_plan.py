@@ -51,7 +51,7 @@ class Case:
     error: GpuhookError | None = None
 
 
-def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
+def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
     """Return a case for each spec, or the case of the first spec of a node without one.
 
     With `is_forced`, fresh specs are stale too.

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import fault
@@ -97,8 +95,10 @@ def _note(found: Described, choices: Choices, path: str, words: list[str], files
         spec_records.remember(made)
     except OSError as error:
         reason = error.strerror or error
-        message = f"warning: {spec_records.directory()} was not written: {reason}"
-        click.echo(f"{message}; gpuhook refresh does not know the options of {path}", err=True)
+        console.warn(
+            f"{spec_records.directory()} was not written: {reason}; gpuhook refresh does not know "
+            f"the options of {path}"
+        )
 
 
 def names(spec: Spec) -> str:
@@ -126,4 +126,4 @@ def _remember(found: Described, choices: Choices, path: str) -> None:
         node_file.write(found.node, device_selection.aliases(found.gpus, choices.strategies), path)
     except OSError as error:
         reason = error.strerror or error
-        click.echo(f"warning: {node_json.path()} was not written: {reason}", err=True)
+        console.warn(f"{node_json.path()} was not written: {reason}")

@@ -132,7 +132,7 @@ def compile_file(file: str) -> None:
         settings.store(file, found, document)
     except OSError:
         # The caller finds no compiled file and logs the reason.
-        click.echo(f"warning: {fault('GH1531', path=file)}", err=True)
+        console.warn(str(fault("GH1531", path=file)))
 
 
 def _warn_of_variables() -> None:

@@ -243,7 +243,6 @@ def _document(path: str, found: tuple[ConfigFinding, ...], *, valid: bool) -> di
 
 
 def _text(configuration: Configuration) -> str:
-    """Return the YAML of a file that sets the whole configuration."""
     text: str = yaml.safe_dump(config_build.document(configuration), sort_keys=False)
     return text
 
@@ -256,7 +255,6 @@ def _warn(found: tuple[ConfigFinding, ...]) -> None:
 
 
 def _run(ctx: click.Context, chosen: Launch) -> None:
-    """Run the plugin until a signal ends it, and exit with its status."""
     plugin = _plugin()
     if chosen.process_name:
         from gpuhook.kernel import process

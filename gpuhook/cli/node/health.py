@@ -60,13 +60,13 @@ def clear(gpu: str) -> None:
     UUID or its beginning, or `all`. The device plugin clears the mark at its next check (every 10s,
     pollInterval) or at its start. A later fault marks the GPU again.
     """
-    chosen = _chosen(gpu, health_marks_file.read())
+    chosen = _marked_gpu(gpu, health_marks_file.read())
     health_marks_file.ask_to_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
     console.say(f"asked the device plugin to clear {name}")
 
 
-def _chosen(name: str, marks: Sequence[HealthMark]) -> str:
+def _marked_gpu(name: str, marks: Sequence[HealthMark]) -> str:
     """Return the UUID of the marked GPU `name`, or ALL; GH1861 for no or several GPUs."""
     if name == ALL:
         return ALL

@@ -85,8 +85,8 @@ def _table(node: Node, *, no_headers: bool) -> list[str]:
         found = _lines(None, rows) if rows else []
         return found + (_lines(None, instances) if instances else [])
     driver = node.driver
-    head = f"Driver {_shown(driver.version)}, kernel module {driver.module_version or 'not loaded'}"
-    head += f", CUDA {_shown(driver.cuda)}"
+    head = f"Driver {_cell(driver.version)}, kernel module {driver.module_version or 'not loaded'}"
+    head += f", CUDA {_cell(driver.cuda)}"
     if not node.gpus:
         return [head, "", "No GPUs."]
     shown = [head, "", *_lines(HEADERS, rows)]
@@ -115,7 +115,7 @@ def _row(gpu: Gpu) -> tuple[str, ...]:
         gpu.time_slice,
         f"LOST: {gpu.lost}" if gpu.lost else "ok",
     )
-    return tuple(_shown(fact) for fact in facts)
+    return tuple(_cell(fact) for fact in facts)
 
 
 def _instance(gpu: Gpu, instance: MigInstance) -> tuple[str, ...]:
@@ -127,15 +127,15 @@ def _instance(gpu: Gpu, instance: MigInstance) -> tuple[str, ...]:
         instance.compute_instance,
         _mebibytes(instance.memory_bytes),
         instance.multiprocessors,
-        f"{_shown(instance.gpu_instance_minor)},{_shown(instance.compute_instance_minor)}",
+        f"{_cell(instance.gpu_instance_minor)},{_cell(instance.compute_instance_minor)}",
         f"BROKEN: {instance.trouble}" if instance.trouble else "ok",
     )
-    return tuple(_shown(fact) for fact in facts)
+    return tuple(_cell(fact) for fact in facts)
 
 
 def _mebibytes(number: int | None) -> str | None:
     return None if number is None else f"{number // 1024**2} MiB"
 
 
-def _shown(fact: object) -> str:
+def _cell(fact: object) -> str:
     return "unknown" if fact is None else str(fact)

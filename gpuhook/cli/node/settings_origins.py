@@ -98,12 +98,12 @@ def _generate(
 
     section = document.get(generate_section.SECTION)
     values_of_file = section if isinstance(section, dict) else {}
-    variables = generate_section.of_environment(generate_cdi)
+    variables = generate_section.values_of_environment(generate_cdi)
     for key, option in generate_section.options(generate_cdi):
         if key in variables:
             variable, text = variables[key]
             is_list = generate_section.is_list(option)
-            value: object = generate_section.listed(option, text) if is_list else text
+            value: object = generate_section.list_entries(option, text) if is_list else text
             if option.is_flag:
                 value = text.lower() in ("1", "true", "t", "yes", "y", "on")
             yield ShownSetting(generate_section.SECTION, key, value, variable)

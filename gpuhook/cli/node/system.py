@@ -47,7 +47,6 @@ def system() -> None:
 
 
 def _options(command: F) -> F:
-    """Add -o and --no-headers."""
     for option in (parameters.no_headers, parameters.output("table", "json", "yaml")):
         command = option(command)
     return command
@@ -188,20 +187,20 @@ class _Run:
     def make_nodes(self, *, is_control: bool, is_replaced: bool) -> None:
         """Create device nodes."""
         kernel = KernelFacts(self._roots.host)
-        wanted = kernel.control()
+        expected = kernel.control()
         if not is_control:
-            wanted += [*kernel.gpus(), *kernel.capabilities()]
-        self._nodes = wanted
+            expected += [*kernel.gpus(), *kernel.capabilities()]
+        self._nodes = expected
         run = device_nodes.steps if self._is_dry else device_nodes.make
-        self._steps += run(self._place, wanted, is_replaced=is_replaced)
+        self._steps += run(self._place, expected, is_replaced=is_replaced)
 
     def link(self, directory: str, *, is_all: bool, is_replaced: bool) -> None:
         """Create links to device nodes."""
         found = [*device_links.present(self._place), *device_links.possible(self._nodes)]
         if is_all:
             kernel = KernelFacts(self._roots.host)
-            wanted = [*kernel.control(), *kernel.gpus(), *kernel.possible_capabilities()]
-            found += device_links.possible(wanted)
+            expected = [*kernel.control(), *kernel.gpus(), *kernel.possible_capabilities()]
+            found += device_links.possible(expected)
         run = device_links.steps if self._is_dry else device_links.make
         self._steps += run(self._place, found, directory, is_replaced=is_replaced)
 

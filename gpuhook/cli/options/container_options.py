@@ -33,7 +33,6 @@ _MAX_LINE = 4096
 
 
 def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a container; a usage error if it is empty."""
     if value is not None and not value.strip():
         raise click.BadParameter("the name of a container is empty", ctx, param)
     return value

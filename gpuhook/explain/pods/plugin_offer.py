@@ -93,7 +93,6 @@ def plugin_offer(
 
 
 def _specs(node: Node, chosen: Configuration) -> Specs:
-    """Return the plugin's CDI specs, which are not written."""
     if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
         return Specs()
     from gpuhook.device_plugin.allocate import plugin_specs  # it loads the code for specs

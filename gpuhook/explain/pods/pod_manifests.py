@@ -93,7 +93,7 @@ def _character(found: re.Match[str]) -> str:
 def _containers(
     pod: Pod, found: Workloads, classes: Collection[str] | None, budget: EnvironmentBudget
 ) -> tuple[PodRequest, ...]:
-    objections = tuple(pod_rules.of_pod(pod, classes))
+    objections = tuple(pod_rules.pod_objections(pod, classes))
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
@@ -126,8 +126,8 @@ def _container(
     security = container["securityContext"]
     objections = (
         *resource_rules.objections(resources, f"{path}.resources", kind),
-        *pod_rules.of_container(container, environment.known, gpus, kind),
-        *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
+        *pod_rules.container_objections(container, environment.known, gpus, kind),
+        *pod_rules.mount_objections(mounts, container["volumeMounts"].where),
     )
     return PodRequest(
         pod=pod.name,

@@ -50,7 +50,7 @@ def pod_totals(pod: Iterable[PodRequest]) -> PodTotals:
 
 def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
-    yield from _of_variables(asked)
+    yield from _variable_notes(asked)
     for name in sorted(asked.annotations):
         if name.startswith(_CDI_PREFIX):
             yield (
@@ -77,11 +77,11 @@ def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iter
             "serves them, not the device plugin"
         )
     if asked.gpus:
-        yield from _of_gpus(asked, classes_known=classes_known)
-        yield from _counting(asked, pod)
+        yield from _gpu_notes(asked, classes_known=classes_known)
+        yield from _total_notes(asked, pod)
 
 
-def _of_variables(asked: PodRequest) -> Iterator[str]:
+def _variable_notes(asked: PodRequest) -> Iterator[str]:
     for name in (_DEVICES, VOCABULARY.capabilities_env):
         why = asked.unknown_env.get(name)
         if why is not None:
@@ -97,7 +97,7 @@ def _of_variables(asked: PodRequest) -> Iterator[str]:
         )
 
 
-def _of_gpus(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
+def _gpu_notes(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
     if asked.runtime_class is None:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
@@ -117,7 +117,7 @@ def _of_gpus(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
             yield f"{name}: only a plugin's configuration can define this name"
 
 
-def _counting(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
+def _total_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
     """Yield the total request of a pod whose init container requests GPUs."""
     if asked.kind not in (INIT, SIDECAR):
         return

@@ -34,7 +34,7 @@ _VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
 
 
-def of_pod(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
+def pod_objections(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
     """Yield the objections to a pod; `classes` are the RuntimeClasses of the cluster, if known."""
     yield from _runtime_class(pod, classes)
     for section in ("limits", "requests"):
@@ -66,7 +66,7 @@ def _runtime_class(pod: Pod, classes: Collection[str] | None) -> Iterator[Object
     )
 
 
-def of_container(
+def container_objections(
     container: Value, env: Mapping[str, str], gpus: Mapping[str, int], kind: str
 ) -> Iterator[Objection]:
     """Yield the objections to one container with these variables and GPUs."""
@@ -156,7 +156,7 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
             )
 
 
-def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
+def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
     """Yield the objections to mounts of GPU devices."""
     for mount in mounts:
         path = mount.path.rstrip("/")

@@ -24,7 +24,6 @@ _FILES_ONLY = "the driver's files, no device"
 
 
 def refusal(fault: dict[str, str] | None) -> Iterator[str]:
-    """Yield why the container would not start."""
     if fault is not None:
         yield f"{fault['code']}: {fault['message']}"
         yield f"hint: {fault['hint']}"
@@ -104,9 +103,7 @@ def _edits(one: dict[str, Any]) -> str:
 
 
 def _kinds(paths: list[str]) -> str:
-    """Return the number of mounts, by kind."""
-    names = [os.path.basename(path) for path in paths]
-    libraries = sum(".so" in name for name in names)
+    libraries = sum(".so" in os.path.basename(path) for path in paths)
     programs = sum("/bin/" in path or "/sbin/" in path for path in paths)
     rest = len(paths) - libraries - programs
     kinds = (
@@ -186,7 +183,6 @@ def _term(term: dict[str, Any], alternative: dict[str, Any]) -> str:
 
 
 def memory(container: dict[str, Any]) -> Iterator[str]:
-    """Yield the memory limit of each GPU, and what sets it."""
     for one in container["memory"]:
         limit = "no limit" if one["limit"] is None else f"at most {amount(one['limit'])}"
         kept = f", {amount(one['guaranteed'])} guaranteed" if one["guaranteed"] else ""
@@ -217,7 +213,6 @@ def _allocated_gpus(container: dict[str, Any]) -> set[str]:
 
 
 def config(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield the changes of config.json."""
     changes = container["changes"]
     for sign, key in (("-", "env_replaced"), ("+", "env")):
         yield from (f"{sign} env {entry}" for entry in changes[key])
@@ -260,8 +255,7 @@ def start_warnings(container: dict[str, Any]) -> Iterator[str]:
     hints = {(one["code"], one["message"]): one["hint"] for one in container["warnings"]}
     for one in container["start_warnings"]:
         yield f"{one['code']}: {one['message']}"
-        hint = hints.get((one["code"], one["message"]))
-        if hint:
+        if hint := hints.get((one["code"], one["message"])):
             yield f"  hint: {hint}"
 
 

@@ -86,7 +86,6 @@ def _retired_code(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _common(containers: list[dict[str, Any]]) -> list[str]:
-    """Return the notes that all of several containers have."""
     if len(containers) < 2:
         return []
     first = containers[0]["notes"]
@@ -153,7 +152,6 @@ def _answer(container: dict[str, Any]) -> str:
 
 
 def _without(container: dict[str, Any]) -> str:
-    """Return what the container starts without, and the reason."""
     if _is_allocated(container):
         return "it starts without the GPUs that are allocated to it"
     names = [name for one in container["sources"] for name in one["names"]]

@@ -88,18 +88,18 @@ def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool
 def ignored_values(
     spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings
 ) -> list[str]:
-    """Return a sentence for each ignored value; `devices` are of resolution_trace.of_names()."""
+    """Return a sentence for each ignored value; `devices` are of device_trace()."""
     environment = parse.environment(spec)
     return [
-        *_of_resources(environment, settings),
-        *_of_variables(spec, environment),
-        *_of_old(environment, settings),
-        *_of_mounts(spec, settings),
-        *_of_names(devices),
+        *_ignored_resources(environment, settings),
+        *_ignored_variables(spec, environment),
+        *_ignored_legacy_image(environment, settings),
+        *_ignored_mounts(spec, settings),
+        *_repeated_devices(devices),
     ]
 
 
-def _of_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield what the variables of request.swarmResources override, and empty ones."""
     present = [name for name in settings.swarm_resources if name in environment]
     name = words.VOCABULARY.devices_env
@@ -112,7 +112,7 @@ def _of_resources(environment: Mapping[str, str], settings: Settings) -> Iterato
         yield f"{', '.join(present)} of request.swarmResources is empty, which requests nothing"
 
 
-def _of_old(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield why a legacy image gets nothing."""
     name = words.VOCABULARY.devices_env
     if name in environment or not parse.is_of_old(environment, words.VOCABULARY):
@@ -124,7 +124,7 @@ def _of_old(environment: Mapping[str, str], settings: Settings) -> Iterator[str]
         )
 
 
-def _of_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
+def _ignored_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
     vocabulary = words.VOCABULARY
     mounts, prefix = spec.get("mounts"), vocabulary.mount_prefix
     for path in mount_requests.names(mounts, prefix, vocabulary.extra_mounts)[1]:
@@ -132,7 +132,7 @@ def _of_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
             yield f"the mount at {path} names no device: the form is cdi/VENDOR/CLASS/NAME"
 
 
-def _of_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     name = words.VOCABULARY.devices_env
     value = environment.get(name)
     held = _entries(spec, name)
@@ -159,7 +159,7 @@ def _entries(spec: dict[str, Any], name: str) -> list[str]:
     return [entry for entry in entries if isinstance(entry, str) and entry.startswith(name + "=")]
 
 
-def _of_names(devices: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _repeated_devices(devices: Iterable[dict[str, Any]]) -> Iterator[str]:
     for one in devices:
         if one["given_by"] != one["name"]:
             yield f"{one['name']} is {one['device']}, which {one['given_by']} already requests"

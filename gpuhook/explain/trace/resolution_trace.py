@@ -32,7 +32,7 @@ BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", 
 BY_SHORT_FORM = "short-form"
 
 
-def of_names(
+def device_trace(
     names: Iterable[str],
     node: NvidiaNode,
     capabilities: frozenset[str],
@@ -62,7 +62,7 @@ def of_names(
     return found
 
 
-def of_specs(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+def spec_trace(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
     """Return the edits that the spec files have for all of their devices."""
     return [
         {
@@ -188,7 +188,7 @@ def _missing(
     for one in whole.get("hooks") or ():
         if hook_args.is_ours(one):
             job = hook_args.of_hook(one)
-            found += _of_jobs(job, chooser(job.needs, capabilities))
+            found += _missing_files(job, chooser(job.needs, capabilities))
     return found
 
 
@@ -198,7 +198,7 @@ def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
     return {path: needs for job in ours for path, needs in job.needs.items()}
 
 
-def _of_jobs(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+def _missing_files(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
     if job.whole:
         return []
     libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]

@@ -211,13 +211,13 @@ def test_what_the_legacy_mode_is_known_to_lack(
     ],
 )
 def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -> None:
-    found = known_differences.of_extra(path, by, COMPUTE, is_whole=False, is_privileged=False)
+    found = known_differences.extra_part(path, by, COMPUTE, is_whole=False, is_privileged=False)
     assert bool(found) is is_known
 
 
 def test_display_nodes_count_where_graphics_is_asked_for() -> None:
     path = "/dev/dri/renderD128"
-    assert not known_differences.of_extra(
+    assert not known_differences.extra_part(
         path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
     )
 
