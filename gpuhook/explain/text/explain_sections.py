@@ -18,7 +18,7 @@ _BY = {
     "alias": "another name of the same device",
     "short-form": "a short form of its name",
     "replica": "a replica of it",
-    "all": "of `all`",
+    "all": "selected by `all`",
 }
 _FILES_ONLY = "the driver's files, no device"
 
