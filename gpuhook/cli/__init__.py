@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `gpuhook`: data on standard output, talk on standard error.
+"""The command `gpuhook`: data on standard output, messages on standard error.
 
-Exit status: 0 done, 1 failed, 2 wrong usage. A command's module is imported when it is called.
+Exit status: 0 done, 1 failed, 2 wrong usage. Calling a command imports its module.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_EVERYWHERE = ("-q", "--quiet", "--debug")  # before a command and behind it
+_EVERYWHERE = ("-q", "--quiet", "--debug")  # before or after the command
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
-    "attach": "gpuhook.cli.attach:attach",
-    "cdi": "gpuhook.cli.cdi:cdi",
-    "compare": "gpuhook.cli.compare:compare",
+    "attach": "gpuhook.cli.containers.attach:attach",
+    "cdi": "gpuhook.cli.cdi.cdi_list:cdi",
+    "compare": "gpuhook.cli.diagnosis.compare:compare",
     "completion": "gpuhook.cli.completion:completion",
-    "config": "gpuhook.cli.config:config",
-    "configure": "gpuhook.cli.configure:configure",
-    "detach": "gpuhook.cli.detach:detach",
-    "device-plugin": "gpuhook.cli.device_plugin:device_plugin",
-    "doctor": "gpuhook.cli.doctor:doctor",
-    "explain": "gpuhook.cli.explain:explain",
-    "generate-cdi": "gpuhook.cli.generate_cdi:generate_cdi",
-    "health": "gpuhook.cli.health:health",
-    "inspect": "gpuhook.cli.inspect:inspect",
-    "install": "gpuhook.cli.install:install",
-    "inventory": "gpuhook.cli.inventory:inventory",
-    "labels": "gpuhook.cli.labels:command",
-    "limits": "gpuhook.cli.limits:limits",
-    "map": "gpuhook.cli.map:map_",
-    "ps": "gpuhook.cli.ps:ps",
-    "refresh": "gpuhook.cli.refresh:refresh",
-    "repair": "gpuhook.cli.repair:repair",
-    "support-bundle": "gpuhook.cli.support_bundle:support_bundle",
-    "system": "gpuhook.cli.system:system",
-    "uninstall": "gpuhook.cli.uninstall:uninstall",
+    "config": "gpuhook.cli.node.config:config",
+    "configure": "gpuhook.cli.engines.configure:configure",
+    "detach": "gpuhook.cli.containers.detach:detach",
+    "device-plugin": "gpuhook.cli.node.device_plugin:device_plugin",
+    "doctor": "gpuhook.cli.diagnosis.doctor:doctor",
+    "explain": "gpuhook.cli.diagnosis.explain:explain",
+    "generate-cdi": "gpuhook.cli.generate.generate_cdi:generate_cdi",
+    "health": "gpuhook.cli.node.health:health",
+    "inspect": "gpuhook.cli.containers.inspect:inspect",
+    "install": "gpuhook.cli.engines.install:install",
+    "inventory": "gpuhook.cli.node.inventory:inventory",
+    "labels": "gpuhook.cli.node.labels:command",
+    "limits": "gpuhook.cli.containers.limits:limits",
+    "map": "gpuhook.cli.diagnosis.map:map_",
+    "ps": "gpuhook.cli.diagnosis.ps:ps",
+    "refresh": "gpuhook.cli.generate.refresh:refresh",
+    "repair": "gpuhook.cli.containers.repair:repair",
+    "support-bundle": "gpuhook.cli.diagnosis.support_bundle:support_bundle",
+    "system": "gpuhook.cli.node.system:system",
+    "uninstall": "gpuhook.cli.engines.install:uninstall",
 }
 
 
 class Failure(click.ClickException):
-    """A fault as a person sees it: `Error GH1234: what`, then `hint: the way out`."""
+    """A fault as text: `Error GH1234: message`, then `hint: what to do`."""
 
     exit_code = 1
 
@@ -69,10 +69,10 @@ class Failure(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported by name, and which words the faults of all of them."""
+    """A group that imports its commands by name and prints the faults of all commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line; what holds for all commands may stand anywhere."""
+        """Parse the command line; options of all commands may be anywhere in it."""
         end = args.index("--") if "--" in args else len(args)
         everywhere = [word for word in args[:end] if word in _EVERYWHERE]
         rest = [word for word in args[:end] if word not in _EVERYWHERE]
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 # click's signature
         cmd_name: str,
     ) -> click.Command | None:
-        """Return the command, None for a name that there is none of."""
+        """Return the command, None for an unknown name."""
         module, _, attribute = COMMANDS.get(cmd_name, "").partition(":")
         if not module:
             return None
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command and its arguments; a usage error with the nearest name for none."""
+        """Return the command and its arguments; a usage error names the nearest command."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             import difflib
 
@@ -111,7 +111,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 # click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write what each command does, in sections."""
+        """Write the commands, in sections."""
         from gpuhook.cli.options import command_sections
 
         for title, names in command_sections.SECTIONS.items():
@@ -119,7 +119,7 @@ class LazyGroup(click.Group):
             command_sections.write(formatter, title, rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, for a shell."""
+        """Return the commands and options with this prefix, for shell completion."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
@@ -131,13 +131,13 @@ class LazyGroup(click.Group):
         console.name_standard_output()
         try:
             return super().main(*args, **kwargs)
-        except OSError as error:  # of what click prints by itself: --help, --version
+        except OSError as error:  # click printed --help or --version
             failure = Failure(console.standard_output_fault(error) or worded(error))
             failure.show()
             sys.exit(failure.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a GpuhookError or OSError becomes a Failure."""
+        """Run the command; any exception becomes a Failure."""
         try:
             return super().invoke(ctx)
         except OSError as error:
@@ -148,12 +148,12 @@ class LazyGroup(click.Group):
             raise _failure(ctx, error) from error
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
-        except Exception as error:  # no traceback for those who did not ask for one
+        except Exception as error:  # a traceback only with --debug
             raise _failure(ctx, error) from error
 
 
 def _short_help(name: str, limit: int) -> str:
-    from gpuhook.cli.options.help_lines import LINES
+    from gpuhook.cli.options.command_sections import LINES
 
     return click.Command(name, help=LINES[name]).get_short_help_str(limit)
 
@@ -171,9 +171,9 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 @click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "GPUHOOK"})
 @click.version_option(__version__, prog_name="gpuhook")
 @click.option(
-    "-q", "--quiet", is_flag=True, help="Tell only what is wrong, beside what was asked for."
+    "-q", "--quiet", is_flag=True, help="Print only errors, warnings and the requested output."
 )
-@click.option("--debug", is_flag=True, help="Log what is done, and where a fault comes from.")
+@click.option("--debug", is_flag=True, help="Log each step, and print the traceback of an error.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -181,8 +181,8 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
     show_default=True,
     help="The format of the log on standard error.",
 )
-def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # printing.py asks
-    """Gives containers their NVIDIA GPUs, and tells who has them."""
+def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # console.py reads it
+    """Give containers NVIDIA GPUs, and show which container uses which GPU."""
     if debug:
         from gpuhook.host import logs
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook completion`: what a shell needs to complete our commands, options and containers."""
+"""`gpuhook completion`: the script by which a shell completes gpuhook's command line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SHELLS = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL.
 
-    The shell then asks gpuhook itself for commands, options, their values, and the names of
-    containers that run.
+    The script has gpuhook complete commands, options, their values, and the ids of running
+    containers.
     """
     click.echo(script(shell, ctx.find_root().command), nl=False)
 
 
 def script(shell: str, command: click.Command) -> str:
     """Return the script of a shell."""
-    # Click's own, without its question which version of bash there is: 4.4 is of 2016.
+    # Click's script, without its check of the bash version: 4.4 is of 2016.
     found = _SHELLS[shell](command, {}, PROGRAM, VARIABLE)
     text: str = found.source_template % found.source_vars()
     return text.lstrip("\n").rstrip() + "\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages of `gpuhook`, made of what --help says: one page for each command.
+"""The manual pages of `gpuhook`, made from --help: one page for each command.
 
 Source of the format: man(7). `python -m gpuhook.cli.manual DIRECTORY` writes them.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 SECTION = "1"
 _STATUS = (
-    ("0", "The command did what was asked."),
-    ("1", "It could not, or found something wrong. Standard error has code, message and hint."),
-    ("2", "It was called wrongly."),
+    ("0", "Success."),
+    ("1", "Failure, or a fault was found. Standard error has the code, the message and a hint."),
+    ("2", "Wrong usage."),
 )
 _FILES = (
     ("/etc/gpuhook/config.yaml", "The settings of this node."),
-    ("/etc/cdi, /var/run/cdi", "CDI specs, of gpuhook and of others."),
-    ("/run/gpuhook", "The state of gpuhook: the ledger of containers, compiled specs."),
+    ("/etc/cdi, /var/run/cdi", "CDI specs of gpuhook and of other programs."),
+    ("/run/gpuhook", "The state of gpuhook: the ledger of containers and the compiled specs."),
 )
 
 
@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def _commands(ctx: click.Context) -> Iterator[tuple[list[str], click.Context]]:
-    """Yield the words of each command that --help lists, and its context."""
+    """Yield the path of each command that --help lists, as words, and its context."""
     yield ctx.command_path.split(), ctx
     if not isinstance(ctx.command, click.Group):
         return
@@ -72,7 +72,7 @@ def _page(names: list[str], ctx: click.Context) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield a help text; a paragraph that click leaves as it is keeps its lines here too."""
+    """Yield a help text; paragraphs that click does not wrap keep their lines."""
     for number, paragraph in enumerate(text.replace("\f", "").strip().split("\n\n")):
         lines = [line.strip() for line in paragraph.splitlines()]
         if number:
@@ -84,7 +84,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _options(ctx: click.Context) -> Iterator[str]:
-    records = [param.get_help_record(ctx) for param in ctx.command.get_params(ctx)]
+    options = (one for one in ctx.command.get_params(ctx) if isinstance(one, click.Option))
+    records = [option.get_help_record(ctx) for option in options]
     found = [record for record in records if record is not None]
     if found:
         yield ".SH OPTIONS"
@@ -125,7 +126,7 @@ def _see_also(names: list[str], ctx: click.Context) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text that roff takes as it is: backslashes, dashes, and a dot that begins a line."""
+    """Return text with its roff characters escaped: backslash, dash, a dot that begins a line."""
     shown = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + shown if shown.startswith((".", "'")) else shown
 

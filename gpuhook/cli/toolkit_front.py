@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-ctk` as a name of gpuhook's: its command lines in terms of `gpuhook`.
+"""`nvidia-ctk` as a name of gpuhook: translates its command lines to those of `gpuhook`.
 
-Source: the commands of NVIDIA's container toolkit 1.20. What only does something to the toolkit
-itself is refused, with what to do instead.
+Source: the commands of NVIDIA's container toolkit 1.20. Commands on the toolkit itself are refused
+with an alternative.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _USAGE = """usage: nvidia-ctk COMMAND    (gpuhook, under the name of NVIDIA's to
   hook NAME                           gpuhook-hook toolkit NAME
 """
 _TRUE = frozenset(("1", "t", "true", "T", "TRUE", "True"))
-# An option of the toolkit's -> ours, "" for what says nothing here; `=` behind one with a value.
+# An option of the toolkit -> gpuhook's, "" for none; `=` ends an option with a value.
 _CONFIGURE = {
     "--config": "--config=",
     "--config-mode": "--route=",
@@ -43,13 +43,13 @@ _CONFIGURE = {
     "--runtime-path": "--runtime-path=",
     "--nvidia-set-as-default": "--set-as-default",
     "--set-as-default": "--set-as-default",
-    "--cdi.enabled": "",  # which configure always does
+    "--cdi.enabled": "",  # configure always enables CDI
     "--cdi.enable": "",
     "--enable-cdi": "",
 }
 _MODES = {"oci-hook": "hook"}
 _DEFAULT_DROP_IN = "RUNTIME_SPECIFIC_DEFAULT"
-# An option of ours -> the toolkit's variables for it, the first one that is set counts.
+# An option of gpuhook -> the toolkit's variables for it; the first one that is set applies.
 _NODES_VARIABLES = {
     "--driver-root": ("ROOT", "NVIDIA_DRIVER_ROOT", "DRIVER_ROOT"),
     "--dev-root": ("NVIDIA_DEV_ROOT", "DEV_ROOT"),
@@ -67,7 +67,7 @@ _LINKS_SWITCHES = {
 
 
 def main() -> None:
-    """Run the command of gpuhook's that the toolkit's command line comes to."""
+    """Run the command of gpuhook for the command line of the toolkit."""
     gpuhook, *argv = sys.argv
     try:
         words = translated(argv, os.environ)
@@ -84,9 +84,9 @@ def main() -> None:
 
 
 def translated(argv: list[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `gpuhook` for those of `nvidia-ctk`, [] where its usage is told.
+    """Return the arguments of `gpuhook` for those of `nvidia-ctk`, [] if it would print its usage.
 
-    Raises GH2142 for what has no counterpart.
+    Raises GH2142 for a command without a counterpart.
     """
     everywhere, rest = _without_flags(argv, environment)
     if not rest or rest[0] in ("help", "h", "--help", "-h"):
@@ -104,13 +104,14 @@ def translated(argv: list[str], environment: Mapping[str, str]) -> list[str]:
     raise fault(
         "GH2142",
         command=f"{PROGRAM} {name}",
-        reason="there is no such command",
-        instead="call `nvidia-ctk --help` for those that there are, and `gpuhook --help` for ours",
+        reason="unknown command",
+        instead="run `nvidia-ctk --help` to list the commands, and `gpuhook --help` for those of "
+        "gpuhook",
     )
 
 
 def _without_flags(argv: list[str], environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return (the flags of ours that hold everywhere, the words from the command on)."""
+    """Return (gpuhook's global flags, the words from the command on)."""
     flags = {"-q"} if environment.get("NVIDIA_CTK_QUIET") in _TRUE else set()
     words = list(argv)
     while words:
@@ -119,7 +120,7 @@ def _without_flags(argv: list[str], environment: Mapping[str, str]) -> tuple[lis
         elif words[0] in ("-q", "--quiet"):
             flags.add("-q")
         elif words[0] == "--config" and len(words) > 1:
-            del words[0]  # the toolkit's settings: nothing here is told by them
+            del words[0]  # the toolkit's settings do not apply to gpuhook
         elif not words[0].startswith("--config="):
             break
         del words[0]
@@ -127,7 +128,7 @@ def _without_flags(argv: list[str], environment: Mapping[str, str]) -> tuple[lis
 
 
 def _generate(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    return ["generate-cdi", *words]  # which knows the toolkit's names of options and variables
+    return ["generate-cdi", *words]  # generate-cdi knows the toolkit's options and variables
 
 
 def _list(words: list[str], environment: Mapping[str, str]) -> list[str]:
@@ -157,8 +158,8 @@ def _configure(words: list[str], environment: Mapping[str, str]) -> list[str]:
             raise fault(
                 "GH2142",
                 command=f"{PROGRAM} runtime configure {name}",
-                reason="there is no such option",
-                instead="call `gpuhook configure --help` for those that there are",
+                reason="unknown option",
+                instead="run `gpuhook configure --help` to list the options",
             )
         elif own.endswith("=") and len(own) > 1:
             made += _valued(own, value or "")
@@ -169,24 +170,24 @@ def _configure(words: list[str], environment: Mapping[str, str]) -> list[str]:
 
 
 def _valued(own: str, value: str) -> list[str]:
-    """Return one option of ours with its value; [] where that is what we do anyway."""
+    """Return the option of gpuhook with its value; [] if the value is gpuhook's default."""
     if own == "--drop-in=" and value == _DEFAULT_DROP_IN:
         return []
     if own == "--route=":
         return [own + _MODES[value]] if value in _MODES else []
     if own in ("--runtime-path=", "--hook-path=") and not value.startswith("/"):
-        return []  # a bare name: where gpuhook's programs are is known
+        return []  # a bare name: gpuhook knows the paths of its programs
     return [own + value]
 
 
 def _nodes(words: list[str], environment: Mapping[str, str]) -> list[str]:
     words = [_renamed(word, "--root", "--driver-root") for word in words]
-    given = _given(words, _NODES_VARIABLES, {}, environment)
+    given = _options_of_variables(words, _NODES_VARIABLES, {}, environment)
     return ["system", "create-device-nodes", *words, *given]
 
 
 def _links(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    given = _given(words, _LINKS_VARIABLES, _LINKS_SWITCHES, environment)
+    given = _options_of_variables(words, _LINKS_VARIABLES, _LINKS_SWITCHES, environment)
     return ["system", "create-dev-char-symlinks", *words, *given]
 
 
@@ -194,13 +195,13 @@ def _renamed(word: str, name: str, own: str) -> str:
     return own + word[len(name) :] if word.partition("=")[0] == name else word
 
 
-def _given(
+def _options_of_variables(
     words: list[str],
     variables: Mapping[str, tuple[str, ...]],
     switches: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> list[str]:
-    """Return the options that the toolkit's variables are, unless the option itself is there."""
+    """Return the options for the toolkit's variables, unless `words` has the option."""
     there = {word.partition("=")[0] for word in words}
     made = []
     for option, names in variables.items():
@@ -229,8 +230,8 @@ def _settings(command: str) -> GpuhookError:
     return fault(
         "GH2142",
         command=f"{PROGRAM} {command}",
-        reason="it is about the toolkit's config.toml, which gpuhook does not read",
-        instead="edit /etc/gpuhook/config.yaml, or see what `gpuhook config import` makes of it",
+        reason="it edits the toolkit's config.toml, which gpuhook does not read",
+        instead="edit /etc/gpuhook/config.yaml, or convert the file with `gpuhook config import`",
     )
 
 
@@ -239,13 +240,13 @@ def _info(words: list[str], _environment: Mapping[str, str]) -> list[str]:
 
 
 def _pairs(words: list[str], valued: set[str]) -> list[tuple[str, str | None]]:
-    """Return (option, its value or None) of each word; options in `valued` take the next word."""
+    """Return (option, value or None) for each word; options in `valued` take the next word."""
     made: list[tuple[str, str | None]] = []
     following = iter(words)
     for word in following:
         name, equals, value = word.partition("=")
         if name.startswith("-") and not name.startswith("--") and len(name) > 2:
-            name = "-" + name  # the toolkit takes one dash as well
+            name = "-" + name  # the toolkit accepts one dash too
         if equals:
             made.append((name, value))
         else:

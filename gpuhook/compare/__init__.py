@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running container got from whoever gave it GPUs, beside what gpuhook would have given."""
+"""Compares the GPU parts of running containers with those that gpuhook would add."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing that a container has, would have, or both: the unit in which sides are compared."""
+"""One item of a comparison: a part that the container has, gpuhook would add, or both."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LIBRARY, LINK, VARIABLE, GROUP, MASK, PROFILE = (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A device node, a mount, a variable...: what is there of it, and what gpuhook would give.
+    """A device node, a mount, a variable...: as the container has it, and as gpuhook would add it.
 
-    `there` and `gpuhook` are words for people, "" where that side has nothing. `reason` says why
-    the sides need not be alike; a difference without one is counted.
+    `there` and `gpuhook` are descriptions, "" if that side does not have the part. `reason` is why
+    a difference is harmless, "" if it is not.
     """
 
     kind: str
@@ -35,12 +35,12 @@ class Item:
 
     @property
     def is_difference(self) -> bool:
-        """Whether the sides differ, and nobody knows that this does no harm."""
+        """Whether the sides differ without a known reason."""
         return self.verdict != SAME and not self.reason
 
     @property
     def is_known(self) -> bool:
-        """Whether the sides differ in a way that does no harm."""
+        """Whether the sides differ for a known, harmless reason."""
         return self.verdict != SAME and bool(self.reason)
 
     def document(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Item:
 
 
 def compare_words(kind: str, name: str, there: str, gpuhook: str, reason: str = "") -> Item:
-    """Return the item of two sides that are words: alike if the words are."""
+    """Return the item of two descriptions, the same if they are equal."""
     if there == gpuhook:
         return Item(kind, name, SAME, there, gpuhook)
     verdict = DIFFERS if there and gpuhook else THERE if there else GPUHOOK
@@ -64,7 +64,7 @@ def compare_words(kind: str, name: str, there: str, gpuhook: str, reason: str = 
 
 
 def counts(items: Iterable[Item]) -> dict[str, int]:
-    """Return how many items are the same, differ in a known way, and differ."""
+    """Return the numbers of equal items, known differences and other differences."""
     held = list(items)
     known = sum(item.is_known for item in held)
     wrong = sum(item.is_difference for item in held)

@@ -22,8 +22,8 @@ _NAMES = 8
 
 
 def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
-    """Print one container: a line on it, and its differences; with `is_wide` the known ones too."""
-    click.echo(printable(f"{_title(one, is_wide)}: {counted(one['counts'])}", _MAX_LINE))
+    """Print a container and its differences; with `is_wide` also the known ones."""
+    click.echo(printable(f"{_title(one, is_wide)}: {count_text(one['counts'])}", _MAX_LINE))
     for note in one["notes"]:
         console.warn(note)
     shown = [i for i in one["items"] if i["verdict"] != "same" and (is_wide or not i["reason"])]
@@ -33,20 +33,20 @@ def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
     console.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers)
 
 
-def counted(counts: dict[str, int]) -> str:
-    """Return counts in words: "78 alike, 31 known differences, 1 difference"."""
+def count_text(counts: dict[str, int]) -> str:
+    """Return counts as text: "78 alike, 31 known differences, 1 difference"."""
     known, wrong = counts["known"], counts["differences"]
-    told = [f"{counts['same']:,} alike"]
-    told += [f"{known:,} known {_plural('difference', known)}"] if known else []
-    return ", ".join([*told, f"{wrong:,} {_plural('difference', wrong)}"])
+    parts = [f"{counts['same']:,} alike"]
+    parts += [f"{known:,} known {_plural('difference', known)}"] if known else []
+    return ", ".join([*parts, f"{wrong:,} {_plural('difference', wrong)}"])
 
 
 def total(compared: list[dict[str, Any]]) -> str:
-    """Return the line that ends a comparison of several containers."""
+    """Return the last line of a comparison: the totals of all containers."""
     keys = ("same", "known", "differences")
     counts = {key: sum(one["counts"][key] for one in compared) for key in keys}
     number = len(compared)
-    return f"{number:,} {_plural('container', number)} with GPUs: {counted(counts)}"
+    return f"{number:,} {_plural('container', number)} with GPUs: {count_text(counts)}"
 
 
 def _title(one: dict[str, Any], is_wide: bool) -> str:
@@ -54,9 +54,9 @@ def _title(one: dict[str, Any], is_wide: bool) -> str:
     request = one["request"]
     names = request["names"] if is_wide else [shortened(name) for name in request["names"]]
     identity = one["container"] if is_wide else short_id(one["container"])
-    asked = ", ".join(names[:_NAMES]) + (", ..." if names[_NAMES:] else "")
-    told = f"{identity}{f' ({pod})' if pod else ''}, given by {one['givenBy']}"
-    return told + (f", asked for {asked} by {request['where']}" if names else "")
+    requested = ", ".join(names[:_NAMES]) + (", ..." if names[_NAMES:] else "")
+    title = f"{identity}{f' ({pod})' if pod else ''}, GPUs added by {one['givenBy']}"
+    return title + (f", {requested} requested by {request['where']}" if names else "")
 
 
 def _sides(item: dict[str, Any]) -> list[str]:

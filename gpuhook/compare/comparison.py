@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One running container compared: all its items, whose doing they are, and by what request."""
+"""The comparison of one running container: its request, what added its GPUs, and the items."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.compare.compare_item import Item
-    from gpuhook.compare.expected_injection import ExpectedInjection, Giving
+    from gpuhook.compare.expected_injection import ExpectedInjection, PlanNode
     from gpuhook.compare.original_request import Before
     from gpuhook.target.running_container import Target
 
 SCHEMA = "gpuhook/compare/v1"
 
-_WHILE_IT_LIVES = ("prestart", "attach")  # routes in the ledger
+_LIVE_ROUTES = ("prestart", "attach")  # in the ledger
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The items of a container, who gave it its GPUs (injector.GIVERS), and what it asked for."""
+    """The items of a container, what added its GPUs (injector.GIVERS), and its request."""
 
     container: dict[str, Any]
     given_by: str
@@ -59,11 +59,11 @@ class Comparison:
         }
 
 
-def compare_container(target: Target, giving: Giving) -> Comparison | None:
-    """Return the comparison of a container, None if it has no GPU and asks for none.
+def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
+    """Return the comparison of a container, None if it has no GPU and requests none.
 
-    Nothing is changed, and nothing is run in the container. Raises OSError, and GH1732 if it ends
-    meanwhile.
+    Changes nothing and runs nothing in the container. Raises OSError, and GH1732 if the container
+    ends in the meantime.
     """
     facts = inspection.inspect_container(target.held, target.found, target.spec, target.entry)
     paths = [node["path"] for node in facts["nodes"]]
@@ -73,57 +73,59 @@ def compare_container(target: Target, giving: Giving) -> Comparison | None:
     is_given = bool(targets) or (
         by != injector.NOBODY and not node_items.allows_everything(target.spec)
     )
-    wanted = expected_injection.expected_injection(giving, before.spec, paths, is_given=is_given)
-    if by == injector.NOBODY and not (wanted.names or wanted.refusal):
+    expected = expected_injection.expected_injection(
+        plan_node, before.spec, paths, is_given=is_given
+    )
+    if by == injector.NOBODY and not (expected.names or expected.refusal):
         return None
-    compared = Comparison(_container(target), by, wanted)
-    if wanted.refusal is not None:
-        compared.items = [_refused(by, wanted)]
+    compared = Comparison(_container(target), by, expected)
+    if expected.refusal is not None:
+        compared.items = [_refused(by, expected)]
     else:
-        found = _items(target, facts, before, by, wanted)
+        found = _items(target, facts, before, by, expected)
         compared.items = [_as_changed(one, target) for one in found]
     return compared
 
 
 def _as_changed(one: Item, target: Target) -> Item:
-    """Return an item with the reason that it was changed, or given at all, while it lives."""
+    """Return an item with the reason if attach, detach or the prestart hook caused it."""
     if one.verdict == compare_item.SAME or one.reason:
         return one
-    if one.kind == compare_item.VARIABLE and target.entry.get("route") in _WHILE_IT_LIVES:
-        return replace(one, reason="what gives GPUs to a container that exists sets no variable")
+    if one.kind == compare_item.VARIABLE and target.entry.get("route") in _LIVE_ROUTES:
+        return replace(one, reason="a variable cannot be added to an existing container")
     if one.kind not in (compare_item.NODE, compare_item.ACCESS):
         return one
     if one.name in target.withdrawn:
-        return replace(one, reason="`gpuhook detach` took it away")
+        return replace(one, reason="`gpuhook detach` removed it")
     given = {node["path"] for node in target.given.get("deviceNodes") or ()}
     if one.verdict == compare_item.THERE and one.name in given:
-        return replace(one, reason="`gpuhook attach` gave it")
+        return replace(one, reason="`gpuhook attach` added it")
     return one
 
 
 def _items(
-    target: Target, facts: dict[str, Any], before: Before, by: str, wanted: ExpectedInjection
+    target: Target, facts: dict[str, Any], before: Before, by: str, expected: ExpectedInjection
 ) -> list[Item]:
     held, spec = target.held, target.spec
     mounts = ContainerMounts(held, spec, facts["mounts"], by)
     env = original_request.variables(spec) if spec else held.process.environment()
     return [
-        *node_items.items(held, spec, facts["nodes"], by, wanted),
-        *mounts.items(wanted),
-        *loader_items.items(held, by, wanted, mounts.bad, mounts.moved),
-        *surplus_items.items(held, spec, by, wanted, mounts),
-        *env_items.variables(env, before.added, by, wanted),
-        *env_items.groups(held, wanted),
-        *env_items.effects(held, by, wanted),
+        *node_items.items(held, spec, facts["nodes"], by, expected),
+        *mounts.items(expected),
+        *loader_items.items(held, by, expected, mounts.bad, mounts.moved),
+        *surplus_items.items(held, spec, by, expected, mounts),
+        *env_items.variables(env, before.added, by, expected),
+        *env_items.groups(held, expected),
+        *env_items.effects(held, by, expected),
     ]
 
 
-def _refused(by: str, wanted: ExpectedInjection) -> Item:
-    error = wanted.refusal
-    told = "started" if by == injector.NOBODY else f"started, given GPUs by {by}"
+def _refused(by: str, expected: ExpectedInjection) -> Item:
+    error = expected.refusal
+    there = "started" if by == injector.NOBODY else f"started, GPUs added by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
     return compare_item.compare_words(
-        compare_item.REQUEST, wanted.where or vocabulary.VOCABULARY.devices_env, told, ours
+        compare_item.REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours
     )
 
 

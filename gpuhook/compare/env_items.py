@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables, groups, and what hooks leave behind: masked parameters, EGL's application profile."""
+"""Items of variables, groups and effects of hooks: masked parameters, the EGL profile."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ def variables(
 ) -> Iterator[Item]:
     """Yield the variables that gpuhook would set, and those of `added` that it would not.
 
-    `env` are the container's; `added` those that came with its GPUs.
+    `env` are the variables of the container, `added` those that came with its GPUs.
     """
     ours = {entry.partition("=")[0]: entry for entry in expected.edits.get("env") or ()}
     for name, entry in ours.items():
         values = [one.partition("=")[2] for one in env if one.startswith(name + "=")]
-        wanted = entry.partition("=")[2]
-        if values == [wanted]:
-            yield compare_item.Item(compare_item.VARIABLE, name, compare_item.SAME, wanted, wanted)
+        value = entry.partition("=")[2]
+        if values == [value]:
+            yield compare_item.Item(compare_item.VARIABLE, name, compare_item.SAME, value, value)
             continue
-        told = ", then ".join(values)
+        there = ", then ".join(values)
         yield compare_item.compare_words(
-            compare_item.VARIABLE, name, told, wanted, known_differences.variable(name, values, by)
+            compare_item.VARIABLE, name, there, value, known_differences.variable(name, values, by)
         )
     others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
     for entry in dict.fromkeys((*added, *others)):
         name, _, value = entry.partition("=")
         if name not in ours:
-            told = value or "empty"
+            there = value or "empty"
             yield compare_item.compare_words(
-                compare_item.VARIABLE, name, told, "", known_differences.added_variable(name, by)
+                compare_item.VARIABLE, name, there, "", known_differences.added_variable(name, by)
             )
 
 
 def groups(held: Live, expected: ExpectedInjection) -> Iterator[Item]:
-    """Yield the groups without which a node cannot be opened; root's own is everybody's."""
-    wanted = [gid for gid in expected.edits.get("additionalGids") or () if gid]
-    member = _groups(held) if wanted else set()
-    for gid in wanted:
-        told = "member" if gid in member else ""
-        yield compare_item.compare_words(compare_item.GROUP, str(gid), told, "member")
+    """Yield the groups that opening a node needs; every process may use those of root."""
+    needed = [gid for gid in expected.edits.get("additionalGids") or () if gid]
+    member = _groups(held) if needed else set()
+    for gid in needed:
+        there = "member" if gid in member else ""
+        yield compare_item.compare_words(compare_item.GROUP, str(gid), there, "member")
 
 
 def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
-    """Yield what hooks did besides links and the loader's files."""
+    """Yield the effects of hooks other than links and the loader's files."""
     yield from _mask(held, by, expected)
     if not expected.edits:
         return
@@ -80,15 +80,15 @@ def _mask(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     except (OSError, GpuhookError):
         text = None
     if text is None:
-        return  # this kernel has no such driver, or the container no /proc
-    told = "masked" if _value(text) != b"1" else ""
+        return  # no driver, or no /proc in the container
+    there = "masked" if _value(text) != b"1" else ""
     if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
         yield compare_item.compare_words(
-            compare_item.MASK, driver_params.PATH, told or "ModifyDeviceFiles: 1", "masked"
+            compare_item.MASK, driver_params.PATH, there or "ModifyDeviceFiles: 1", "masked"
         )
-    elif expected.edits and told and held.root.is_mounted(driver_params.PATH):
+    elif expected.edits and there and held.root.is_mounted(driver_params.PATH):
         yield compare_item.compare_words(
-            compare_item.MASK, driver_params.PATH, told, "", known_differences.mask(by)
+            compare_item.MASK, driver_params.PATH, there, "", known_differences.mask(by)
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gave a container its GPUs, told by the traces that each way of doing it leaves."""
+"""The program that added a container's GPUs, by the traces that it leaves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 def injector_of(
     spec: dict[str, Any], entry: dict[str, Any], nodes: Iterable[str], mounts: Iterable[str]
 ) -> str:
-    """Return who gave a container what it has.
+    """Return the program that added the GPUs of a container, one of GIVERS.
 
     `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the driver's device
-    nodes that are in it, `mounts` what of the driver is mounted in it. NVIDIA's CDI modes, by
-    themselves or through an engine, leave hooks of nvidia-cdi-hook or nvidia-ctk in config.json.
-    The legacy hook leaves nothing of what it gives there: itself, where a runtime put it, and
-    mounts of the driver that config.json has not.
+    nodes in it, `mounts` the paths of mounted driver files. NVIDIA's CDI modes, also through an
+    engine, leave hooks of nvidia-cdi-hook or nvidia-ctk in config.json. The legacy hook leaves no
+    edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
     """
     held = set(mounts)
     if change_record.KEY in spec or hook_args.hooks_in(spec):
@@ -35,7 +34,7 @@ def injector_of(
     if entry.get("nodes") or entry.get("live"):
         return OURS
     is_given = bool(held) or any(vocabulary.is_gpu_node(path) for path in nodes)
-    # A runtime in the legacy mode puts its hook into every container, and for graphics others too.
+    # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
     if is_given and any(
         _name(hook) in vocabulary.FOREIGN_HOOKS for hook in hooks(spec, "prestart")
     ):
@@ -55,7 +54,7 @@ def hooks(spec: dict[str, Any], stage: str) -> list[dict[str, Any]]:
 
 
 def destinations(spec: dict[str, Any]) -> set[str]:
-    """Return where config.json mounts files of the driver."""
+    """Return the destinations of the driver's mounts in config.json."""
     mounts = spec.get("mounts")
     places = [m.get("destination") for m in mounts or () if isinstance(m, dict)]
     return {

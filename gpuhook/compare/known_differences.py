@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between NVIDIA's ways of giving GPUs and gpuhook's that are known to do no harm.
+"""The harmless differences between the modes of NVIDIA's runtime and gpuhook.
 
-Each function returns why two sides need not be alike, or "" where no reason is known. Sources:
-the behaviour of NVIDIA Container Toolkit 1.20.0 (`cdi generate`, the jit-cdi mode) and of
-libnvidia-container 1.20 (the legacy mode).
+Each function returns the reason of a difference, or "" without a known one. Sources: the behaviour
+of NVIDIA Container Toolkit 1.20.0 (`cdi generate`, the jit-cdi mode) and of libnvidia-container
+1.20 (the legacy mode).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia"
 _COMPAT = "/compat/"
 
-# Library names (without "lib" and what follows ".so") that libnvidia-container knows.
+# The libraries that libnvidia-container knows, without "lib" and ".so".
 _LEGACY_LIBRARIES = frozenset((
     "nvidia-ml", "nvidia-cfg", "nvidia-nscq", "cuda", "cudadebugger", "nvidia-opencl",
     "nvidia-gpucomp", "nvidia-ptxjitcompiler", "nvidia-fatbinaryloader", "nvidia-allocator",
@@ -36,33 +36,33 @@ _LEGACY_BINARIES = frozenset((
 ))  # fmt: skip
 _LEGACY_LINKS = ("libcuda.so", "libGLX_indirect.so.0", "libnvidia-opticalflow.so")
 _MOVED = (
-    "the legacy mode mounts libraries where the image's distribution has its own, gpuhook where "
-    "the host has them and the loader's cache says"
+    "the legacy mode mounts libraries in the directory of the image's distribution, gpuhook in the "
+    "host's, and adds them to the loader's cache"
 )
 
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1908
-_BESIDE = (
-    "NVIDIA's CDI modes give the libraries of libcuda's own directory alone, which Debian's "
-    "packages have beside others (nvidia-container-toolkit issue 1908): gpuhook gives more"
+_OTHER_DIRECTORY = (
+    "NVIDIA's CDI modes add only the libraries in libcuda's directory, and Debian's packages use "
+    "several directories (nvidia-container-toolkit issue 1908): gpuhook adds all"
 )
 
 
-def of_extra(
+def extra_part(
     path: str, by: str, expected: ExpectedInjection, *, is_whole: bool, is_privileged: bool
 ) -> str:
-    """Return why a node or file that gpuhook would not give is there all the same.
+    """Return why the container has a node or file that gpuhook would not add.
 
-    `is_whole` says that gpuhook would give this very one to whom asks for every capability.
+    `is_whole`: gpuhook would add the same one for a request of all capabilities.
     """
     if is_privileged and path.startswith("/dev/"):
-        return "the container is privileged: its engine gives it every device of the host"
+        return "the container is privileged: its engine adds all devices of the host"
     if path.startswith(_DRI) and _GRAPHICS.isdisjoint(expected.capabilities):
-        return "display nodes: the container did not ask for graphics or display"
+        return "display nodes: the container did not request graphics or display"
     if by == injector.LEGACY:
         return _extra_of_legacy(path)
     if by == injector.CDI and is_whole:
-        asked = ",".join(sorted(expected.capabilities))
-        return f"NVIDIA's CDI modes give the parts of all capabilities; asked for: {asked}"
+        requested = ",".join(sorted(expected.capabilities))
+        return f"NVIDIA's CDI modes add the parts of all capabilities; requested: {requested}"
     return ""
 
 
@@ -75,20 +75,24 @@ def _extra_of_legacy(path: str) -> str:
 
 
 def missing(path: str, by: str, expected: ExpectedInjection) -> str:
-    """Return why a file that gpuhook would give is not there.
+    """Return why the container lacks a file that gpuhook would add.
 
-    Where graphics is asked for, NVIDIA's runtime adds to the legacy mode what that lacks.
+    For graphics, NVIDIA's runtime adds the files that the legacy mode lacks.
     """
     name = path.rpartition("/")[2]
     if by == injector.CDI:
-        return _BESIDE if ".so." in name and _is_beside_libcuda(path, expected) else ""
+        return (
+            _OTHER_DIRECTORY
+            if ".so." in name and _is_outside_libcudas_directory(path, expected)
+            else ""
+        )
     if by != injector.LEGACY or path.startswith("/dev/"):
         return ""
     return _missing_in_legacy(path, name, expected)
 
 
-def _is_beside_libcuda(path: str, expected: ExpectedInjection) -> bool:
-    """Return whether a library of libcuda's version lies in another directory than libcuda."""
+def _is_outside_libcudas_directory(path: str, expected: ExpectedInjection) -> bool:
+    """Return whether a library of libcuda's version is in another directory than libcuda."""
     mounts = [mount["containerPath"] for mount in expected.whole.get("mounts") or ()]
     directory, _, name = path.rpartition("/")
     for place, _, libcuda in (mount.rpartition("/") for mount in mounts):
@@ -104,47 +108,47 @@ def _missing_in_legacy(path: str, name: str, expected: ExpectedInjection) -> str
     if name in _LEGACY_BINARIES or name == "socket" or name.startswith("gsp"):
         return ""
     if "/bin/" in path or "/sbin/" in path:
-        return f"libnvidia-container knows no program {name}"
+        return f"libnvidia-container does not know the program {name}"
     if _GRAPHICS.isdisjoint(expected.capabilities):
-        return "the legacy mode gives configuration files only with graphics or display"
+        return "the legacy mode adds configuration files only with graphics or display"
     return ""
 
 
 def _missing_library(path: str, name: str) -> str:
     if name.startswith("libvdpau_nvidia."):
-        return "libnvidia-container takes what the host's loader knows, and plugins are not there"
+        return "libnvidia-container adds libraries of the host's loader cache, which has no plugins"
     if "/xorg/" in path or name.startswith("libnvidia-egl-"):
         return ""
     is_listed = name[3:].partition(".so")[0] in _LEGACY_LIBRARIES
-    return "" if is_listed else f"libnvidia-container knows no lib{_stem(name)}"
+    return "" if is_listed else f"libnvidia-container does not know lib{_stem(name)}"
 
 
 def name_on_musl(by: str) -> str:
-    """Return why musl's loader does not find a library that is mounted by another name."""
+    """Return why musl's loader does not find a library that is mounted with another name."""
     if by not in (injector.CDI, injector.LEGACY):
         return ""
     return "NVIDIA's hooks write names into glibc's cache, which musl does not read"
 
 
 def moved(name: str, by: str) -> str:
-    """Return why the same file is mounted elsewhere."""
+    """Return why the same file is mounted at another path."""
     is_library = name.startswith("lib") and ".so" in name
     return _MOVED if by == injector.LEGACY and is_library else ""
 
 
 def link(path: str, by: str, *, is_versioned: bool) -> str:
-    """Return why a link of gpuhook's is not there; that of a SONAME `is_versioned`."""
+    """Return why a link of gpuhook is missing; `is_versioned` is for the link of a SONAME."""
     name = path.rpartition("/")[2]
     if by != injector.LEGACY or is_versioned or name in _LEGACY_LINKS:
         return ""
-    return "the legacy mode makes links of names without a version for three libraries alone"
+    return "the legacy mode creates unversioned links for three libraries only"
 
 
 def plugin_link(path: str) -> str:
-    """Return why a link to a plugin is below libcuda's directory, and at `path` under gpuhook."""
+    """Return why a link to a plugin is below libcuda's directory, and gpuhook's at `path`."""
     return (
-        "NVIDIA's CDI modes make this link below libcuda's directory, where programs do not search "
-        f"for plugins on Debian; gpuhook makes {path}"
+        "NVIDIA's CDI modes create this link below libcuda's directory, where programs do not "
+        f"search for plugins on Debian; gpuhook creates {path}"
     )
 
 
@@ -155,30 +159,30 @@ def variable(name: str, there: list[str], by: str) -> str:
     if name != vocabulary.VOCABULARY.devices_env:
         return ""
     if by == injector.LEGACY:
-        return "the legacy mode leaves the request as it is"
+        return "the legacy mode does not change the request"
     if by == injector.CDI and there and there[-1] == "void":
-        return "NVIDIA's CDI modes append their value and leave the request in front of it"
+        return "NVIDIA's CDI modes append their value after the request"
     return ""
 
 
 def added_variable(name: str, by: str) -> str:
-    """Return why a variable was added that gpuhook would not set."""
+    """Return why the container has an added variable that gpuhook would not set."""
     if by == injector.CDI and name in (vocabulary.LIBCUDA_DIRECTORY_ENV, "NVCT_EMPTY_DEVICE"):
-        return "NVIDIA's own hooks and tools read it"
+        return "NVIDIA's hooks and tools read it"
     return ""
 
 
 def profile(by: str, there: str) -> str:
-    """Return why one side alone has the application profile for EGL."""
+    """Return why only one side has the application profile for EGL."""
     if there:
-        return "only EGL reads it, which gpuhook would not give the container"
+        return "only EGL reads it, and gpuhook would not add EGL"
     if by == injector.OURS:
         return ""
-    return "older toolkits do not write it: EGL lists GPUs there that the container does not have"
+    return "older toolkits do not write it: EGL then lists GPUs that the container does not have"
 
 
 def mask(by: str) -> str:
-    """Return why the driver's parameters are masked although the host's say the same."""
+    """Return why the driver's parameters are masked although the host has the same values."""
     return "the legacy mode always masks them" if by == injector.LEGACY else ""
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the container's loader finds under each library's name, and where links lead.
+"""Items of the libraries that the container's loader finds, and of links.
 
-What counts is which file is found, not under which path or by whose file below /etc. A library
-that is not mounted as it should be is told of as a mount alone.
+The comparison is by the file that a name leads to, not by its path or the loader's configuration.
+A library with a wrong mount is only an item of mount_items.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 Identity = tuple[int, int]  # of a file: device and inode
-DEBIAN = "/nvidia/current/"  # where Debian's packages have libcuda, below the usual directory
+DEBIAN = "/nvidia/current/"  # libcuda's directory in Debian's packages
 NARROW = " (32-bit)"
-_NOT_THERE = "nothing that the loader finds"
+_NOT_THERE = "not found by the loader"
 
 
 def items(
     held: Live, by: str, expected: ExpectedInjection, bad: Collection[str], moved: Collection[str]
 ) -> Iterator[Item]:
-    """Yield libraries and links; `bad` are the mounts that are not what they should be.
+    """Yield libraries and links; `bad` are the paths of wrong mounts.
 
-    Of those that are `moved`, mounted at another path, only what the loader finds counts.
+    For `moved` files, mounted at another path, only the names of the loader are compared.
     """
     side = Side(held, by, expected, expected.edits)
     for job in expected.todo:
@@ -49,12 +49,12 @@ def items(
         for raw_name, raw_path in made.entries():
             name, path = os.fsdecode(raw_name), os.fsdecode(raw_path)
             if path in links and name.endswith(".so"):
-                continue  # a link for the linker, which is compared as a link
+                continue  # a link for the linker, compared as a link
             end = _end(path, links)
-            # The 32-bit library of a name is another one.
+            # A name has a 32-bit and a 64-bit library.
             known = name, library_directory.is_narrow(path)
-            is_unheard_of = library_directory.is_narrow(path) and side.is_musl
-            if known not in seen and end not in bad and not is_unheard_of:
+            is_unsupported = library_directory.is_narrow(path) and side.is_musl
+            if known not in seen and end not in bad and not is_unsupported:
                 yield side.library(name, path, end)
             seen.add(known)
         for path, target in links.items():
@@ -67,14 +67,14 @@ def items(
 
 @dataclass(slots=True)
 class JobNames:
-    """What jobs make, by where it leads: names of the loader (32-bit or not), and links."""
+    """The results of jobs: the files of loader names (32-bit or not) and of links."""
 
     names: dict[tuple[str, bool], str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
 
 
 def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> JobNames:
-    """Return the names and links that jobs make in a container."""
+    """Return the names and links that jobs create in a container."""
     found = JobNames()
     for job in todo:
         provided, _ = rootfs_plan.rootfs_plan(held.root, [job])
@@ -88,7 +88,7 @@ def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> JobNames:
 
 
 class Side:
-    """What is there, looked at beside the files that the mounts of `edits` would bring."""
+    """The container's files, compared with the files that `edits` would mount."""
 
     def __init__(
         self, held: Live, by: str, expected: ExpectedInjection, edits: ContainerEdits
@@ -102,32 +102,32 @@ class Side:
 
     @cached_property
     def view(self) -> LoaderView:
-        """What the container's loader finds."""
+        """The libraries that the container's loader finds."""
         return LoaderView(self._held)
 
     @property
     def is_musl(self) -> bool:
-        """Whether the container's loader is musl's, which is given no 32-bit libraries."""
+        """Whether the container's loader is musl's, for which gpuhook adds no 32-bit libraries."""
         return self.view.is_musl
 
     def library(self, name: str, path: str, end: str) -> Item:
-        """Return the item of a name that the loader knows: gpuhook's is `path`, that of `end`."""
+        """Return the item of a loader name that leads to `path`, a link to `end`, with gpuhook."""
         is_32_bit = library_directory.is_narrow(path)
         there = self.view.place(name, is_32_bit=is_32_bit)
         name += NARROW if is_32_bit else ""
         if there and self.found(there) == self.identity(end):
             return compare_item.Item(compare_item.LIBRARY, name, compare_item.SAME, there, path)
         trouble = self.view.trouble
-        told = there or (f"no cache that can be read: {trouble}" if trouble else _NOT_THERE)
+        shown = there or (f"no readable cache: {trouble}" if trouble else _NOT_THERE)
         reason = known_differences.missing(path, self._by, self._expected)
         if not there and self.is_musl and self.found(path) == self.identity(end):
             reason = reason or known_differences.name_on_musl(self._by)
         return compare_item.Item(
-            compare_item.LIBRARY, name, compare_item.DIFFERS, told, path, reason
+            compare_item.LIBRARY, name, compare_item.DIFFERS, shown, path, reason
         )
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:
-        """Return the item of a link, whatever its text is: what counts is where it leads."""
+        """Return the item of a link, compared by the file that it leads to."""
         found = self.found(path)
         if found is not None and found == self.identity(end):
             return compare_item.Item(compare_item.LINK, path, compare_item.SAME, target, target)
@@ -141,12 +141,12 @@ class Side:
         )
 
     def _directory(self) -> str:
-        """Return the directory of libcuda, "" if none is mounted."""
+        """Return the directory of libcuda, "" without a mounted one."""
         libcuda = (path for path in self._files if "/libcuda.so." in path)
         return dirname(next(libcuda, ""))
 
     def identity(self, path: str) -> Identity | None:
-        """Return the file that gpuhook would have at `path`: the host's, or the image's own."""
+        """Return the file at `path` with gpuhook: the host's, or the image's."""
         if path not in self._files:
             return self.found(path)
         try:
@@ -156,7 +156,7 @@ class Side:
         return found.st_dev, found.st_ino
 
     def found(self, path: str) -> Identity | None:
-        """Return the file that is at `path` in the container, None for nothing."""
+        """Return the file at `path` in the container, None for none."""
         if path not in self._seen:
             found = self._held.root.status(path)
             self._seen[path] = None if found is None else (found.st_dev, found.st_ino)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's files that are mounted: which file of the host, where, and with which options."""
+"""Items of the driver's mounts: the file of the host, the path and the options."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NO_FILES = ("/dev/", "/proc/", "/sys/")
 
 
 class ContainerMounts:
-    """The comparison of mounts.
+    """The comparison of mounts. `there` are the mounts with names of driver files.
 
-    Afterwards `bad` has the paths whose file is not the one meant, and is not anywhere else, and
-    `moved` those whose file is mounted elsewhere; `unexpected` has the paths that only the
-    container has, without a known reason. `there` are those with the names of the driver's files.
+    After items(), `bad` has the paths with a wrong or missing file, `moved` the paths whose file is
+    mounted elsewhere, and `unexpected` the paths that only the container has, without a known
+    reason.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ContainerMounts:
         self._held = held
         self._spec = spec
         self._by = by
-        # What is mounted over another hides it.
+        # The last mount at a path hides the others.
         self._there = {
             mount["path"]: mount for mount in there if mount["path"] != driver_params.PATH
         }
@@ -52,34 +52,34 @@ class ContainerMounts:
 
     @property
     def files(self) -> list[str]:
-        """The paths at which something of the driver is mounted."""
+        """The paths of the driver's mounts."""
         return list(self._there)
 
     def items(self, expected: ExpectedInjection) -> list[Item]:
-        """Return the items: those of gpuhook's mounts, then those that are only there."""
-        wanted = expected.edits.get("mounts") or []
-        self.expected = tuple(mount["containerPath"] for mount in wanted)
+        """Return the items of gpuhook's mounts, then of mounts that only the container has."""
+        mounts = expected.edits.get("mounts") or []
+        self.expected = tuple(mount["containerPath"] for mount in mounts)
         self._there |= self._others(expected)
-        real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in wanted}
+        real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in mounts}
         places = set(real.values())
-        found = [self._one(m, real[m["containerPath"]], places, expected) for m in wanted]
+        found = [self._one(m, real[m["containerPath"]], places, expected) for m in mounts]
         rest = [path for path in self._there if path not in places | self._matched]
         whole = {mount["containerPath"]: mount for mount in expected.whole.get("mounts") or ()}
         for path in sorted(rest):
             is_whole = path in whole and self._shows(path, whole[path]["hostPath"])
-            reason = known_differences.of_extra(
+            reason = known_differences.extra_part(
                 path, self._by, expected, is_whole=is_whole, is_privileged=False
             )
             found.append(
                 compare_item.compare_words(
-                    compare_item.MOUNT, path, _worded(self._there[path]), "", reason
+                    compare_item.MOUNT, path, _description(self._there[path]), "", reason
                 )
             )
             self.unexpected |= {path} if not reason else set()
         return found
 
     def _others(self, expected: ExpectedInjection) -> dict[str, dict[str, Any]]:
-        """Return the mounts that are of the driver by their source, or by a spec of NVIDIA's."""
+        """Return the mounts of the driver by their source, or by a spec of NVIDIA."""
         hosts = [mount["hostPath"] for mount in expected.whole.get("mounts") or ()]
         known = {one for one in map(_identity, hosts) if one is not None}
         mounts = self._spec.get("mounts")
@@ -109,24 +109,24 @@ class ContainerMounts:
     def _one(
         self, mount: Mount, place: str, places: Iterable[str], expected: ExpectedInjection
     ) -> Item:
-        """Return the item of one mount that gpuhook would make, which is at `place` then."""
+        """Return the item of one mount that gpuhook would add at the resolved path `place`."""
         target, source = mount["containerPath"], mount["hostPath"]
-        ours = f"{source} {','.join(_of(mount.get('options') or ()))}".rstrip()
+        ours = f"{source} {','.join(_known_options(mount.get('options') or ()))}".rstrip()
         try:
             host = os.stat(source)
         except OSError as error:
             self.bad.add(target)
-            told = _worded(self._there[place]) if place in self._there else ""
+            there = _description(self._there[place]) if place in self._there else ""
             return compare_item.compare_words(
-                compare_item.MOUNT, target, told, f"refused: {source}: {error.strerror}"
+                compare_item.MOUNT, target, there, f"refused: {source}: {error.strerror}"
             )
         if self._is(place, host):
-            there = f"{source} {','.join(_of(self._options(place).split(',')))}".rstrip()
+            there = f"{source} {','.join(_known_options(self._options(place).split(',')))}".rstrip()
             return compare_item.compare_words(compare_item.MOUNT, target, there, ours)
         if place in self._there:
             self.bad.add(target)
             return compare_item.compare_words(
-                compare_item.MOUNT, target, _worded(self._there[place]), ours
+                compare_item.MOUNT, target, _description(self._there[place]), ours
             )
         elsewhere = self._elsewhere(host, places)
         if elsewhere:
@@ -151,21 +151,20 @@ class ContainerMounts:
         return found is not None and os.path.samestat(found, host)
 
     def _elsewhere(self, host: os.stat_result, places: Iterable[str]) -> str:
-        """Return where else the host's file is mounted, "" if nowhere."""
+        """Return another path with the host's file, "" for none."""
         for path in map(str, self._there):
             if path not in places and path not in self._matched and self._is(path, host):
                 return path
         return ""
 
     def _options(self, place: str) -> str:
-        """Return the options of the mount through which a file is seen."""
         while place not in self._all and place != "/":
             place = place.rpartition("/")[0] or "/"
         return self._all.get(place, "")
 
 
 def _remote(mounts: Iterable[Mounted], known: Iterable[tuple[int, int]]) -> list[Mounted]:
-    """Return the FUSE and NFS mounts that have no file of the driver: they may never answer.
+    """Return the FUSE and NFS mounts without driver files: their servers may never answer.
 
     `known` are the driver's files on this host, by device and inode.
     """
@@ -183,17 +182,17 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _of(options: Iterable[str]) -> list[str]:
+def _known_options(options: Iterable[str]) -> list[str]:
     held = set(options)
     return [word for word in _OPTIONS if word in held]
 
 
-def _worded(mount: dict[str, Any]) -> str:
-    """Return what is mounted; the name in its file system is all that the kernel tells."""
+def _description(mount: dict[str, Any]) -> str:
+    """Describe a mount by the path in its file system, as the kernel reports it."""
     gone: str = " (removed on the host)" if mount["removed"] else ""
     version = injection_traces.driver_version(mount["source"]) or injection_traces.driver_version(
         mount["path"]
     )
     of = f" of driver {version}" if version else ""
     name = str(mount["source"])
-    return f"{name}{of} {','.join(_of(mount['options'].split(',')))}".rstrip() + gone
+    return f"{name}{of} {','.join(_known_options(mount['options'].split(',')))}".rstrip() + gone

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes, and what the device cgroup lets the container do with them.
+"""Items of device nodes and of the access that the device cgroup allows.
 
-The right to make nodes (m) is left out: runtimes give it for all devices to every container.
+The permission to create nodes (m) is not compared: runtimes allow it for all devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.compare.expected_injection import ExpectedInjection
 
 _ACCESS = "rw"
-_ANY = (4095, 1048575)  # the last of the kernel's device numbers, which no rule names by chance
+_ANY = (4095, 1048575)  # the last device number, which only a general rule matches
 
 
 def items(
@@ -33,21 +33,20 @@ def items(
     by: str,
     expected: ExpectedInjection,
 ) -> Iterator[Item]:
-    """Yield the device nodes and their access; `there` are those of an inspection.
+    """Yield the device nodes and their access; `there` are the nodes of an inspection.
 
-    `spec` is config.json: what its engine allows in general (to privileged containers) counts for
-    both sides.
+    `spec` is config.json; its general rules (of privileged containers) apply to both sides.
     """
     general = [rule for rule in _rules(spec) if rule.major is None or rule.minor is None]
     is_privileged = allows_everything(spec)
-    wanted = {node["path"]: node for node in expected.edits.get("deviceNodes") or ()}
+    nodes_expected = {node["path"]: node for node in expected.edits.get("deviceNodes") or ()}
     whole = {node["path"]: node for node in expected.whole.get("deviceNodes") or ()}
     found = {node["path"]: node for node in there}
-    for path in sorted(wanted.keys() | found.keys()):
-        have, want = found.get(path), wanted.get(path)
+    for path in sorted(nodes_expected.keys() | found.keys()):
+        have, want = found.get(path), nodes_expected.get(path)
         if want is None and have is not None:
             is_whole = path in whole and _is_alike(have, whole[path])
-            reason = known_differences.of_extra(
+            reason = known_differences.extra_part(
                 path, by, expected, is_whole=is_whole, is_privileged=is_privileged
             )
             verdict = "allowed" if have["allowed"] else "denied"
@@ -56,11 +55,11 @@ def items(
             )
         elif want is not None:
             yield from _pair(held, path, have, want)
-    yield from _foreign(held, general, found, wanted, expected)
+    yield from _foreign(held, general, found, nodes_expected, expected)
 
 
 def allows_everything(spec: dict[str, Any]) -> bool:
-    """Return whether a config.json lets its container use every device: one that is privileged."""
+    """Return whether a config.json allows all devices, as for a privileged container."""
     return _allows(_rules(spec), _ANY)
 
 
@@ -79,12 +78,12 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
         return
     yield compare_item.compare_words(compare_item.NODE, path, _there(have), ours)
     if _is_alike(have, want) and held.rules.version != "none":
-        told = "allowed" if have["allowed"] else f"denied ({have['reason']})"
-        yield compare_item.compare_words(compare_item.ACCESS, path, told, "allowed")
+        access = "allowed" if have["allowed"] else f"denied ({have['reason']})"
+        yield compare_item.compare_words(compare_item.ACCESS, path, access, "allowed")
 
 
 def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
-    """Return whether a node is the device that gpuhook would give; GH1302 is no such device."""
+    """Return whether a node is the device that gpuhook would add, False without that device."""
     try:
         device = oci_spec.stated(want)
     except GpuhookError:
@@ -96,31 +95,31 @@ def _foreign(
     held: Live,
     general: list[Rule],
     found: dict[str, dict[str, Any]],
-    wanted: dict[str, DeviceNode],
+    nodes_expected: dict[str, DeviceNode],
     expected: ExpectedInjection,
 ) -> Iterator[Item]:
-    """Yield the devices of the host that have no node in the container, and are allowed there.
+    """Yield the devices of the host that are allowed in the container but have no node there.
 
-    Whoever may make nodes in the container could open them.
+    A process that may create nodes in the container could open them.
     """
     if held.rules.version == "none":
         return
     numbers = {(node["major"], node["minor"]) for node in found.values()}
     for node in expected.others.get("deviceNodes") or ():
         path = node["path"]
-        if path in found or path in wanted:
+        if path in found or path in nodes_expected:
             continue
         try:
             device = oci_spec.stated(node)
         except GpuhookError:
-            continue  # the host has it no more
+            continue  # the host no longer has it
         number = (device["major"], device["minor"])
         if number in numbers or _allows(general, number):
             continue
         allowed, _ = held.rules.verdict(device["type"], *number, _ACCESS)
         if allowed:
-            told = f"allowed (c {number[0]}:{number[1]}), without a node"
-            yield compare_item.compare_words(compare_item.ACCESS, path, told, "")
+            access = f"allowed (c {number[0]}:{number[1]}), without a node"
+            yield compare_item.compare_words(compare_item.ACCESS, path, access, "")
 
 
 def _there(node: dict[str, Any]) -> str:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asked for, before somebody's answer was written into its config.json.
+"""The request of a container, without the edits that a program made for it in config.json.
 
-CDI's edits of variables are appended, so that the request of the image or the pod is still in
-front of them; the record of gpuhook's wrapper says itself what was there before. Where nothing
-was asked in config.json (an engine was told by its own protocol, as containerd is by the kubelet's
-CDIDevices), the GPUs count whose device nodes the container has.
+CDI appends variables, so the request of the image or the pod precedes them. The record of
+gpuhook's wrapper has the original values. If config.json has no request (the kubelet passes
+CDIDevices to containerd), the GPUs of the container's device nodes are the request.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-# The first variables that come with NVIDIA's GPUs; toolkit 1.20, `cdi generate`, and our specs.
+# The first variables that come with NVIDIA's GPUs: toolkit 1.20, `cdi generate`, and gpuhook.
 _ADDED = (f"{vocabulary.LIBCUDA_DIRECTORY_ENV}=", "NVCT_EMPTY_DEVICE=")
-BY_NODES = "its device nodes"  # config.json does not say what was asked for
+BY_NODES = "its device nodes"  # config.json has no request
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A config.json as it was before the GPUs were given, and the variables that came with them."""
+    """A config.json from before the GPUs were added, and the variables that came with them."""
 
     spec: dict[str, Any]
     added: tuple[str, ...] = ()
 
 
 def before(spec: dict[str, Any]) -> Before:
-    """Return `spec`, which stays as it is, without what was answered to its request."""
-    kept = json.loads(json.dumps(spec))  # a copy, five times as fast as copy.deepcopy
+    """Return a copy of `spec` without the edits for its request."""
+    kept = json.loads(json.dumps(spec))  # five times as fast as copy.deepcopy
     env = variables(spec)
     if change_record.take_back(kept):
         old = variables(kept)
@@ -62,26 +61,26 @@ def variables(spec: dict[str, Any]) -> list[str]:
 
 
 def _own(env: list[str]) -> list[str]:
-    """Return the variables in front of the first that a CDI spec of NVIDIA's appends.
+    """Return the variables before the first one that a CDI spec of NVIDIA appends.
 
-    `void` is that only behind another value, or at the very end: a pod may say it itself, and a
-    device plugin does.
+    `void` is such a variable only after another value or at the end: a pod or a device plugin may
+    set it too.
     """
     name = vocabulary.VOCABULARY.devices_env + "="
-    is_asked = False
+    is_requested = False
     for number, entry in enumerate(env):
         if entry.startswith(_ADDED):
             return env[:number]
-        if entry == name + "void" and (is_asked or number == len(env) - 1):
+        if entry == name + "void" and (is_requested or number == len(env) - 1):
             return env[:number]
-        is_asked = is_asked or entry.startswith(name)
+        is_requested = is_requested or entry.startswith(name)
     return env
 
 
 def by_nodes(node: NvidiaNode, nodes: Collection[str]) -> list[str]:
-    """Return the devices all of whose nodes are among `nodes`, each under one name.
+    """Return the devices whose nodes are all in `nodes`, each by one name.
 
-    Of an instance of MIG its own nodes count besides its GPU's. [] where nothing describes any.
+    The nodes of a MIG instance include those of its GPU. Returns [] without a spec.
     """
     try:
         described = node_devices.nodes_by_device(node.registry(), node.kind)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and links that lead to the driver's files in a container, and would not under gpuhook.
+"""Items of names and links that lead to driver files, and that gpuhook would not create.
 
-loader_items.py starts from the names that gpuhook makes. This module starts from those of the
+loader_items.py starts from the names that gpuhook creates. This module starts from those of the
 container: the entries of its loader cache, the links that its hooks name, and the links in the
-directories of the driver's files. A link that is older than the container is the image's own:
-gpuhook keeps it.
+directories of the driver's files. A link older than the container is of the image, and gpuhook
+does not change it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MARGIN = 0.01  # seconds: the kernel stamps files by a clock that it updates at
 def items(
     held: Live, spec: dict[str, Any], by: str, expected: ExpectedInjection, mounts: ContainerMounts
 ) -> Iterator[Item]:
-    """Yield the links, then the names of the loader, that the container alone has."""
+    """Yield the links, then the loader names, that only the container has."""
     if not expected.edits:
         return
     surplus = _Surplus(held, by, expected, mounts)
@@ -44,7 +44,7 @@ def items(
 
 
 def named(spec: dict[str, Any]) -> list[str]:
-    """Return the paths of the links that the hooks of a config.json make."""
+    """Return the paths of the links that the hooks of a config.json create."""
     found = []
     for hook in injector.hooks(spec, "createContainer"):
         args = hook.get("args")
@@ -56,10 +56,7 @@ def named(spec: dict[str, Any]) -> list[str]:
 
 
 class _Surplus:
-    """What the container has, beside what gpuhook makes for its request and for every capability.
-
-    The sides know files by device and inode.
-    """
+    """The container's names and links, compared with those of gpuhook."""
 
     def __init__(
         self, held: Live, by: str, expected: ExpectedInjection, mounts: ContainerMounts
@@ -78,9 +75,9 @@ class _Surplus:
         self._directories = dict.fromkeys(map(dirname, self._files.values()))
 
     def libraries(self) -> Iterator[Item]:
-        """Yield the names under which the loader finds a file of the driver.
+        """Yield the names by which the loader finds a file of the driver.
 
-        A file that is not mounted as it should be is reported as a mount alone.
+        A file with a wrong mount is only an item of mount_items.
         """
         for name, is_32_bit, place in self._side.view.names():
             end = self._side.found(place)
@@ -90,13 +87,13 @@ class _Surplus:
                 continue
             if self._is_older(place):
                 continue
-            wanted = self._whole.names.get(key)
-            is_whole = wanted is not None and self._every.identity(wanted) == end
+            expected = self._whole.names.get(key)
+            is_whole = expected is not None and self._every.identity(expected) == end
             name += loader_items.NARROW if is_32_bit else ""
             yield self._item(compare_item.LIBRARY, name, place, place, is_whole=is_whole)
 
     def links(self, named: list[str]) -> Iterator[Item]:
-        """Yield the links that were made for the container; `named` are those that hooks name."""
+        """Yield the links that were created for the container; hooks name those in `named`."""
         ours = {self._real(path): end for path, end in self._ours.links.items()}
         whole = {self._real(path): end for path, end in self._whole.links.items()}
         expected = {self._real(path) for path in self._mounts.expected}
@@ -120,11 +117,11 @@ class _Surplus:
                 yield self._item(compare_item.LINK, path, target, path, is_whole=is_whole)
 
     def _leads(self, links: dict[str, str], path: str, end: loader_items.Identity) -> bool:
-        """Return whether a link of gpuhook's, for every capability, leads to the file `end`."""
+        """Return whether a link of gpuhook for all capabilities leads to the file `end`."""
         return path in links and self._every.identity(links[path]) == end
 
     def _is_moved(self, path: str, end: loader_items.Identity) -> bool:
-        """Return whether gpuhook makes the link in another directory, to the same file."""
+        """Return whether gpuhook creates the link in another directory, to the same file."""
         name = basename(path)
         return any(
             basename(one) == name and self._side.identity(leads_to) == end
@@ -132,13 +129,13 @@ class _Surplus:
         )
 
     def _item(self, kind: str, name: str, there: str, path: str, *, is_whole: bool) -> Item:
-        reason = known_differences.of_extra(
+        reason = known_differences.extra_part(
             path, self._by, self._expected, is_whole=is_whole, is_privileged=False
         )
         return compare_item.compare_words(kind, name, there, "", reason)
 
     def _new(self) -> Iterator[str]:
-        """Yield the links that were made since the container started, beside the driver's files."""
+        """Yield the links next to the driver's files that are newer than the container."""
         for directory in self._directories:
             for name in self._held.root.directory_names(directory):
                 path = f"{directory}/{name}"
@@ -146,16 +143,15 @@ class _Surplus:
                     yield self._real(path)
 
     def _is_older(self, path: str) -> bool:
-        """Return whether a link is older than the container."""
         found = self._held.root.status(path, follow=False)
         return found is not None and stat.S_ISLNK(found.st_mode) and found.st_ctime < self._since
 
     def _real(self, path: str) -> str:
-        """Return a path whose directory has no link in it."""
+        """Return a path with the links in its directory resolved."""
         return f"{self._held.root.real(dirname(path)).rstrip('/')}/{basename(path)}"
 
     def _target(self, path: str) -> str:
-        """Return what a link says, "" for what is not a link."""
+        """Return the target of a link, "" for any other file."""
         fd = self._held.root.lookup(path, follow=False)
         if fd is None:
             return ""
@@ -168,6 +164,6 @@ class _Surplus:
 
 
 def _started(held: Live) -> float:
-    """Return when the container's first process started, in seconds of the epoch."""
+    """Return the start of the container's first process, in seconds since the epoch."""
     ticks = (held.process.started or 0) / os.sysconf("SC_CLK_TCK")
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks

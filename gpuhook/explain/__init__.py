@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for, what it would get, and why."""
+"""What a container requests, what it would get, and why."""

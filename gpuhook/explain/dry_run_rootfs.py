@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle's root file system in which nothing is made: what would be is noted.
+"""A dry run in a root file system: records the links and files, and writes nothing.
 
-Each link and file fails where it would fail, as whether the wrapper does a job itself or leaves it
-to a hook depends on that.
+Each change fails as the real one would: the wrapper leaves a job that fails to a hook.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ _MAX_FILE = 16 << 20
 
 
 class RehearsedRoot(Root):
-    """A Root whose link() and write() answer as a Root's, and write nothing."""
+    """A Root whose link() and write() return the same values and write nothing."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        # By place: what would be there by now, and what is there.
+        # By place: the state after the changes so far, and the present state.
         self._made: dict[str, FileChange] = {}
         self._before: dict[str, FileChange] = {}
         self._directories: set[str] = set()
 
     @property
     def changes(self) -> list[FileChange]:
-        """The links and files that would be other ones in the end, in order."""
+        """The links and files that would differ in the end, in order."""
         return [
             made
             for place, made in self._made.items()
@@ -40,21 +39,21 @@ class RehearsedRoot(Root):
         ]
 
     def link(self, target: str, path: str) -> bool:
-        """Note a link that is not there yet; raises OSError as making it would."""
+        """Record a new link; raises OSError as creating it would."""
         return self._make(FileChange(path, target=target))
 
     def write(self, path: str, data: bytes) -> bool:
-        """Note a file that holds something else; raises OSError as writing it would."""
+        """Record a changed file; raises OSError as writing it would."""
         return self._make(FileChange(path, data=data))
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """Return what the file holds, or would by now."""
+        """Return the contents of the file after the changes so far."""
         made = self._made.get(self._place(path))
         return super().read(path, limit) if made is None or made.data is None else made.data
 
     def _make(self, change: FileChange) -> bool:
-        fd, name, place = self._found(change.path)
-        now = self._made.get(place) or self._is(change, fd, name)
+        fd, name, place = self._parent(change.path)
+        now = self._made.get(place) or self._present(change, fd, name)
         if (now.target, now.data) == (change.target, change.data):
             return False
         self._require_replaceable(fd, name, place)
@@ -62,8 +61,8 @@ class RehearsedRoot(Root):
         self._made[place] = change
         return True
 
-    def _is(self, change: FileChange, fd: int | None, name: str) -> FileChange:
-        """Return what is at the path of a change: a link, a file, or something else."""
+    def _present(self, change: FileChange, fd: int | None, name: str) -> FileChange:
+        """Return the present link or file at the path of a change."""
         if fd is None:
             return FileChange(change.path)
         try:
@@ -73,18 +72,21 @@ class RehearsedRoot(Root):
                 raise
         try:
             return FileChange(change.path, data=super().read(change.path, _MAX_FILE))
-        except (OSError, GpuhookError):  # a directory, a device, or larger than anything of ours
+        except (
+            OSError,
+            GpuhookError,
+        ):  # a directory, a device or a large file
             return FileChange(change.path, is_large=True)
 
     def _place(self, path: str) -> str:
-        """Return where a file of this path is, links on the way to it resolved."""
+        """Return the path with the links in its directories resolved."""
         parent, _, name = path.rpartition("/")
         return self.real(parent or "/").rstrip("/") + "/" + name
 
-    def _found(self, path: str) -> tuple[int | None, str, str]:
-        """Return (the directory of `path` or None where it would be made, name, place).
+    def _parent(self, path: str) -> tuple[int | None, str, str]:
+        """Return (the directory of `path`, None if it would be created; name; place).
 
-        Raises OSError where the directory cannot be made.
+        Raises OSError if the directory cannot be created.
         """
         parent, _, name = path.rpartition("/")
         place = self._place(path)
@@ -97,7 +99,7 @@ class RehearsedRoot(Root):
         return fd, name, place
 
     def _require_makeable(self, directory: str) -> None:
-        """Raise OSError if a directory, links resolved, cannot be made; note it otherwise."""
+        """Raise OSError if a directory, with links resolved, cannot be created; else record it."""
         made = []
         while directory not in ("", *self._directories):
             try:
@@ -111,7 +113,7 @@ class RehearsedRoot(Root):
         self._directories.update(made)
 
     def _require_replaceable(self, fd: int | None, name: str, place: str) -> None:
-        """Raise IsADirectoryError where a directory stands, which rename(2) replaces by nothing."""
+        """Raise IsADirectoryError for a directory, which rename(2) cannot replace by a file."""
         is_directory = place in self._directories
         if fd is not None and not is_directory:
             try:
@@ -124,27 +126,27 @@ class RehearsedRoot(Root):
 
 
 class RootfsDryRun(RootfsWork):
-    """Work in root file systems of which nothing comes; `changes` are what would be made."""
+    """Work in root file systems as a dry run; `changes` are its links and files."""
 
     def __init__(self, *, shown_as: str = "") -> None:
-        """With `shown_as`, the root's path in hooks is this one, and not where it was looked at."""
+        """With `shown_as`, hooks get this path of the root instead of the real one."""
         self._shown_as = shown_as
         self._roots: list[RehearsedRoot] = []
 
     @property
     def changes(self) -> list[FileChange]:
-        """The links and files that would be made, in order."""
+        """The links and files that would be written, in order."""
         return [change for root in self._roots for change in root.changes]
 
     def opened(self, path: str) -> Root:
-        """Return the root file system at the host path `path`; GH1304 if it is the host's own."""
+        """Return the root file system at the host path `path`; GH1304 for the host's root."""
         root = RehearsedRoot(path)
         root.path = self._shown_as or path
         self._roots.append(root)
         return root
 
-    def masked_file(self, content: bytes) -> str:  # noqa: ARG002 # it is not written
-        """Return the path that the masked parameters would have; OSError where nobody can write."""
+    def masked_file(self, content: bytes) -> str:  # noqa: ARG002 # not written
+        """Return the path of the masked parameters; OSError if its directory is not writable."""
         directory = state.directory()
         place = directory
         while not os.path.isdir(place) and place != "/":
@@ -155,10 +157,7 @@ class RootfsDryRun(RootfsWork):
 
 
 def _require_writable(fd: int, name: str) -> None:
-    """Raise EACCES where who makes the container may not make anything in a directory.
-
-    Who looks at it as another user than root cannot tell: the wrapper may be root.
-    """
+    """Raise EACCES if root may not write to a directory; other users cannot check that."""
     if os.getuid() != 0:
         return
     may = os.access(f"/proc/self/fd/{fd}", os.W_OK | os.X_OK, effective_ids=True)

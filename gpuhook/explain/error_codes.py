@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault's code means, at length."""
+"""The explanations of error codes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _CODE = re.compile(r"GH\d{1,6}", re.IGNORECASE)
 _NEAREST = 3
 
 
-def is_one(text: str) -> bool:
-    """Return whether a text is written as codes are, whatever its case and its digits."""
+def is_code(text: str) -> bool:
+    """Return whether a text has the form of a code, in any case and with any digits."""
     return _CODE.fullmatch(text) is not None
 
 
 def document(code: str) -> dict[str, Any]:
     """Return the explanation of a code as gpuhook/explain-code/v1; GH1914 for an unknown code.
 
-    A code that is no longer used has the document gpuhook/explain-retired-code/v1.
+    The document of a retired code is gpuhook/explain-retired-code/v1.
     """
     name = code.upper()
     if name in (known := catalogue.explanations()):

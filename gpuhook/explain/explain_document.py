@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers as the document gpuhook/explain/v1, of which text and graph are made too."""
+"""The document gpuhook/explain/v1, from which text and graph are made too."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.apply.spec import oci_spec
 from gpuhook.entry import replica_env
-from gpuhook.explain import manifest_questions
-from gpuhook.explain import simulate as answers
+from gpuhook.explain import manifest_questions, simulate
 from gpuhook.explain.trace import (
     extras_trace,
-    ignored_values,
-    jetpack,
     outcome,
+    request_trace,
     requirement_trace,
     resolution_trace,
     sharing_trace,
 )
-from gpuhook.explain.trace.request_trace import capabilities_of, grant_of, rule_of
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -26,120 +24,185 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.explain.node_context import Ground
+    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.explain.trace.outcome import Outcome
+    from gpuhook.request.resolve import Grant
 
 SCHEMA = "gpuhook/explain/v1"
 
 
-def explain_document(found: Iterable[SimulatedAnswer], ground: Ground) -> dict[str, Any]:
-    """Return the document of the answers that were found on one ground."""
+def explain_document(found: Iterable[SimulatedAnswer], target: ExplainedNode) -> dict[str, Any]:
+    """Return the document of the answers for one node."""
     answers = list(found)
-    ends = zip(answers, outcome.of_all(answers), strict=True)
+    ends = zip(answers, outcome.outcomes(answers), strict=True)
     return {
         "schema": SCHEMA,
-        "node": _node(ground),
-        "containers": [_container(answer, end, ground) for answer, end in ends],
+        "node": _node(target),
+        "containers": [_container(answer, end, target) for answer, end in ends],
     }
 
 
-def _node(ground: Ground) -> dict[str, Any]:
-    node = ground.node
+def _node(target: ExplainedNode) -> dict[str, Any]:
+    node = target.facts
     return {
-        "by": ground.source,
-        "where": ground.where,
+        "by": target.source,
+        "where": target.where,
         "driver": node.driver.version if node else None,
         "cuda": node.driver.cuda if node else None,
         "gpus": len(node.gpus) if node else None,
-        "notes": list(ground.notes),
+        "notes": list(target.notes),
         "broken": [
             resolution_trace.fault_of(spec.error)
-            for spec in ground.context.node.registry().broken
+            for spec in target.context.node.registry().broken
             if spec.error
         ],
     }
 
 
-def is_well(told: dict[str, Any]) -> bool:
-    """Return whether every container of a document starts."""
-    return all(outcome.is_well(container["result"]) for container in told["containers"])
+def is_well(document: dict[str, Any]) -> bool:
+    """Return whether all containers of a document start."""
+    return all(outcome.is_well(container["result"]) for container in document["containers"])
 
 
-def _container(answer: SimulatedAnswer, end: Outcome, ground: Ground) -> dict[str, Any]:
-    context, node = ground.context, ground.context.node
-    environment = parse.environment(answer.asked)
-    capabilities = capabilities_of(answer.asked, context)
-    extras = extras_trace.extras_trace(answer, context)
-    names = [*jetpack.names(answer, node), *extras_trace.names(extras, node)]
-    grant = grant_of(answer, names, node, capabilities)
-    devices = resolution_trace.of_names(names, node, capabilities, answer.verdict.chosen)
-    nodes = [path for one in devices for path in one["nodes"]]
-    engines = manifest_questions.engines_devices(answer.question) or answer.has_engines_edits
-    given = [
-        *(
-            nodes
-            or requirement_trace.nodes_of(manifest_questions.beside(answer.question), ground.node)
-        ),
-        *(oci_spec.device_paths(answer.before) if answer.has_engines_edits else ()),
-    ]
-    memory = sharing_trace.limits(answer.edited)
-    gpus = (
-        sharing_trace.gpus(grant, ground.node)
-        or manifest_questions.beside(answer.question)
-        or sharing_trace.held_devices(answer, ground.node)
-    )
-    reserved = manifest_questions.reserved(answer.question)
-    replicas = (
-        grant.replicas
-        or replica_env.replicas_of(
-            answer.asked, grant.devices, lambda: {*node.covered(nodes), *gpus}
-        )
-        or manifest_questions.replicas(answer.question)
-    )
+def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> dict[str, Any]:
+    found = _resolution(answer, target.context)
+    question, sharing = answer.question, _sharing(answer, found, target)
     return {
-        "kind": answer.question.kind,
-        "where": answer.question.where,
-        "notes": [
-            *answer.question.notes,
-            *sharing_trace.in_mig_mode(devices, ground.node),
-            *(f"{name} means {', '.join(full)}" for name, full in grant.short_forms.items()),
-            *jetpack.notes(answer, node),
-        ],
-        "pod": manifest_questions.document(answer.question),
+        "kind": question.kind,
+        "where": question.where,
+        "notes": _notes(answer, found, target),
+        "pod": manifest_questions.document(question),
         **outcome.document(end),
-        "gpus": sharing_trace.described(gpus, ground.node),
-        "sources": list(answers.sources(answer.verdict, answer.fault)),
-        "extras": extras,
-        "capabilities": {
-            "asked": environment.get(vocabulary.VOCABULARY.capabilities_env),
-            "rule": rule_of(answer.asked, context),
-            "effective": sorted(capabilities) if names else [],
-            "left_out": resolution_trace.left_out(grant, node, capabilities),
-        },
-        "requirements": requirement_trace.requirement_trace(
-            environment,
-            ground.node,
-            given,
-            context.settings,
-            is_given=bool(names or engines or answer.held),
-        ),
-        "devices": devices,
-        "specs": resolution_trace.of_specs(grant, capabilities),
+        "gpus": sharing_trace.described(sharing.gpus, target.facts),
+        "sources": list(simulate.sources(answer.verdict, answer.fault)),
+        "extras": found.extras,
+        "capabilities": _capabilities(answer, found, target.context),
+        "requirements": _requirements(answer, found, target),
+        "devices": found.devices,
+        "specs": resolution_trace.spec_trace(found.grant, found.capabilities),
         "changes": _changes(answer),
-        "replicas": replicas,
-        "memory": memory,
-        "isolation": sharing_trace.isolated(answer.asked, gpus, replicas, memory, reserved),
+        "replicas": sharing.replicas,
+        "memory": sharing.memory,
+        "isolation": sharing_trace.isolated(
+            answer.asked,
+            sharing.gpus,
+            sharing.replicas,
+            sharing.memory,
+            manifest_questions.reserved(question),
+        ),
         "route": outcome.route(answer),
-        "ignored": ignored_values.ignored_values(answer.asked, devices, context.settings),
+        "ignored": request_trace.ignored_values(
+            answer.asked, found.devices, target.context.settings
+        ),
         "warnings": [resolution_trace.fault_of(warning) for warning in answer.warnings],
-        "start_warnings": list(answer.question.start_warnings),
+        "start_warnings": list(question.start_warnings),
         "fault": resolution_trace.fault_of(answer.fault) if answer.fault else None,
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """The requested names of a container, and what they resolve to."""
+
+    names: list[str]
+    capabilities: frozenset[str]
+    extras: list[dict[str, Any]]
+    grant: Grant
+    devices: list[dict[str, Any]]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The paths of the device nodes."""
+        return [path for one in self.devices for path in one["nodes"]]
+
+
+def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
+    node = context.node
+    capabilities = request_trace.capabilities_of(answer.asked, context)
+    extras = extras_trace.extras_trace(answer, context)
+    names = [
+        *extras_trace.requested_names(answer, node),
+        *extras_trace.granted_names(extras, node),
+    ]
+    return _Resolution(
+        names,
+        capabilities,
+        extras,
+        request_trace.grant_of(answer, names, node, capabilities),
+        resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """The GPUs of a container by UUID, its replicas and its memory limits."""
+
+    gpus: list[str]
+    replicas: list[str]
+    memory: list[dict[str, Any]]
+
+
+def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> _Sharing:
+    grant, question = found.grant, answer.question
+    gpus = (
+        sharing_trace.gpus(grant, target.facts)
+        or manifest_questions.plugin_devices(question)
+        or sharing_trace.held_devices(answer, target.facts)
+    )
+    replicas = (
+        grant.replicas
+        or replica_env.replicas_of(
+            answer.asked,
+            grant.devices,
+            lambda: {*target.context.node.covered(found.nodes), *gpus},
+        )
+        or manifest_questions.replicas(question)
+    )
+    return _Sharing(gpus, replicas, sharing_trace.limits(answer.edited))
+
+
+def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:
+    return [
+        *answer.question.notes,
+        *sharing_trace.in_mig_mode(found.devices, target.facts),
+        *(f"{name} means {', '.join(full)}" for name, full in found.grant.short_forms.items()),
+        *extras_trace.jetpack_notes(answer, target.context.node),
+    ]
+
+
+def _capabilities(
+    answer: SimulatedAnswer, found: _Resolution, context: PlanContext
+) -> dict[str, Any]:
+    environment = parse.environment(answer.asked)
+    return {
+        "asked": environment.get(vocabulary.VOCABULARY.capabilities_env),
+        "rule": request_trace.rule_of(answer.asked, context),
+        "effective": sorted(found.capabilities) if found.names else [],
+        "left_out": resolution_trace.left_out(found.grant, context.node, found.capabilities),
+    }
+
+
+def _requirements(
+    answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode
+) -> dict[str, Any]:
+    """Return the requirements, judged for the GPUs of the grant, the plugin and the engine."""
+    plugin = manifest_questions.plugin_devices(answer.question)
+    nodes = list(found.nodes or requirement_trace.nodes_of(plugin, target.facts))
+    if answer.has_engines_edits:
+        nodes += oci_spec.device_paths(answer.before)
+    engines = manifest_questions.engines_devices(answer.question) or answer.has_engines_edits
+    return requirement_trace.requirement_trace(
+        parse.environment(answer.asked),
+        target.facts,
+        nodes,
+        target.context.settings,
+        is_given=bool(found.names or engines or answer.held),
+    )
+
+
 def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
-    """Return what changes of config.json and of the root file system."""
     before, after = answer.before, answer.after
     old, new = _env(before), _env(after)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of requests as a graph for Graphviz: who asks -> names -> devices -> device nodes."""
+"""A graph for Graphviz: source of the request -> names -> devices -> device nodes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RESULTS = {
     "files-only": "it gets the driver's files, and no GPU",
     "starts-without": "it starts without a GPU",
     "refused": "it does not start",
-    "nothing": "it asks for nothing",
-    "unknown": "which it is given cannot be told here",
+    "nothing": "it requests nothing",
+    "unknown": "its GPUs are unknown here",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
 }
@@ -26,7 +26,7 @@ _COLOURS = {"won": "black", "beaten": "gray60", "refused": "firebrick"}
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a graph in the DOT language, of a document of explain's."""
+    """Yield the lines of a graph in the DOT language, from the document of explain."""
     yield "digraph explain {"
     yield "  rankdir=LR;"
     yield '  node [shape=box, fontname="sans-serif"];'
@@ -34,15 +34,15 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  subgraph cluster_{number} {{"
         label = f"{container['where']}\n{_RESULTS[container['result']]}"
         yield f"    label={_quoted(label)};"
-        for line in dict.fromkeys(_of_container(container, f"{number}/")):
+        for line in dict.fromkeys(_container_lines(container, f"{number}/")):
             yield f"    {line}"
         yield "  }"
     yield "}"
 
 
-def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
+def _container_lines(container: dict[str, Any], prefix: str) -> Iterator[str]:
     if not container["sources"]:
-        # A cluster without a node is not drawn.
+        # Graphviz does not draw an empty cluster.
         gpus = [f"GPU {one['index'] or one['gpu']}" for one in container["gpus"]]
         label = "\n".join(gpus) or "no variable, annotation\nor mount names a device"
         yield _node(f"{prefix}gpus", label, style="dashed")
@@ -53,13 +53,13 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
         if source["result"] == "won":
             for name in source["names"]:
                 yield _edge(place, f"{prefix}name {name}")
-    yield from _of_extras(container, prefix)
+    yield from _extra_lines(container, prefix)
     for device in container["devices"]:
         name = f"{prefix}name {device['name']}"
         colour = "firebrick" if device["fault"] else "black"
         yield _node(name, device["name"], shape="ellipse", color=colour)
         if device["device"]:
-            yield from _of_device(device, name, prefix)
+            yield from _device_lines(device, name, prefix)
     for spec in container["specs"]:
         place = f"{prefix}spec {spec['spec']}"
         yield _node(place, f"all devices of\n{spec['spec']}", shape="folder")
@@ -68,16 +68,18 @@ def _of_container(container: dict[str, Any], prefix: str) -> Iterator[str]:
             yield _node(f"{prefix}node {path}", path)
 
 
-def _of_extras(container: dict[str, Any], prefix: str) -> Iterator[str]:
+def _extra_lines(container: dict[str, Any], prefix: str) -> Iterator[str]:
     for number, extra in enumerate(container["extras"]):
         if extra["result"] == "won":
             place = f"{prefix}extra {number}"
-            yield _node(place, f"{extra['where']}\nbeside", shape="ellipse", color=_COLOURS["won"])
+            yield _node(
+                place, f"{extra['where']}\nin addition", shape="ellipse", color=_COLOURS["won"]
+            )
             for name in extra["names"]:
                 yield _edge(place, f"{prefix}name {name}")
 
 
-def _of_device(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
+def _device_lines(device: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
     place = f"{prefix}device {device['device']}"
     yield _node(place, f"{device['device']}\n{_where(device)}", shape="component")
     yield _edge(name, place, "" if device["by"] == "name" else device["by"])
@@ -92,8 +94,8 @@ def _where(device: dict[str, Any]) -> str:
 
 
 def _node(name: str, label: str, **attributes: str) -> str:
-    told = "".join(f", {key}={_quoted(value)}" for key, value in attributes.items())
-    return f"{_quoted(name)} [label={_quoted(label)}{told}];"
+    options = "".join(f", {key}={_quoted(value)}" for key, value in attributes.items())
+    return f"{_quoted(name)} [label={_quoted(label)}{options}];"
 
 
 def _edge(one: str, other: str, label: str = "") -> str:

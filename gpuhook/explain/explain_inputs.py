@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what somebody names to the containers in question: a bundle, a file, a container's id."""
+"""The questions for an argument: a bundle, a file, or the name of a container."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _YAML = (".yaml", ".yml")
 
 
-def of_directory(path: str) -> Question:
+def bundle_question(path: str) -> Question:
     """Return the question of a bundle. Raises GH1915 if it has no config.json, GH1301, GH1316."""
     place = os.path.join(path, "config.json")
     try:
@@ -40,16 +40,16 @@ def of_directory(path: str) -> Question:
     )
 
 
-def of_file(path: str) -> list[Question]:
-    """Return the questions of a file; see of_text(). Raises GH1316 and OSError too."""
-    return of_text(documents.read(path), path)
+def file_questions(path: str) -> list[Question]:
+    """Return the questions of a file; see text_questions(). Raises GH1316 and OSError too."""
+    return text_questions(documents.read(path), path)
 
 
-def of_text(raw: bytes, where: str) -> list[Question]:
+def text_questions(raw: bytes, where: str) -> list[Question]:
     """Return the questions of a config.json, an image's configuration, or manifests of pods.
 
-    Raises GH1910 for what is none of these, GH1301 for a broken config.json, and what manifests
-    raises.
+    Raises GH1910 for any other text, GH1301 for a broken config.json, and what
+    manifest_questions.questions() raises.
     """
     if not raw.strip():
         raise fault("GH1910", where=where, reason="it is empty")
@@ -63,29 +63,27 @@ def of_text(raw: bytes, where: str) -> list[Question]:
         return manifest_questions.questions(_text(raw, where), where)
     if isinstance(document, dict):
         if "ociVersion" in document or "process" in document:
-            return [_of_config(raw, where)]
+            return [_config_question(raw, where)]
         if "kind" in document:
             return manifest_questions.questions(_text(raw, where), where)
-    if image_env.is_one(document):
+    if image_env.is_image(document):
         return image_env.questions(document, where)
-    reason = "it is no config.json, no image's configuration and no object of Kubernetes"
+    reason = "it is neither a config.json, an image's configuration nor a Kubernetes object"
     raise fault("GH1910", where=where, reason=reason)
 
 
 def _json(raw: bytes) -> Any:
-    """Return the value of a JSON document, with a byte order mark too; raises ValueError."""
+    """Return the value of a JSON document, also in UTF-16 or UTF-32; raises ValueError."""
     encoding = json.detect_encoding(raw)
     text = raw if encoding == "utf-8" else raw.decode(encoding).encode()
     return fastjson.loads(text, exact=True)
 
 
-def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
+def container_question(text: str, state_roots: Sequence[str] = ()) -> Question:
     """Return the question of a running container; raises the faults of find() and config().
 
-    GH1760 if its root file system does not answer.
-
-    What NVIDIA's runtime has written over its request is taken back, so that what it asked for
-    shows.
+    Raises GH1760 if its root file system does not answer. The edits of NVIDIA's runtime are removed
+    from its variables: the question has the original request.
     """
     found = find.find(text, state_roots)
     spec = found.config()
@@ -93,7 +91,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}
     held = injection_route.injected_devices(found, spec)
-    notes = [*_asked_again(spec), *_attached(entry)]
+    notes = [*_restore_request(spec), *_attach_notes(entry)]
     place = found.bundle or "."
     where = f"{found.id} ({found.engine or found.runtime or 'its runtime'}, pid {found.pid})"
     return Question(
@@ -108,7 +106,7 @@ def of_container(text: str, state_roots: Sequence[str] = ()) -> Question:
     )
 
 
-def _of_config(raw: bytes, where: str) -> Question:
+def _config_question(raw: bytes, where: str) -> Question:
     spec = oci_spec.parsed(where, raw)
     place = os.path.dirname(os.path.abspath(where))
     has_root = _has_root(place, spec)
@@ -121,11 +119,8 @@ def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
     return isinstance(path, str) and bool(path) and os.path.isdir(os.path.join(bundle, path))
 
 
-def _asked_again(spec: dict[str, Any]) -> list[str]:
-    """Take the variable's last entry out where it says void after another; returns the notes.
-
-    NVIDIA's runtime appends it to what the container asked for, which the first entry says.
-    """
+def _restore_request(spec: dict[str, Any]) -> list[str]:
+    """Remove the `void` that NVIDIA's runtime appends to the requested devices; return a note."""
     name = vocabulary.VOCABULARY.devices_env
     if parse.environment(spec).get(name) != "void":
         return []
@@ -135,11 +130,11 @@ def _asked_again(spec: dict[str, Any]) -> list[str]:
         return []
     del env[held[-1]]
     first = env[held[-2]]
-    given = f"{name}=void in its config.json says that a runtime has given it GPUs already"
-    return [f"{given}; explained is what it asked for before that, {first}"]
+    note = f"{name}=void in its config.json: a runtime has already added its GPUs"
+    return [f"{note}; this explains the request before that, {first}"]
 
 
-def _attached(entry: dict[str, Any]) -> list[str]:
+def _attach_notes(entry: dict[str, Any]) -> list[str]:
     """Return a note on the device nodes that `gpuhook attach` added, by the ledger entry."""
     nodes = LiveRecord(entry.get("live")).edits.get("deviceNodes") or ()
     kept = [node["path"] for node in nodes if node["path"] not in entry.get("withdrawn", ())]
@@ -152,25 +147,25 @@ def _text(raw: bytes, where: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise fault("GH1910", where=where, reason="it is no text") from error
+        raise fault("GH1910", where=where, reason="it is not text") from error
 
 
-def is_there(path: str) -> bool:
-    """Return whether there is a file of this name, which then is meant and no container."""
+def is_present(path: str) -> bool:
+    """Return whether a file of this name exists; it takes precedence over a container."""
     try:
         return os.path.exists(path)
     except ValueError:  # a zero byte
         return False
 
 
-def of_name(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
-    """Return the questions of a directory, a file, or else a container, that is named so."""
+def named_questions(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
+    """Return the questions of the directory, the file or else the container `text`."""
     if os.path.isdir(text):
-        return [of_directory(text)]
-    if is_there(text):
-        return of_file(text)
+        return [bundle_question(text)]
+    if is_present(text):
+        return file_questions(text)
     try:
-        return [of_container(text, state_roots)]
+        return [container_question(text, state_roots)]
     except GpuhookError as error:
         if "/" in text or text.endswith((*_YAML, ".json")):
             raise fault("GH1911", path=text) from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of an image, or of a container, as tools print them in JSON.
+"""The variables of an image or a container in the JSON output of tools.
 
-Known are `docker image inspect` and `podman image inspect`, the image configuration of OCI's image
-specification (`skopeo inspect --config`), `skopeo inspect`, and `docker container inspect`.
+The tools are `docker image inspect`, `podman image inspect`, `skopeo inspect`, `skopeo inspect
+--config` (the image configuration of OCI's image specification) and `docker container inspect`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from gpuhook.explain.question import Question
 
 
-_BY_GPUS = "--gpus asks for {}, which Docker says in NVIDIA_VISIBLE_DEVICES"
-_BY_CDI = "Docker itself applies the CDI devices {}: explained is the same request by a variable"
+_BY_GPUS = "--gpus requests {}, which Docker sets in NVIDIA_VISIBLE_DEVICES"
+_BY_CDI = "Docker itself applies the CDI devices {}; this explains the same request by a variable"
 
 
-def is_one(document: object) -> bool:
-    """Return whether a document looks like an image's or container's."""
+def is_image(document: object) -> bool:
+    """Return whether a document looks like that of an image or a container."""
     first = document[0] if isinstance(document, list) and document else document
     return isinstance(first, dict) and any(key in first for key in ("Config", "config", "Env"))
 
@@ -41,25 +41,24 @@ def _question(image: Any, where: str) -> Question:
     host = image.get("HostConfig")
     variables = [entry for entry in env or () if isinstance(entry, str)]
     if not isinstance(host, dict):
-        note = "an image alone: unprivileged, with no other variables, annotations and volumes"
+        note = "only an image: unprivileged, without other variables, annotations and volumes"
         return question.imagined(question.IMAGE, where, variables, [note])
-    return _of_docker(where, variables, host)
+    return _docker_question(where, variables, host)
 
 
-def _of_docker(where: str, variables: list[str], host: dict[str, Any]) -> Question:
-    """Return the question of a container of Docker's; --gpus sets the devices' variable."""
-    runtime = host.get("Runtime") or "the default one"
-    notes = [f"its runtime is {runtime}: explained is what gpuhook-runtime would do in its place"]
+def _docker_question(where: str, variables: list[str], host: dict[str, Any]) -> Question:
+    """Return the question of a Docker container; --gpus sets NVIDIA_VISIBLE_DEVICES."""
+    runtime = host.get("Runtime") or "the default runtime"
+    notes = [f"its runtime is {runtime}; this explains gpuhook-runtime as its runtime"]
     for request in _items(host.get("DeviceRequests")):
-        names = _requested(request)
+        names = _device_names(request)
         if names:
             variables = [e for e in variables if not e.startswith("NVIDIA_VISIBLE_DEVICES=")]
             variables.append("NVIDIA_VISIBLE_DEVICES=" + names)
             notes.append(_BY_CDI.format(names) if _is_cdi(request) else _BY_GPUS.format(names))
     found = question.imagined(question.IMAGE, where, variables, notes)
-    return question.with_options(
-        found, env={}, annotations={}, privileged=host.get("Privileged") is True
-    )
+    privileged = host.get("Privileged") is True
+    return question.with_additions(found, question.Additions({}, {}, privileged=privileged))
 
 
 def _is_cdi(request: dict[str, Any]) -> bool:
@@ -70,8 +69,8 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _requested(request: Any) -> str:
-    """Return what one of Docker's DeviceRequests names, "" where it is not about GPUs."""
+def _device_names(request: Any) -> str:
+    """Return the devices of one of Docker's DeviceRequests, "" if it requests no GPUs."""
     if not isinstance(request, dict):
         return ""
     named = _items(request.get("DeviceIDs"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of Kubernetes' manifests as questions, with what a device plugin would add."""
+"""Containers of Kubernetes manifests as questions, with the device plugin's allocation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"
-_IMAGE = "what its image says is not in a manifest: give the image's variables with --env"
+_IMAGE = "a manifest does not have the image's variables: pass them with --env"
 
 
 def questions(text: str, where: str) -> list[Question]:
-    """Return the question of each container in manifests: pods, and what makes pods.
+    """Return the question of each container in manifests of pods and workloads.
 
-    What a device plugin adds is not in them: allotted() adds it. Raises GH1930 to GH1932.
+    allotted() adds the allocation of the device plugin. Raises GH1930 to GH1932.
     """
     from gpuhook.explain import pods
 
@@ -48,12 +48,12 @@ def allotted(
     plugin_config: str | None,
     image_env: Sequence[str] = (),
 ) -> list[Question]:
-    """Return the questions with what our device plugin would answer for their containers.
+    """Return the questions with the allocation of gpuhook's device plugin.
 
     `plugin_config` is the path of the plugin's configuration, None for its defaults; `image_env`
-    are the variables of the containers' image. Each pod is taken to be alone on the node. Where
-    the node's facts are not known, no plugin answers; others than pods stay as they are. Raises
-    what pods.configuration() and pods.of_pods() do.
+    are the variables of the containers' image. Each pod is alone on the node. Without the node's
+    facts there is no allocation. Questions other than pods are unchanged. Raises what
+    pods.configuration() and pods.of_pods() raise.
     """
     asked = [one.asked for one in found if one.asked is not None]
     if not asked:
@@ -83,9 +83,9 @@ def _with(
 
 
 def is_open(question: Question) -> bool:
-    """Return whether a pod asks for devices and nobody here can tell which it is given.
+    """Return whether the devices of a pod are unknown.
 
-    The node's GPUs are not known then, or a driver of Dynamic Resource Allocation chooses.
+    The node's GPUs are unknown, or a driver of Dynamic Resource Allocation selects devices.
     """
     asked = question.asked
     if asked is None:
@@ -94,7 +94,7 @@ def is_open(question: Question) -> bool:
 
 
 def engines_devices(question: Question) -> tuple[str, ...]:
-    """Return the CDI devices that the device plugin has the engine add, by their names."""
+    """Return the names of the CDI devices that the engine adds for the device plugin."""
     if question.allocated is None:
         return ()
     from gpuhook.explain import pods
@@ -103,7 +103,7 @@ def engines_devices(question: Question) -> tuple[str, ...]:
 
 
 def is_complete(question: Question) -> bool:
-    """Return whether the device plugin itself passes devices and driver, as by host-files."""
+    """Return whether the device plugin itself adds devices and driver (host-files)."""
     if question.allocated is None:
         return False
     given = question.allocated.allocation
@@ -112,26 +112,26 @@ def is_complete(question: Question) -> bool:
 
 
 def reserved(question: Question) -> frozenset[str]:
-    """Return the UUIDs of the GPUs and instances that the device plugin books for the container."""
+    """Return the UUIDs of the GPUs and instances that the device plugin allocates."""
     answers = question.allocated.answers if question.allocated else ()
     return frozenset(device.uuid for answer in answers for device in answer.devices)
 
 
-def beside(question: Question) -> list[str]:
-    """Return the UUIDs of what comes to the container without the runtime's doing."""
+def plugin_devices(question: Question) -> list[str]:
+    """Return the UUIDs of the devices that the container gets without the runtime."""
     if not engines_devices(question) and not is_complete(question):
         return []
     return sorted(reserved(question))
 
 
 def replicas(question: Question) -> list[str]:
-    """Return the replicas that the device plugin books, "<uuid>::<number>"."""
+    """Return the replicas that the device plugin allocates, "<uuid>::<number>"."""
     units = question.allocated.units if question.allocated else ()
     return [unit for unit in units if SEPARATOR in unit]
 
 
 def document(question: Question) -> dict[str, Any] | None:
-    """Return what the manifest says of the container, None for a question of another kind."""
+    """Return the document of a pod's container, None for another kind of question."""
     if question.asked is None:
         return None
     from gpuhook.explain import pods
@@ -140,17 +140,17 @@ def document(question: Question) -> dict[str, Any] | None:
 
 
 def outcome(question: Question) -> str:
-    """Return what Kubernetes makes of the container, "" where it runs."""
+    """Return NOT_CREATED, NEVER_SCHEDULED, or "" if Kubernetes runs the container."""
     if question.asked is None:
         return ""
     from gpuhook.explain.pods.pod_requests import PENDING, REFUSED
 
     own = question.asked.objections
-    found = {one.result for one in (*own, *(_of_node(question)))}
+    found = {one.result for one in (*own, *(_node_objections(question)))}
     if REFUSED in found:
         return NOT_CREATED
     return NEVER_SCHEDULED if PENDING in found else ""
 
 
-def _of_node(question: Question) -> tuple[Any, ...]:
+def _node_objections(question: Question) -> tuple[Any, ...]:
     return question.allocated.objections if question.allocated else ()

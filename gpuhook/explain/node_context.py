@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node on which a request is explained: what it plans by, and what is known of its GPUs.
+"""The node for which a request is explained: its plan context and the facts of its GPUs.
 
-A node's specs say what it grants, and generate-cdi's notes what its GPUs are. A node that has
-neither is asked now, and described in memory as generate-cdi would describe it.
+The plan comes from the node's CDI specs, the facts from the node.json of generate-cdi. On a node
+with neither, the driver is asked and the node is described in memory, as generate-cdi would do.
 """
 
 from __future__ import annotations
@@ -28,109 +28,111 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
-PATIENCE = 15.0  # seconds for a driver to answer: it takes two on a node with 16 GPUs
+DRIVER_SECONDS = 15.0  # a driver takes two seconds on a node with 16 GPUs
 _MAX_SIZE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What a node plans by: `heard` is the log of that, `node` are its facts, if known.
+class ExplainedNode:
+    """The plan context of a node, its log, and the facts of the node if known.
 
-    `source` is one of INVENTORY, SPECS, LIVE and NOTHING; `trouble` is what is wrong with the
-    node's settings, which refuses every container that asks.
+    `source` is one of INVENTORY, SPECS, LIVE and NOTHING. A `settings_error` refuses each container
+    that requests a GPU.
     """
 
     context: PlanContext
-    heard: Heard
+    log: Heard
     source: str
     where: str
-    node: Node | None = None
+    facts: Node | None = None
     notes: tuple[str, ...] = ()
-    trouble: GpuhookError | None = None
+    settings_error: GpuhookError | None = None
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine, whose files can be looked at."""
+        """Whether this is the node of this machine, whose files can be read."""
         return self.source != INVENTORY
 
 
-def of_node(node: Node, settings: Settings, where: str) -> Ground:
-    """Return the ground of a node that is not this one; raises what describing it raises."""
-    heard = Heard()
+def other_node(node: Node, settings: Settings, where: str) -> ExplainedNode:
+    """Return the context of another node; raises what describing it raises."""
+    log = Heard()
     described = DescribedNode(node, settings, is_elsewhere=True)
-    context = PlanContext(settings, described, heard)
-    return Ground(context, heard, INVENTORY, where, node, tuple(described.warnings))
+    context = PlanContext(settings, described, log)
+    return ExplainedNode(context, log, INVENTORY, where, node, tuple(described.warnings))
 
 
-def here(settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node]) -> Ground:
-    """Return the ground of this node; `ask` asks its driver, which is done only where it must."""
-    heard = Heard()
-    read = SpecNode(settings)
-    context = PlanContext(settings, read, heard)
-    known = [spec for kind in _kinds(read) for spec in _specs(read, kind)]
+def this_node(
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], Node]
+) -> ExplainedNode:
+    """Return the context of this node; `ask` asks the driver if the node has no specs."""
+    log = Heard()
+    specs = SpecNode(settings)
+    context = PlanContext(settings, specs, log)
+    known = [spec for kind in _kinds(specs) for spec in _specs(specs, kind)]
     if known:
         where = ", ".join(dict.fromkeys(known))
-        notes = tuple(_rewritten(read))
-        return Ground(context, heard, SPECS, where, noted(), notes, trouble)
+        notes = tuple(_stale_specs(specs))
+        return ExplainedNode(context, log, SPECS, where, recorded_facts(), notes, error)
     try:
         node = node_in_child(ask)
         described = DescribedNode(node, settings)
-    except GpuhookError as error:
+    except GpuhookError as failure:
         dirs = ", ".join(settings.spec_dirs)
-        note = f"no spec in {dirs}, and the driver does not tell: {error.code}: {error.message}"
-        return Ground(context, heard, NOTHING, dirs, notes=(note,), trouble=trouble)
+        note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
+        return ExplainedNode(context, log, NOTHING, dirs, notes=(note,), settings_error=error)
     dirs = ", ".join(settings.spec_dirs)
-    note = f"no spec of {read.kind} in {dirs}: explained is {NAME}"
-    context = PlanContext(settings, described, heard)
-    return Ground(context, heard, LIVE, NAME, node, (note, *described.warnings), trouble)
+    note = f"no spec of {specs.kind} in {dirs}: the explanation is by {NAME}"
+    context = PlanContext(settings, described, log)
+    return ExplainedNode(context, log, LIVE, NAME, node, (note, *described.warnings), error)
 
 
-def _rewritten(read: SpecNode) -> Iterator[str]:
-    """Yield a note on each stale spec that a create has written anew first."""
-    for path, changed in read.await_refresh().items():
+def _stale_specs(specs: SpecNode) -> Iterator[str]:
+    """Yield a note on each stale spec, which a create refreshes first."""
+    for path, changed in specs.await_refresh().items():
         yield (
-            f"{path} describes another state of this host ({changed}): gpuhook-runtime has "
-            "`gpuhook refresh` write it anew before the container starts (cdi.onStale: refresh); "
-            "explained is the spec as it is, and devices and files may be others then. Where an "
-            "engine applies the spec by itself, its hook refuses the container until then (GH1120)"
+            f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
+            "container starts (cdi.onStale: refresh). This explanation is by the spec as it is; "
+            "devices and files may differ after the refresh. If an engine applies the spec itself, "
+            "its hook refuses the container until then (GH1120)"
         )
 
 
-def with_facts(ground: Ground, ask: Callable[[], Node]) -> Ground:
-    """Return the ground with the facts of its GPUs, which `ask` asks for if nobody noted them."""
-    if ground.node is not None or ground.source != SPECS:
-        return ground
+def with_facts(target: ExplainedNode, ask: Callable[[], Node]) -> ExplainedNode:
+    """Return the context with the facts of the GPUs; `ask` asks the driver if they are missing."""
+    if target.facts is not None or target.source != SPECS:
+        return target
     try:
-        return replace(ground, node=node_in_child(ask))
+        return replace(target, facts=node_in_child(ask))
     except GpuhookError as error:
-        note = f"what its GPUs are nobody tells: {error.code}: {error.message}"
-        return replace(ground, notes=(*ground.notes, note))
+        note = f"GPU details unavailable: {error.code}: {error.message}"
+        return replace(target, notes=(*target.notes, note))
 
 
-def asked_of(
-    settings: Settings, trouble: GpuhookError | None, ask: Callable[[], Node], where: str
-) -> Ground:
-    """Return the ground of the node that `ask` finds, whatever specs are here.
+def live_node(
+    settings: Settings, error: GpuhookError | None, ask: Callable[[], Node], where: str
+) -> ExplainedNode:
+    """Return the context of the node that `ask` finds, without its specs.
 
     Raises what node_in_child() raises, and what describing the node raises.
     """
-    heard, node = Heard(), node_in_child(ask)
+    log, node = Heard(), node_in_child(ask)
     described = DescribedNode(node, settings)
-    context = PlanContext(settings, described, heard)
-    return Ground(context, heard, LIVE, where, node, tuple(described.warnings), trouble)
+    context = PlanContext(settings, described, log)
+    return ExplainedNode(context, log, LIVE, where, node, tuple(described.warnings), error)
 
 
 def node_in_child(ask: Callable[[], Node]) -> Node:
-    """Return the node that `ask` finds, in a child process: a driver may hang.
+    """Return the node that `ask` finds in a child process: a driver may hang.
 
-    Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
-    the child ends without one.
+    Raises the faults of `ask`, GH1913 without an answer in DRIVER_SECONDS, and GH1941 if the child
+    ends without an answer.
     """
-    return driver_worker.call_driver(ask, PATIENCE, "GH1913", relay_stderr=True)
+    return driver_worker.call_driver(ask, DRIVER_SECONDS, "GH1913", relay_stderr=True)
 
 
-def noted() -> Node | None:
-    """Return the node as generate-cdi noted it on this machine, None without usable notes."""
+def recorded_facts() -> Node | None:
+    """Return the node in the node.json of generate-cdi, None without a usable file."""
     try:
         document: Any = fastjson.loads(files.read(node_json.path(), _MAX_SIZE))
         return dump.from_dict(document)

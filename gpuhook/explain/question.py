@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked about: a container that is, or could be, as its config.json would be."""
+"""The container to explain: its config.json, real or imagined."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
 OPTIONS, IMAGE, POD = "options", "image", "pod"
-_PRIVILEGED = "privileged: its engine gives it all device nodes of the host, those of all GPUs too"
-_CAPABILITY = "CAP_SYS_ADMIN"  # whose presence makes a container privileged, to policy.py
+_PRIVILEGED = "privileged: the engine adds all device nodes of the host, also those of all GPUs"
+_CAPABILITY = "CAP_SYS_ADMIN"  # by which policy.py detects a privileged container
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A container in question: `spec` is the object of its config.json, as its engine makes it.
+    """A container to explain: `spec` is its config.json, as its engine makes it.
 
-    `bundle` is its directory, "" for one that is only thought of; without `has_root` its root file
-    system is not here, and an empty one stands for it. `raw` is the text of config.json where
-    that is known. `notes` say what was supposed. `start_warnings` are those that gpuhook reported
-    when the container started, as the ledger has them. `held` is what a running container has.
+    `bundle` is its directory, "" for an imagined container. Without `has_root` its root file system
+    is not available, and an empty one is used instead. `raw` is the text of config.json, if known.
+    `notes` are the assumptions. `start_warnings` are the warnings from the container's start, by
+    the ledger. `held` are the devices of a running container.
     """
 
     kind: str
@@ -40,13 +40,13 @@ class Question:
     notes: tuple[str, ...] = ()
     start_warnings: tuple[dict[str, str], ...] = ()
     held: InjectedDevices | None = None
-    asked: PodRequest | None = None  # the container of a manifest that it is
-    allocated: Allocated | None = None  # what a device plugin gives to that
+    asked: PodRequest | None = None  # the container of a manifest
+    allocated: Allocated | None = None  # by the device plugin
 
 
 def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str] = ()) -> Question:
-    """Return the question of a container with these variables of which there is no config.json."""
-    # What engines mount where nothing else is said, as far as a grant depends on it.
+    """Return the question of an imagined container with these variables."""
+    # What engines mount by default, as far as a grant depends on it.
     spec: dict[str, Any] = {
         "ociVersion": "1.0.2",
         "process": {"env": list(env), "capabilities": {"bounding": []}},
@@ -57,41 +57,52 @@ def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str
     return Question(kind, where, spec, notes=tuple(notes))
 
 
-def with_options(
-    question: Question,
-    *,
-    env: Mapping[str, str],
-    annotations: Mapping[str, str],
-    mounts: Iterable[str] = (),
-    privileged: bool = False,
-) -> Question:
-    """Return the question with more asked for, as by the options of `docker run`.
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """Requests in addition to those of a question, as by the options of `docker run`.
 
-    `mounts` are container paths of mounts of /dev/null, which is how volumes name devices.
+    `mounts` are container paths of mounts of /dev/null, by which volumes name devices.
     """
+
+    env: Mapping[str, str]
+    annotations: Mapping[str, str]
+    mounts: tuple[str, ...] = ()
+    privileged: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.env or self.annotations or self.mounts or self.privileged)
+
+
+def with_additions(question: Question, more: Additions) -> Question:
+    """Return the question with more requests; for a pod, `more.env` is of the image instead."""
+    if not more:
+        return question
     spec = copy.deepcopy(question.spec)
     process = _object(spec, "process")
-    held = process.get("env") if isinstance(process.get("env"), list) else []
-    entries = [entry for entry in held or () if str(entry).partition("=")[0] not in env]
-    added = [f"{name}={value}" for name, value in env.items()]
-    if added:
-        process["env"] = entries + added
-    if annotations:
-        _object(spec, "annotations").update(annotations)
-    places = [
-        {"destination": path, "type": "bind", "source": "/dev/null", "options": ["bind", "ro"]}
-        for path in mounts
-    ]
-    if places:
+    env = {} if question.asked else more.env
+    if env:
+        entries = process.get("env")
+        kept = [
+            entry
+            for entry in (entries if isinstance(entries, list) else ())
+            if str(entry).partition("=")[0] not in env
+        ]
+        process["env"] = kept + [f"{name}={value}" for name, value in env.items()]
+    if more.annotations:
+        _object(spec, "annotations").update(more.annotations)
+    if more.mounts:
         before = spec.get("mounts")
-        spec["mounts"] = [*(before if isinstance(before, list) else ()), *places]
-    if privileged:
+        spec["mounts"] = [*(before if isinstance(before, list) else ()), *map(_mount, more.mounts)]
+    if more.privileged:
         capabilities = _object(process, "capabilities")
         bounding = capabilities.get("bounding")
-        found = bounding if isinstance(bounding, list) else []
-        capabilities["bounding"] = [*found, _CAPABILITY]
-    notes = (*question.notes, _PRIVILEGED) if privileged else question.notes
+        capabilities["bounding"] = [*(bounding if isinstance(bounding, list) else ()), _CAPABILITY]
+    notes = (*question.notes, _PRIVILEGED) if more.privileged else question.notes
     return replace(question, spec=spec, raw=b"", notes=notes)
+
+
+def _mount(path: str) -> dict[str, Any]:
+    return {"destination": path, "type": "bind", "source": "/dev/null", "options": ["bind", "ro"]}
 
 
 def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container in question put to the very code that the runtime wrapper runs, and what came of it.
+"""Runs the code of the runtime wrapper for a container, without writing anything.
 
-Nothing is written: config.json is edited in memory, its root file system only rehearsed.
+config.json is edited in memory, and the changes of the root file system are only recorded.
 """
 
 from __future__ import annotations
 
 import copy
+import difflib
+import json
 import os
 import shutil
 import sys
@@ -17,7 +19,7 @@ from typing import Any
 from gpuhook.apply.spec import change_record
 from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.apply.live.live_files import FileChange
-    from gpuhook.explain.node_context import Ground
+    from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.question import Question
     from gpuhook.request.policy import Verdict
     from gpuhook.usage.injection_route import InjectedDevices
@@ -44,11 +46,11 @@ _HOOK = "/usr/bin/gpuhook-hook"  # of a node that is not this one
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAnswer:
-    """What becomes of a container: config.json `before` and `after`, and how it came to that.
+    """The result for a container: config.json `before` and `after`, and the steps between.
 
-    `fault` is why it would not start; `after` is as `before` then. `asked` is the spec as it asks,
-    what an earlier create had given taken back. `changes` are those of the root file system. `held`
-    is what a running container has, unless gpuhook-runtime would give it its GPUs.
+    `fault` is why it would not start; then `after` equals `before`. `asked` is the spec with its
+    request, without the edits of an earlier create. `changes` are in the root file system. `held`
+    are the devices of a running container, unless gpuhook-runtime would add them.
     """
 
     question: Question
@@ -64,64 +66,66 @@ class SimulatedAnswer:
 
     @property
     def has_engines_edits(self) -> bool:
-        """Whether its engine has applied a CDI spec of ours already."""
+        """Whether its engine has already applied a CDI spec of gpuhook."""
         return bool(hook_args.hooks_in(self.before))
 
 
-def simulate(question: Question, ground: Ground) -> SimulatedAnswer:
-    """Return what the wrapper would make of the container in question on this ground."""
+def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
+    """Return the result of the wrapper for the container on this node."""
     before = copy.deepcopy(question.spec)
     asked = copy.deepcopy(question.spec)
     change_record.take_back(asked)
-    heard = len(ground.heard.warnings)
-    after, edited, changes, trouble = _edited(question, ground)
-    trouble = trouble or _refused_by_hook(question, asked, ground)
+    logged = len(target.log.warnings)
+    after, edited, changes, trouble = _edited(question, target)
+    trouble = trouble or _refused_by_hook(question, asked, target)
     return SimulatedAnswer(
         question=question,
         before=before,
         after=before if trouble else after,
         asked=asked,
         edited=edited,
-        verdict=_verdict(asked, ground),
+        verdict=_verdict(asked, target),
         changes=tuple(changes),
-        warnings=tuple(ground.heard.warnings[heard:]),
+        warnings=tuple(target.log.warnings[logged:]),
         fault=trouble,
-        held=None if trouble or edited.route == WRAPPER else _held(question, ground),
+        held=None if trouble or edited.route == WRAPPER else _held_devices(question, target),
     )
 
 
-def _held(question: Question, ground: Ground) -> InjectedDevices | None:
-    """Return what a running container of this node has of GPUs, None if that is nothing."""
+def _held_devices(question: Question, target: ExplainedNode) -> InjectedDevices | None:
+    """Return the GPUs of a running container of this node, None without any."""
     held = question.held
-    return held if held and held.is_holder and held.nodes and ground.is_here else None
+    return held if held and held.is_holder and held.nodes and target.is_here else None
 
 
 def _edited(
-    question: Question, ground: Ground
+    question: Question, target: ExplainedNode
 ) -> tuple[dict[str, Any], Edited, list[FileChange], GpuhookError | None]:
-    """Return (config.json after, what was done, changes of the root, why it would not start)."""
+    """Return (config.json after, the wrapper's result, changes of the root, the fault)."""
     spec = copy.deepcopy(question.spec)
-    if not _may_ask(question, ground):
+    if not _may_request(question, target):
         return spec, Edited(), [], None
     root = spec.get("root")
     with TemporaryDirectory(prefix="gpuhook-explain-") as place:
         command, work = oci_command.Command(), RootfsDryRun()
         command.bundle = question.bundle
-        if _is_rootless(question):
+        if _needs_empty_root(question):
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            work = RootfsDryRun(shown_as=_shown(question))
-        hook = "" if ground.is_here else _HOOK
-        create = Create(command, ground.context, _launcher(), ground.trouble, work, hook=hook)
+            work = RootfsDryRun(shown_as=_root_path(question))
+        hook = "" if target.is_here else _HOOK
+        create = Create(
+            command, target.context, _launcher(), target.settings_error, work, hook=hook
+        )
         edited, trouble = Edited(), None
         try:
-            edited = create.edited(spec, _low_level(ground))
+            edited = create.edited(spec, _low_level(target))
         except GpuhookError as error:
             trouble = error
-        except OSError as error:  # as gpuhook-runtime says it
+        except OSError as error:  # as gpuhook-runtime reports it
             where = error.filename or error.filename2 or "the host"
             trouble = fault("GH1490", where=where, reason=error.strerror or str(error))
-        except Exception as error:  # as gpuhook-runtime takes it
+        except Exception as error:  # as gpuhook-runtime handles it
             trouble = runtime.unforeseen(error)
     if root is None:
         spec.pop("root", None)
@@ -131,13 +135,13 @@ def _edited(
 
 
 def _refused_by_hook(
-    question: Question, spec: dict[str, Any], ground: Ground
+    question: Question, spec: dict[str, Any], target: ExplainedNode
 ) -> GpuhookError | None:
-    """Return why the hook of a CDI spec, which the engine applies, would refuse the container."""
+    """Return why the hook of a CDI spec that the engine applies would refuse the container."""
     if not manifest_questions.engines_devices(question):
         return None
-    nodes = requirement_facts.nodes_of(manifest_questions.beside(question), ground.node)
-    context = ground.context
+    nodes = requirement_facts.nodes_of(manifest_questions.plugin_devices(question), target.facts)
+    context = target.context
     try:
         required = plan.requirements(spec, context.settings, context.node)
         plan_context.enforce_requirements(required, [], nodes, context)
@@ -146,55 +150,55 @@ def _refused_by_hook(
     return None
 
 
-def _may_ask(question: Question, ground: Ground) -> bool:
-    marks = runtime.own_marks(ground.context.settings)
+def _may_request(question: Question, target: ExplainedNode) -> bool:
+    marks = runtime.own_marks(target.context.settings)
     return runtime.may_ask(question.raw or fastjson.dumps(question.spec), marks)
 
 
-def _is_rootless(question: Question) -> bool:
-    """Return whether an empty root file system is to stand for one that is not here."""
+def _needs_empty_root(question: Question) -> bool:
+    """Return whether to use an empty root file system instead of one that is not available."""
     return not question.has_root and question.kind != kinds.BUNDLE
 
 
-def _shown(question: Question) -> str:
+def _root_path(question: Question) -> str:
     root = question.spec.get("root")
     path = root.get("path") if isinstance(root, dict) else None
     return os.path.join(question.bundle or "/BUNDLE", path if isinstance(path, str) else _ROOT)
 
 
 def _launcher() -> str:
-    """Return the path of our runtime where it is installed, or would be: beside us first."""
+    """Return the path of gpuhook-runtime, installed or not; next to this program first."""
     own = os.path.dirname(os.path.realpath(sys.argv[0]))
     path = os.pathsep.join([own, os.environ.get("PATH", ""), *state.PROGRAM_DIRS])
     return shutil.which(LAUNCHER, path=path) or f"/usr/bin/{LAUNCHER}"
 
 
-def _low_level(ground: Ground) -> str:
+def _low_level(target: ExplainedNode) -> str:
     try:
-        return runtime.find_low_level(ground.context.settings.low_level_runtimes, _launcher())
+        return runtime.find_low_level(target.context.settings.low_level_runtimes, _launcher())
     except GpuhookError:
         return "runc"
 
 
-def _verdict(asked: dict[str, Any], ground: Ground) -> Verdict:
-    """Return the verdict over the sources; an empty one where they cannot be read."""
+def _verdict(asked: dict[str, Any], target: ExplainedNode) -> Verdict:
+    """Return the verdict on the sources, an empty one if they cannot be read."""
     try:
-        return plan.verdict(asked, ground.context.settings, ground.context.node)
+        return plan.verdict(asked, target.context.settings, target.context.node)
     except GpuhookError:
         return policy.Verdict()
 
 
 def sources(verdict: Verdict, trouble: GpuhookError | None) -> Iterator[dict[str, Any]]:
-    """Yield each source of a verdict with what came of it, in the order of precedence.
+    """Yield each source of a verdict with its result, in the order of precedence.
 
-    `trouble` is why the container would not start: policy refuses the chosen source by GH1009.
+    `trouble` is why the container would not start: GH1009 refuses the chosen source.
     """
     order = {parse.ANNOTATIONS: 0, parse.MOUNTS: 1, parse.POD_ANNOTATIONS: 2}
     refusal = trouble.code if trouble is not None and trouble.code == _OTHER_VENDOR else ""
     result = "refused" if refusal else "won"
     chosen = [(verdict.chosen, result, refusal)] if verdict.chosen else []
     beaten = [
-        (source, "beaten", f"{verdict.chosen.where} comes first")
+        (source, "beaten", f"{verdict.chosen.where} takes precedence")
         for source in verdict.beaten
         if verdict.chosen
     ]
@@ -209,3 +213,23 @@ def sources(verdict: Verdict, trouble: GpuhookError | None) -> Iterator[dict[str
             "result": outcome,
             "reason": reason,
         }
+
+
+_MAX_LINE = 1 << 16
+
+
+def difference(answer: SimulatedAnswer) -> Iterator[str]:
+    """Yield the lines of a unified diff of config.json, none if nothing changes."""
+    name = answer.question.where
+    for line in difflib.unified_diff(
+        _pretty(answer.before),
+        _pretty(answer.after),
+        f"{name} (before)",
+        f"{name} (after)",
+        lineterm="",
+    ):
+        yield printable(line, _MAX_LINE)
+
+
+def _pretty(spec: object) -> list[str]:
+    return json.dumps(spec, indent=2).splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.cli.generate import generate_section
-from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.host.hot import settings, settings_environment
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary

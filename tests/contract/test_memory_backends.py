@@ -102,7 +102,7 @@ def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: B
         assert gpu["guarantee"] == record["guarantee"] != ""
         assert (gpu["agrees"], gpu["driver"]["request"]) == (True, 0)
         said = live.gpuhook("limits", live.id, name="show").stderr
-        assert "the guarantee of its grant, 1Gi, is left out: the kernel's controller dmem" in said
+        assert "the granted guarantee, 1Gi, is left out: the kernel's controller dmem" in said
         assert live.report("repair")["steps"] == []
     assert above(mine, granted) == 0
 

@@ -386,7 +386,7 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
                 )
                 assert "nvidia0" in inside.stdout, inside.stderr
                 done = debian.run("gpuhook", "configure", "containerd", env=HERE)
-                assert done.stderr == "containerd is configured already\n"
+                assert done.stderr == "containerd is already configured\n"
                 found = engine.stat()
                 assert (found.st_mtime_ns, found.st_ino) == (written.st_mtime_ns, written.st_ino)
                 users = debian.run("gpuhook", "configure", "users", "-o", "name", env=HERE)

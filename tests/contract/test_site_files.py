@@ -124,4 +124,4 @@ def test_broken_rules_make_no_spec(site: Installation, tmp_path: Path) -> None:
     assert site.spec.read_bytes() == before
     done = site.gpuhook("generate-cdi", "--inventory", "t4", "--files-dir", str(tmp_path))
     assert done.returncode == 2
-    assert "--files-dir is of no use with --inventory" in done.stderr
+    assert "--files-dir cannot be used with --inventory" in done.stderr

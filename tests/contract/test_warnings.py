@@ -174,7 +174,7 @@ def test_the_ledger_explain_and_ps(
         told = document(mine, "explain", live.id, *live.roots)["containers"][0]
         assert codes(told["start_warnings"]) == ["GH1007"]
         text = mine.gpuhook("explain", live.id, *live.roots).stdout
-        assert "Warnings when it started\n  GH1007: ignored the request" in text
+        assert "Warnings at its start\n  GH1007: ignored the request" in text
         assert text.count("GH1007: ") == 2  # in the answer, and among the warnings
         # What changes a running container keeps what was reported when it started.
         live.attach("1")

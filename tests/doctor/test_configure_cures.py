@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.cli.configure import configure
+from gpuhook.cli.engines.configure import configure
 from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.support_bundle import bundle_contents
 from gpuhook.support_bundle.bundle_reader import CONTENTS

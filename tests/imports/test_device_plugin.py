@@ -22,12 +22,12 @@ LATER = {
 }
 LOADED = """
 import json, sys
-from gpuhook.cli import device_plugin
+from gpuhook.cli.node import device_plugin
 device_plugin._plugin()
 print(json.dumps(sorted(sys.modules)))
 """
 TRUSTED = """
-from gpuhook.cli import device_plugin
+from gpuhook.cli.node import device_plugin
 device_plugin._plugin()
 from gpuhook.device_plugin.api_server import client as api_server
 print(api_server.ssl.OPENSSL_VERSION, api_server.http.client.HTTPSConnection.__name__)

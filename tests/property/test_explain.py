@@ -292,8 +292,8 @@ def _no_driver_to_ask() -> Node:
 
 def _explained(bundle: Path) -> simulate.SimulatedAnswer:
     chosen = settings_file.of_node()
-    base = node_context.here(chosen, None, _no_driver_to_ask)
-    return simulate.simulate(explain_inputs.of_directory(str(bundle)), base)
+    base = node_context.this_node(chosen, None, _no_driver_to_ask)
+    return simulate.simulate(explain_inputs.bundle_question(str(bundle)), base)
 
 
 @given(config=CONFIG, image=IMAGE, chosen=SETTINGS, is_twice=st.booleans())
@@ -351,9 +351,9 @@ ANY = st.recursive(
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
-    base = node_context.here(settings_file.of_node(), None, _no_driver_to_ask)
+    base = node_context.this_node(settings_file.of_node(), None, _no_driver_to_ask)
     try:
-        asked = explain_inputs.of_text(json.dumps(document).encode(), "standard input")
+        asked = explain_inputs.text_questions(json.dumps(document).encode(), "standard input")
     except GpuhookError:
         return
     told = documents.explain_document([simulate.simulate(one, base) for one in asked], base)

@@ -23,8 +23,8 @@ def refused(*words: str, **env: str) -> str:
 @pytest.mark.parametrize("verb", [["attach", "--device=0"], ["detach", "--device=0"], ["inspect"]])
 def test_an_empty_name(verb: list[str], name: str) -> None:
     """An unset variable of a script is no container."""
-    assert "the name of a container is not empty" in refused(*verb, name)
-    assert "the name of a container is not empty" in refused("repair", name)
+    assert "the name of a container is empty" in refused(*verb, name)
+    assert "the name of a container is empty" in refused("repair", name)
 
 
 def test_repair_takes_one_or_all() -> None:
@@ -54,7 +54,7 @@ def test_a_state_root_that_is_none(verb: list[str], tmp_path: Path) -> None:
 def test_attach_takes_no_paths() -> None:
     """Whoever wants that is told who does."""
     said = refused("attach", "x", "--device", "0,/dev/nvidia0")
-    assert "/dev/nvidia0 is a path, and only detach takes those" in said
+    assert "/dev/nvidia0 is a path, which only detach accepts" in said
 
 
 def test_driver_capabilities() -> None:

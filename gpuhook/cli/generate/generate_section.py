@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `generate` of the settings: the options of generate-cdi, under their own names.
+"""The section `generate` of the settings: the options of generate-cdi, by name.
 
-A key is the option in camelCase, in the plural where the option is repeatable: --device-id is
-deviceIds, a list. What is said on the command line wins, then the option's variable, then the key.
+A key is the option in camelCase, in the plural if the option is repeatable: --device-id is
+deviceIds, a list. The command line takes precedence, then the option's variable, then the key.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuhook.cli.generate import toolkit_switches
+from gpuhook.cli.options import command_sections
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SECTION = "generate"
-_TROUBLE, _SAID = "gpuhook.settings_trouble", "gpuhook.settings_said"
-# Not for a node's own settings: driver.root and driver.devRoot say it for all commands, and a dump
-# is another node.
+_ERROR, _SET = "gpuhook.settings_error", "gpuhook.settings_set"
+# Not settings of a node: driver.root and driver.devRoot apply to all commands, and a dump is of
+# another node.
 _ELSEWHERE = ("driver_root", "dev_root", "inventory", "help")
-# What a dump of another node is described with, whatever the settings of this one say.
+# Values for a dump of another node, to which the settings of this node do not apply.
 _WITH_A_DUMP = {
     "mode": mode_table.AUTO,
     "create_device_nodes": False,
     "files_dir": None,
     "output": None,
 }
-# What is said of a Tegra, and what is said of the GPUs: modes that describe neither, by the
-# caller's own word, do without.
+# Options of Tegra and of GPUs: the settings do not apply in a mode that the caller has chosen and
+# that describes neither.
 _OF_A_TEGRA = {
     "csv_file": (),
     "csv_ignore_pattern": (),
@@ -62,39 +63,39 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Configured(click.Command):
-    """A command whose options have their defaults in the settings file.
+class Configured(command_sections.SectionedCommand):
+    """A command whose options have defaults in the settings file.
 
-    Whatever is wrong with the file is raised when the command is run: its --help needs no file.
+    Running the command raises the error of an invalid file; --help does not.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse `args`, with the settings as the defaults of those that there are already."""
+        """Parse `args`, with the settings as defaults below those of the context."""
         if not ctx.resilient_parsing:
             try:
-                said = of_file(self)
+                said = values_of_file(self)
             except GpuhookError as error:
-                said, ctx.meta[_TROUBLE] = {}, error
+                said, ctx.meta[_ERROR] = {}, error
             before = ctx.default_map or {}
-            ctx.meta[_SAID] = frozenset(said).difference(before)
+            ctx.meta[_SET] = frozenset(said).difference(before)
             ctx.default_map = {**said, **before}
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; raises GH1530."""
-        if _TROUBLE in ctx.meta:
-            raise ctx.meta[_TROUBLE]
-        for name, value in _pointless(ctx).items():
+        if _ERROR in ctx.meta:
+            raise ctx.meta[_ERROR]
+        for name, value in _excluded(ctx).items():
             if _is_of_settings(ctx, name):
                 ctx.params[name] = value
         names_a_file = ctx.params.get("output") not in (None, "-")
         if names_a_file and _is_of_settings(ctx, "fmt") and not _is_of_settings(ctx, "output"):
-            ctx.params["fmt"] = None  # as the file is named that the caller has chosen
+            ctx.params["fmt"] = None  # the name of the caller's file decides
         return super().invoke(ctx)
 
 
-def _pointless(ctx: click.Context) -> dict[str, Any]:
-    """Return what the settings may not say of this call, each with what counts instead."""
+def _excluded(ctx: click.Context) -> dict[str, Any]:
+    """Return the parameters to which the settings do not apply in this call, with their values."""
     if ctx.params.get("inventory") is not None:
         return _WITH_A_DUMP
     mode = ctx.params.get("mode")
@@ -103,17 +104,17 @@ def _pointless(ctx: click.Context) -> dict[str, Any]:
     if mode_table.KINDS[mode] == vocabulary.VOCABULARY.default_kind:
         return _OF_A_TEGRA
     flags = ctx.params.get("feature_flag") or ()
-    of_others = tuple(flag for flag in flags if flag != toolkit_switches.COHERENT)
-    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": of_others}
+    other_flags = tuple(flag for flag in flags if flag != toolkit_switches.COHERENT)
+    return {**_OF_A_TEGRA, **_OF_GPUS, "feature_flag": other_flags}
 
 
 def _is_of_settings(ctx: click.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
-    return source is ParameterSource.DEFAULT_MAP and name in ctx.meta.get(_SAID, ())
+    return source is ParameterSource.DEFAULT_MAP and name in ctx.meta.get(_SET, ())
 
 
 def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
-    """Yield key and option of all that the section may say, in the order of --help."""
+    """Yield key and option of each key of the section, in the order of --help."""
     for param in command.params:
         if isinstance(param, click.Option) and param.name not in _ELSEWHERE and not param.hidden:
             yield key(param), param
@@ -121,7 +122,7 @@ def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 def key(option: click.Option) -> str:
     """Return the key of an option: --library-search-path is librarySearchPaths."""
-    long = next(name for name in option.opts if name.startswith("--"))  # others are aliases
+    long = next(name for name in option.opts if name.startswith("--"))  # the others are aliases
     first, *rest = long.lstrip("-").split("-")
     name = first + "".join(word.capitalize() for word in rest)
     if not option.multiple or name.endswith("s"):
@@ -130,7 +131,7 @@ def key(option: click.Option) -> str:
 
 
 def schema(command: click.Command) -> dict[str, Any]:
-    """Return the JSON schema of the section, from what the options of the command are."""
+    """Return the JSON schema of the section, made from the options of the command."""
     return {
         "description": "Defaults of the options of gpuhook generate-cdi.",
         "type": "object",
@@ -156,19 +157,19 @@ def _schema(option: click.Option) -> dict[str, Any]:
 
 
 def is_list(option: click.Option) -> bool:
-    """Return whether the key of an option has a list."""
+    """Return whether the value of an option's key is a list."""
     return option.multiple or option.name in _WORDS
 
 
-def listed(option: click.Option, text: str) -> list[str]:
-    """Return the entries of a variable's text, which click takes apart at colons or blanks."""
+def list_entries(option: click.Option, text: str) -> list[str]:
+    """Return the entries of a variable's value, which click splits at colons or blanks."""
     if option.name in _WORDS:
         return [word for word in text.replace(",", " ").split() if word]
     return list(option.type.split_envvar_value(text))
 
 
 def default(option: click.Option) -> Any:
-    """Return the value of a key that says nothing new: the option's default, or an empty one."""
+    """Return the default value of a key: the option's default, or an empty value."""
     said = option.default
     if option.is_flag:
         return said is True
@@ -179,30 +180,30 @@ def default(option: click.Option) -> Any:
     return said if isinstance(said, (str, int)) else ""
 
 
-def of_file(command: click.Command) -> dict[str, Any]:
-    """Return parameter -> value of what this node's settings file says; raises GH1530."""
+def values_of_file(command: click.Command) -> dict[str, Any]:
+    """Return parameter -> value by this node's settings file; raises GH1530."""
     if not os.path.exists(settings.path()):
         return {}
     from gpuhook.node import settings_file
 
-    return of_document(command, settings_file.document_of_node())
+    return values_of_document(command, settings_file.document_of_node())
 
 
-def of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
-    """Return parameter -> value of what a settings document says, as click takes a default."""
+def values_of_document(command: click.Command, document: Mapping[str, object]) -> dict[str, Any]:
+    """Return parameter -> value by a settings document, in the form of click's default_map."""
     section = document.get(SECTION)
     said = section if isinstance(section, dict) else {}
     found = {}
     for name, option in options(command):
         value = said.get(name)
-        # An empty text or list says nothing: the option's own default counts.
+        # The option's default applies to an empty text or list.
         if value not in (None, "", []) and option.name is not None:
             is_text = isinstance(value, list) and not option.multiple
             found[option.name] = ",".join(value) if is_text else value
     return found
 
 
-def of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
+def values_of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
     """Return key -> (variable, text) of the options that the environment sets."""
     found: dict[str, tuple[str, str]] = {}
     for name, option in options(command):

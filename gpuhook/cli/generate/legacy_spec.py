@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec of gpuhook's of which nobody has noted how it was made: told from the spec itself.
+"""The options of a spec of gpuhook without a record, derived from the spec.
 
-After a boot the notes below /run are gone, and a spec in /etc/cdi is still there. What it was
-limited to cannot be told, so it is written again only if what is written has the same devices and
-no more of the driver.
+A boot removes the records below /run, but not a spec in /etc/cdi. The spec does not show its device
+selection, so it is written again only if the new one has the same devices and no further driver
+parts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-# Each of another driver capability: a spec without one of them was limited.
-_TELLING = {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"}
+# One library for each driver capability: a spec without one of them was limited.
+_CAPABILITY_LIBRARIES = {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"}
 _CONTROL = "/dev/nvidiactl"
 
 
 def words(found: Compiled, job: Jobs) -> list[str]:
-    """Return the options of generate-cdi that a spec shows; `job` is its hook's."""
+    """Return the options of generate-cdi for a spec; `job` is the job of its hook."""
     vendor, _, device_class = found.kind.partition("/")
     given = ["--vendor", vendor, "--class", device_class, "--host-root", job.host_root]
     names = [name for name in found.names() if name != device_selection.EVERY]
@@ -52,17 +52,17 @@ def words(found: Compiled, job: Jobs) -> list[str]:
 
 
 def require_same(found: Compiled, given: tuple[str, ...], root: click.Context) -> None:
-    """Raise GH1527 where `given` would describe other devices, or more files, than `found`.
+    """Raise GH1527 if the options `given` describe other devices, or more files, than `found`.
 
-    Raises also as describing does.
+    Also raises the faults of generate-cdi.
     """
     now = spec_file.parser(".json")(generate_call.text(given, "json", root).encode(), found.path)
     new = compiled_spec.of_spec(found.path, now)
     if set(new.names()) != set(found.names()):
-        raise fault("GH1527", path=found.path, what="its devices are not those of the node now")
-    more = sorted((_stems(new) & _TELLING) - _stems(found))
+        raise fault("GH1527", path=found.path, what="the node has other devices now")
+    more = sorted((_stems(new) & _CAPABILITY_LIBRARIES) - _stems(found))
     if more:
-        raise fault("GH1527", path=found.path, what=f"it was made without {', '.join(more)}")
+        raise fault("GH1527", path=found.path, what=f"it was generated without {', '.join(more)}")
 
 
 def _stems(found: Compiled) -> set[str]:
@@ -71,7 +71,7 @@ def _stems(found: Compiled) -> set[str]:
 
 
 def _driver_root(found: Compiled) -> str:
-    """Return the root that the driver is below: where a library is on the host shows it."""
+    """Return the driver root, by the host path of a library."""
     for mount in found.edits.get("mounts") or ():
         host, inside = mount["hostPath"], mount["containerPath"]
         if ".so." in inside and host.endswith(inside):

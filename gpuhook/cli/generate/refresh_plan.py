@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gpuhook refresh` has to do: each spec of this node that is ours, and whether it is stale.
+"""The plan of `gpuhook refresh`: the specs of this node, and which of them are stale.
 
-Nothing is written here, and NVML is not loaded. Only modes that ask for no GPU describe the node
-to find out: that costs them little, and no fingerprint tells of their devices.
+This module writes nothing and does not load NVML. It describes the node only for modes without
+GPUs: that is cheap, and their devices are in no fingerprint.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 STALE, UNCHANGED, KEPT, FORGOTTEN = "stale", "unchanged", "kept", "forgotten"
 FAILED = "failed"
-FRESH = "it describes this host as it is"
+FRESH = "it matches this host"
 _FOREIGN = "gpuhook did not write it"
-_PLUGINS = "the device plugin keeps it"
+_PLUGINS = "the device plugin maintains it"
 _MAX_SPEC = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One spec, what is to become of it, and why; `words` make it again.
+    """One spec, its state and the reason; generate-cdi writes it again with `words`.
 
-    `origin` is the spec as it is, where nobody has noted how it was made. What is in the place of
-    a new one is nobody's that we know. `error` is what keeps one that failed from being judged.
+    `origin` is the present spec if there is no record of its options. A new spec (`is_new`) must
+    not replace a file. `error` is why the spec of a failed case could not be checked.
     """
 
     path: str
@@ -51,10 +51,10 @@ class Case:
     error: GpuhookError | None = None
 
 
-def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
-    """Return a case for each spec; for a node that has none, one of the spec that it shall have.
+def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
+    """Return a case for each spec, or the case of the first spec of a node without one.
 
-    With `is_forced`, fresh specs are written again too.
+    With `is_forced`, fresh specs are stale too.
     """
     known = registry.load(settings.spec_dirs, generate_call.compile_spec, vocabulary.VENDOR)
     there = {os.path.realpath(spec.path): spec for spec in [*known.all(), *known.broken]}
@@ -79,10 +79,10 @@ def of_node(settings: Settings, root: click.Context, *, is_forced: bool) -> list
 def _recorded(
     made: spec_records.Generated, spec: Compiled | None, root: click.Context, *, is_forced: bool
 ) -> Case:
-    """Return the case of a spec that is noted; `spec` is what engines read there."""
+    """Return the case of a recorded spec; `spec` is what engines read in its place."""
     words = tuple(made.words)
     if not os.path.exists(made.path):
-        return Case(made.path, FORGOTTEN, "somebody has removed it", words)
+        return Case(made.path, FORGOTTEN, "it was removed", words)
     is_touched = made.identity != spec_records.identity(made.path)
     if is_touched and spec is not None and spec.error is None and not _is_own(spec):
         return Case(made.path, FORGOTTEN, "another program has written it")
@@ -90,9 +90,9 @@ def _recorded(
     if spec is not None and spec.error is not None:
         changes.append("it is broken")
     if not changes and not made.has_node and _is_other(made, root):
-        changes = ["its devices were changed"]
+        changes = ["its devices have changed"]
     if not changes:
-        note = "; somebody has changed it since it was written" if is_touched else ""
+        note = "; it was edited after it was written" if is_touched else ""
         return Case(made.path, UNCHANGED, FRESH + note, words)
     return _stale(made.path, "; ".join(changes), made.host_root if made.has_node else None, words)
 
@@ -104,7 +104,7 @@ def _stale(
     words: tuple[str, ...],
     origin: Compiled | None = None,
 ) -> Case:
-    """Return the case of a stale spec; without a GPU it is kept, as a driver may come back."""
+    """Return the case of a stale spec; without a GPU it is kept, as the driver may return."""
     absent = host_fingerprint.absence(host_root) if host_root is not None else ""
     if absent:
         return Case(path, KEPT, f"{absent} ({reason}); no container gets a GPU by it", words)
@@ -112,17 +112,17 @@ def _stale(
 
 
 def _is_other(made: spec_records.Generated, root: click.Context) -> bool:
-    """Return whether a spec of a mode that asks for no GPU would be another now."""
+    """Return whether a spec of a mode without GPUs would differ now."""
     fmt = os.path.splitext(made.path)[1][1:]
     try:
         now = generate_call.text(made.words, fmt, root)
         return files.read(made.path, _MAX_SPEC) != now.encode()
     except (GpuhookError, OSError):
-        return True  # writing it again tells what is wrong
+        return True  # writing it again reports the error
 
 
 def _is_own(spec: Compiled) -> bool:
-    """Return whether generate-cdi wrote a spec; the device plugin's have our hook too."""
+    """Return whether generate-cdi wrote a spec; the device plugin's specs have the same hook."""
     if spec.kind.partition("/")[0] == vocabulary.PLUGIN_VENDOR:
         return False
     edits = spec.edits
@@ -131,29 +131,29 @@ def _is_own(spec: Compiled) -> bool:
 
 
 def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
-    """Return the case of a spec that is ours by what it says, and how it was made nobody noted."""
+    """Return the case of a spec of generate-cdi without a record."""
     hooks = spec.edits.get("hooks") or ()
     try:
         ours = [hook_args.of_hook(hook) for hook in hooks if hook_args.is_ours(hook)]
     except GpuhookError as error:
-        return Case(spec.path, FAILED, "its hook cannot be understood", error=error)
+        return Case(spec.path, FAILED, "its hook is not understood", error=error)
     recorded = [job for job in ours if job.fingerprint]
     if not recorded:
-        return Case(spec.path, UNCHANGED, "it does not say of which state of the host it is")
+        return Case(spec.path, UNCHANGED, "it has no fingerprint of the host")
     job = recorded[0]
     changes = ["--force"] if is_forced else host_fingerprint.changes(job)
     if not changes:
         return Case(spec.path, UNCHANGED, FRESH)
-    from gpuhook.cli.generate import legacy_spec  # with YAML: most specs have a record
+    from gpuhook.cli.generate import legacy_spec  # it loads YAML; most specs have a record
 
     words = tuple(legacy_spec.words(spec, job))
     return _stale(spec.path, "; ".join(changes), job.host_root, words, spec)
 
 
 def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
-    """Return the case of a node's first spec, none for a node that needs none.
+    """Return the case of a node's first spec, none if the node needs no spec.
 
-    One that was there, and is gone, is made as it was.
+    A spec that was removed gets its recorded options.
     """
     if host_fingerprint.absence(state.host_root()) or not settings.spec_dirs:
         return []

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A described node written: its spec, the wrapper's form of it, and what was seen of the node."""
+"""Writes the spec of a node, its compiled form, node.json and the record for refresh."""
 
 from __future__ import annotations
 
 import os
-
-import click
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
@@ -23,13 +21,13 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
-_SHOWN = 24  # eight GPUs by index and UUID, and `all`, are well in it
+_SHOWN = 24  # device names: eight GPUs by index and UUID, and `all`
 
 
 def format_of(output: str | None, fmt: str | None) -> str:
-    """Return the format to write; GH1514 if engines would not read that file, or misread it.
+    """Return the format to write; GH1514 if engines would not read the file, or misread it.
 
-    `output` is None for standard output, `fmt` what the caller wants, if anything.
+    `output` is None for standard output; `fmt` is the value of --format, if any.
     """
     if output is None:
         return fmt or "yaml"
@@ -52,19 +50,19 @@ def write(
     *,
     files_dir: str = site_rules.DIRECTORY,
 ) -> None:
-    """Write the spec to `path`, atomically, and its files; raises what spec_file.write does.
+    """Write the spec to `path` atomically, and its compiled form; raises as spec_file.write().
 
-    With `words`, which make it again, it is of this machine: its node.json is written too, and
-    what `gpuhook refresh` has to know. `files_dir` has the rules that were followed.
+    `words` are the options of a spec of this machine: then node.json and the record for `gpuhook
+    refresh` are written too. `files_dir` is the directory with the rules for driver files.
     """
     spec_file.write(found.spec, path, fmt)
     _prepare(path, found.spec)
     stem, extension = os.path.splitext(path)
     for infix, further in found.further:
-        beside = stem + infix + extension
-        spec_file.write(further, beside, fmt)
-        _prepare(beside, further)
-        console.say(f"wrote {beside}: {further['kind']} {names(further)}")
+        other = stem + infix + extension
+        spec_file.write(further, other, fmt)
+        _prepare(other, further)
+        console.say(f"wrote {other}: {further['kind']} {names(further)}")
     if words is None:
         return
     if found.node is not None:
@@ -97,19 +95,21 @@ def _note(found: Described, choices: Choices, path: str, words: list[str], files
         spec_records.remember(made)
     except OSError as error:
         reason = error.strerror or error
-        told = f"warning: {spec_records.directory()} was not written: {reason}"
-        click.echo(f"{told}; gpuhook refresh will not know how {path} was made", err=True)
+        console.warn(
+            f"{spec_records.directory()} was not written: {reason}; gpuhook refresh does not know "
+            f"the options of {path}"
+        )
 
 
 def names(spec: Spec) -> str:
-    """Return the names of a spec's devices, as a list for people: the first of many."""
+    """Return the names of a spec's first devices, and the number of others."""
     found = [device["name"] for device in spec["devices"]]
     more = len(found) - _SHOWN
     return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _prepare(path: str, described: Spec) -> None:
-    """Keep the compiled form, under every name by which the wrapper may meet the file."""
+    """Store the compiled form for each path by which the wrapper may read the file."""
     directory, name = os.path.split(path)
     compiled_spec.store(path, os.stat(path), described)
     for other in settings.Settings().spec_dirs:
@@ -128,4 +128,4 @@ def _remember(found: Described, choices: Choices, path: str) -> None:
         )
     except OSError as error:
         reason = error.strerror or error
-        click.echo(f"warning: {node_json.path()} was not written: {reason}", err=True)
+        console.warn(f"{node_json.path()} was not written: {reason}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names that options of generate-cdi have in `nvidia-ctk cdi generate` of NVIDIA's toolkit.
+"""The names of generate-cdi's options in `nvidia-ctk cdi generate` of NVIDIA's toolkit.
 
-A unit file or a script that was written for the toolkit works as it is. These names are in no help
-text. A variable of the toolkit's counts where neither an option nor our own variable is set, and
-before the settings file; its lists are separated by commas, as the toolkit's are.
+Unit files and scripts for the toolkit work unchanged. --help does not list these names. A variable
+of the toolkit applies if neither the option nor gpuhook's variable is set, and takes precedence
+over the settings file; its lists are separated by commas.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.generate import generate_section, recorded_argv
+from gpuhook.cli.generate import generate_call, generate_section
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_NAME
 
 HOOK_PATH = "--hook-path"
 _FOREIGN_HOOK = "gpuhook.foreign_hook"
-# Ours -> the toolkit's.
+# gpuhook's option -> the toolkit's.
 _OPTIONS = {
     "--mode": ("--discovery-mode",),
     "--vendor": ("--cdi-vendor",),
@@ -62,13 +62,13 @@ VARIABLES = {
 
 
 class ToolkitCommand(generate_section.Configured):
-    """A command that knows its options by the toolkit's names as well."""
+    """A command that also accepts the toolkit's names of its options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse `args`, after the toolkit's names in them and in the environment became ours."""
+        """Parse `args`, with the toolkit's names in them and in the environment replaced."""
         found = self._environment(ctx)
         ctx.default_map = {**(ctx.default_map or {}), **found}
-        ctx.meta[recorded_argv.ADOPTED] = frozenset(found)
+        ctx.meta[generate_call.ADOPTED] = frozenset(found)
         return super().parse_args(ctx, self._renamed(ctx, args))
 
     def _options(self) -> dict[str, click.Option]:
@@ -88,7 +88,7 @@ class ToolkitCommand(generate_section.Configured):
         return found
 
     def _renamed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return `args` with our names; a word that is an option's value is left as it is."""
+        """Return `args` with gpuhook's names; values of options are unchanged."""
         options = self._options()
         renamed: list[str] = []
         words = iter(args)
@@ -116,9 +116,9 @@ def _is_our_hook(path: str) -> bool:
 
 
 def foreign_hook(ctx: click.Context) -> str:
-    """Return the hook program of the toolkit's that was asked for, "" for none.
+    """Return the hook program of the toolkit that the options name, "" for none.
 
-    It is passed over: it does not understand the jobs of ours.
+    It is ignored: it does not understand the jobs of gpuhook's hook.
     """
     path: str = ctx.meta.get(_FOREIGN_HOOK, "")
     return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of generate-cdi that turn parts of a description on and off, by the toolkit's names."""
+"""Options of generate-cdi that turn parts of a spec on and off, with the toolkit's names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NO_IPC = "disable-ipc-discoverer"
 ONE_CSV_DEVICE = "disable-multiple-csv-devices"
 _NVSANDBOXUTILS = ("disable-nvsandboxutils", "disable-nvsandbox-utils")
 FLAGS = (EXPLICIT_LIBRARIES, COHERENT, NO_GIDS, NO_IPC, ONE_CSV_DEVICE, *_NVSANDBOXUTILS)
-# Modes in which a flag may change something; the others are not limited so.
+# The modes in which a flag has an effect; other flags have one in all modes.
 _EFFECTIVE = {
     EXPLICIT_LIBRARIES: ("nvml", "proc", "management"),
     COHERENT: ("nvml", "proc"),
     NO_IPC: ("nvml", "proc", "management"),
     ONE_CSV_DEVICE: ("csv",),
 }
-_HOST_MARK = "@"  # the toolkit's mark of a path on the host, where no other can be meant
+_HOST_MARK = "@"  # the toolkit's mark of a host path
 
 
 def words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
 def one_of(
     *known: str,
 ) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
-    """Return the callback of a repeatable option whose words are among `known`."""
+    """Return the callback of a repeatable option whose words must be among `known`."""
 
     def callback(
         ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
@@ -67,9 +67,9 @@ _OPTIONS = (
         multiple=True,
         callback=one_of(*FLAGS),
         show_envvar=True,
-        help=f"{EXPLICIT_LIBRARIES}: the vendor-neutral libraries that come with the driver too; "
-        f"{COHERENT}: say of each GPU whether it is coherent, in annotations and in files "
-        f"NAME.coherent and NAME.noncoherent beside --output; {NO_GIDS}; {NO_IPC}: no sockets of "
+        help=f"{EXPLICIT_LIBRARIES}: add the vendor-neutral libraries that ship with the driver; "
+        f"{COHERENT}: mark each GPU as coherent or not, in annotations and in the files "
+        f"NAME.coherent and NAME.noncoherent next to --output; {NO_GIDS}; {NO_IPC}: no sockets of "
         f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or a comma list.",
     ),
     click.option(
@@ -78,7 +78,7 @@ _OPTIONS = (
         multiple=True,
         callback=one_of(*hook_names.NAMES, hook_names.EVERY),
         show_envvar=True,
-        help="Leave out a job of the hook, whoever would do it: "
+        help="Leave out a job of the hook, also when gpuhook-runtime does it: "
         f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
     ),
     click.option(
@@ -87,15 +87,15 @@ _OPTIONS = (
         multiple=True,
         callback=one_of(*hook_names.NAMES),
         show_envvar=True,
-        help="Do this job, also if --disable-hook names it; chmod is done only then (mode 0755 "
-        "for /dev/dri); repeatable, or a comma list.",
+        help="Do this job of the hook, also if --disable-hook names it; chmod (mode 0755 for "
+        "/dev/dri) is only done if it is named here; repeatable, or a comma list.",
     ),
     click.option(
         "--ldconfig-path",
         metavar="PATH",
         show_envvar=True,
-        help="Have this ldconfig of the host make containers' loader caches anew, shut in and "
-        "without rights. Default: gpuhook merges the driver into the image's cache by itself.",
+        help="Rebuild containers' loader caches with this ldconfig of the host, sandboxed and "
+        "without privileges. Default: gpuhook merges the driver into the image's cache.",
     ),
 )
 
@@ -108,9 +108,9 @@ def options(command: F) -> F:
 
 
 def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return (fields of Choices that the options mean, sentences about those without effect).
+    """Return (fields of Choices for the options, notes on options without effect).
 
-    They are taken out of `given`. Raises GH1516, GH1517 and GH1520.
+    Removes the options from `given`. Raises GH1516, GH1517 and GH1520.
     """
     flags: tuple[str, ...] = given.pop("feature_flag")
     disabled: tuple[str, ...] = given.pop("disable_hook")
@@ -120,15 +120,15 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
     if given["hooks"] == "none" and (disabled or enabled or ldconfig):
         option = "--disable-hook" if disabled else "--enable-hook"
         option = option if disabled or enabled else "--ldconfig-path"
-        raise contradiction(f"{option} and --hooks none", "there is no hook then")
+        raise contradiction(f"{option} and --hooks none", "the spec has no hook then")
     if ldconfig and hook_names.LOADER in off:
         what = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
-        raise contradiction(what, "ldconfig is what that hook runs")
+        raise contradiction(what, "that hook runs ldconfig")
     notes = []
     if any(flag in _NVSANDBOXUTILS for flag in flags):
         notes.append(f"{_NVSANDBOXUTILS[0]}: gpuhook never loads that library")
     notes += [
-        f"{flag} changes nothing in mode {mode}"
+        f"{flag} has no effect in mode {mode}"
         for flag in dict.fromkeys(flags)
         if mode not in _EFFECTIVE.get(flag, (mode,))
     ]
@@ -145,12 +145,12 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
 
 
 def contradiction(options: str, reason: str) -> Exception:
-    """Return the fault of options that cannot be meant together."""
+    """Return the fault of options that contradict each other."""
     return fault("GH1520", options=options, reason=reason)
 
 
 def _ldconfig(path: str | None, *, is_here: bool) -> str:
-    """Return the program, checked if it is this machine that runs it."""
+    """Return the path of ldconfig, checked if the spec is for this machine."""
     if not path:
         return ""
     path = path.removeprefix(_HOST_MARK)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of a group as its --help lists them: in sections, none of their sentences cut."""
+"""The sections of --help: commands with their first sentences, and options.
+
+`gpuhook --help` and shell completion read the sentences from here, and import no command.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ import click
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import ClassVar
 
 SECTIONS = {
-    "Find out": ("explain", "doctor", "compare", "ps", "map", "inspect", "support-bundle"),
+    "Diagnosis": ("explain", "doctor", "compare", "ps", "map", "inspect", "support-bundle"),
     "Running containers": ("attach", "detach", "repair", "limits"),
-    "Describe GPUs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
-    "On nodes": (
+    "GPUs and CDI specs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
+    "Nodes": (
         "configure",
         "install",
         "uninstall",
@@ -24,12 +28,16 @@ SECTIONS = {
         "completion",
     ),
 }
+NODE_OPTIONS = (
+    "state-root", "kubelet-root", "inventory", "driver-root", "dev-root", "host-root",
+    "nvml-library", "library-search-path",
+)  # fmt: skip
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
-LONGEST = 200  # letters of a sentence: all of it
+LONGEST = 200  # characters: no sentence is longer
 
 
 class Sentences(click.Group):
-    """A group whose --help has its commands' first sentences as they are."""
+    """A group whose --help has the whole first sentence of each command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, wrapped."""
@@ -42,7 +50,62 @@ class Sentences(click.Group):
         write(formatter, "Commands", rows)
 
 
+class SectionedCommand(click.Command):
+    """A command whose --help lists its options in sections.
+
+    Options without a section come first, as "Options".
+    """
+
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {"Node options": NODE_OPTIONS}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options."""
+        records = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                name = next(one for one in param.opts if one.startswith("--"))
+                records[name[2:]] = record
+        in_sections = {name for names in self.sections.values() for name in names}
+        others = tuple(name for name in records if name not in in_sections)
+        for title, names in {"Options": others, **self.sections}.items():
+            rows = [records[name] for name in names if name in records]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
 def write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Write a section with commands, each with its first sentence."""
+    """Write a section: each command with its first sentence."""
     with formatter.section(title):
         formatter.write_dl([(name.ljust(_WIDTH), sentence) for name, sentence in rows])
+
+
+LINES = {
+    "attach": "Add a GPU to a running CONTAINER: nodes, device rules, driver files, loader cache.",
+    "cdi": "List, show, check and transform the CDI specs of all vendors.",
+    "compare": ("Compare what a running CONTAINER has of its GPUs with what gpuhook would add."),
+    "completion": "Print the completion script of SHELL.",
+    "config": "Show, check and import the settings of this node.",
+    "configure": "Register gpuhook with a container engine, show that, and undo it.",
+    "detach": "Remove a GPU from a running CONTAINER.",
+    "device-plugin": "Run the Kubernetes device plugin of this node.",
+    "doctor": ("Check why containers get no GPUs: each fault, its meaning and its fix."),
+    "explain": "Explain which GPUs a container requests and gets, and why, step by step.",
+    "generate-cdi": "Write a CDI spec for the GPUs and the driver of a node.",
+    "health": "List the GPUs that are marked unhealthy, and clear the marks.",
+    "inspect": (
+        "Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables."
+    ),
+    "install": "Install gpuhook on a host from a container, and configure the engine.",
+    "inventory": "Show the driver, the GPUs and the MIG instances of a node, or dump all facts.",
+    "labels": "Print the feature labels of a node, or write them to the file that NFD reads.",
+    "limits": "Limit the GPU memory of running containers, and show the limits.",
+    "map": "Draw the GPUs of this node: the memory of each, and the containers that use it.",
+    "ps": "List the containers that use GPUs: their GPU memory, and how busy they are.",
+    "refresh": "Write the stale CDI specs of this node again.",
+    "repair": ("Restore the granted GPUs that a running CONTAINER has lost."),
+    "support-bundle": ("Collect all that is needed to diagnose this node in one file."),
+    "system": ("Prepare this node for its GPUs: kernel modules, device nodes, links in /dev/char."),
+    "uninstall": ("Remove gpuhook from a host: all that `gpuhook install` copied and configured."),
+}

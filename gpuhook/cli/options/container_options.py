@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands on a running container share: options, the plan context, the report."""
+"""Options, plan context and report of the commands on a running container."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ _MAX_LINE = 4096
 
 
 def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a container; a usage error if it is empty."""
     if value is not None and not value.strip():
-        raise click.BadParameter("the name of a container is not empty", ctx, param)
+        raise click.BadParameter("the name of a container is empty", ctx, param)
     return value
 
 
@@ -44,12 +43,12 @@ def _running(
     param: click.Parameter,  # noqa: ARG001
     incomplete: str,
 ) -> list[str]:
-    """Return the containers whose names begin so, for a shell that completes them."""
+    """Return the ids of running containers with this prefix, for shell completion."""
     try:
         living, _ = find.everything()
         return [found.id for found in living if found.id.startswith(incomplete)]
     except (GpuhookError, OSError):
-        return []  # a shell has nowhere to show why
+        return []  # completion cannot show the reason
 
 
 container = click.argument("container", callback=_container, shell_complete=_running)
@@ -63,10 +62,12 @@ state_root = click.option(
     type=click.Path(exists=True, file_okay=False),
     multiple=True,
     show_envvar=True,
-    help="A directory in which a runtime keeps its containers' state (its --root), besides those "
-    "where engines have theirs; repeatable, in the environment separated by colons.",
+    help="A directory with the state of a runtime's containers (its --root), in addition to the "
+    "directories of engines; repeatable, in the environment separated by colons.",
 )
-dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+everything = click.option(
+    "--all", "everything", is_flag=True, help="All running containers of this node."
+)
 output = parameters.output("text", "json", "yaml")
 device = click.option(
     "--device",
@@ -75,10 +76,18 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="An index or a range of indices (0-3), UUID (or its beginning, as `gpuhook ps` shows it), "
-    "PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files alone; "
-    "repeatable, and comma lists are taken.",
+    help="A GPU: index or range of indices (0-3), UUID (or its beginning, as `gpuhook ps` shows "
+    "it), PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files only; "
+    "repeatable, or a comma list.",
 )
+
+
+def require_choice(container: str | None, *, everything: bool) -> None:
+    """Raise a usage error unless either a container or --all is given."""
+    if container and everything:
+        raise click.UsageError("name a CONTAINER, or --all, not both")
+    if not (container or everything):
+        raise click.UsageError("name a CONTAINER, or --all")
 
 
 def names_of(devices: Sequence[str]) -> list[str]:
@@ -91,7 +100,7 @@ def names_of(devices: Sequence[str]) -> list[str]:
 
 
 class _KeptNode(NvidiaNode):
-    """This node by its specs as they are at first: a command is over soon."""
+    """This node by its specs, read once: a command runs for a short time."""
 
     _registry: Registry | None = None
 
@@ -102,14 +111,14 @@ class _KeptNode(NvidiaNode):
         return self._registry
 
     def forget(self) -> None:
-        """Read the specs again when they are needed."""
+        """Forget the specs; the next call of registry() reads them again."""
         self._registry = None
 
 
 def context(*, may_refresh: bool = False) -> PlanContext:
-    """Return what this node plans by, with its settings; GH1530 if they are broken.
+    """Return the plan context of this node, with its settings; GH1530 if they are broken.
 
-    With `may_refresh`, stale specs are refreshed if the settings say so.
+    With `may_refresh`, stale specs are refreshed if the settings allow it.
     """
     refresh = cold_command.Compiler(sys.argv[0]).refresh if may_refresh else None
     chosen = settings_file.of_node()
@@ -122,13 +131,12 @@ def _compile(path: str) -> None:
 
 @contextmanager
 def failing(verb: str, container: str, output: str) -> Iterator[None]:
-    """Print the fault that ends a command as a document too, where that was asked for."""
+    """Print the fault that ends a command as a document too, unless the output is text."""
     try:
         yield
     except (GpuhookError, OSError) as error:
         if output != "text":
-            told = failure(container, worded(error))
-            show([], verb, output, [told])
+            show([], verb, output, [failure(container, worded(error))])
         raise
 
 
@@ -147,10 +155,10 @@ def show(
     output: str,
     failures: Sequence[dict[str, str]] = (),
 ) -> None:
-    """Print what was done to each container, of which a Report's document tells.
+    """Print the documents of Reports, one for each container.
 
-    `verb` is the command's, as in JSON's schema; `failures` are (container, code, message) of
-    those to which nothing could be done.
+    `verb` is in the name of the schema; `failures` are the containers that failed: container, code
+    and message.
     """
     if output != "text":
         document = {
@@ -160,18 +168,18 @@ def show(
         }
         console.document(document, output)
         return
-    for told in documents:
-        for line in _lines(told):
+    for report in documents:
+        for line in _lines(report):
             click.echo(_printable(line))
         without = "" if verb == "detach" else "without "
-        for note in [*(without + what for what in told["skipped"]), *told["notes"]]:
+        for note in [*(without + what for what in report["skipped"]), *report["notes"]]:
             click.echo(f"note: {_printable(note)}", err=True)
-        for what in told["left"]:
+        for what in report["left"]:
             click.echo(f"left over: {_printable(what)}", err=True)
 
 
-def _lines(told: dict[str, Any]) -> list[str]:
-    if not told["steps"]:
-        return [f"{told['container']}: nothing to do"]
-    head = "would do" if told["dryRun"] else "done"
-    return [f"{told['container']}: {head}", *(f"  {step}" for step in told["steps"])]
+def _lines(report: dict[str, Any]) -> list[str]:
+    if not report["steps"]:
+        return [f"{report['container']}: nothing to do"]
+    head = "would do" if report["dryRun"] else "done"
+    return [f"{report['container']}: {head}", *(f"  {step}" for step in report["steps"])]

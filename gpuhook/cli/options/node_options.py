@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that say which node a command is about, and the node itself.
+"""The options that select the node of a command, and the node itself.
 
-Each has one environment variable for all commands, so that a node is described once.
+Each option has one environment variable for all commands.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from gpuhook.cli.options import parameters
-from gpuhook.errors import GpuhookError
+from gpuhook.cli.options import driver_roots, parameters
 from gpuhook.host import console
-from gpuhook.host.hot import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +26,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
-_OF_CONTAINER = (
-    "DRIVER_ROOT_CTR_PATH",
-    "CONTAINER_DRIVER_ROOT",
-)  # see plugin_options.py
 
 
 def _profiles(
@@ -39,7 +33,7 @@ def _profiles(
     param: click.Parameter,  # noqa: ARG001
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return the profiles that begin so, for a shell; files where there is none."""
+    """Return the profiles with this prefix for shell completion, or files if no profile has it."""
     from click.shell_completion import CompletionItem
 
     from gpuhook.vendors.nvidia.inventory import dump_file
@@ -49,7 +43,7 @@ def _profiles(
 
 
 def _option(name: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator for --name, which GPUHOOK_NAME sets for every command."""
+    """Return the decorator for --name, which GPUHOOK_NAME sets in every command."""
     variable = "GPUHOOK_" + name.upper().replace("-", "_")
     return click.option("--" + name, envvar=variable, show_envvar=True, **settings)
 
@@ -59,8 +53,8 @@ _OPTIONS = (
         "inventory",
         metavar="FILE|PROFILE",
         shell_complete=_profiles,
-        help="Take the node from a dump (gpuhook inventory -o yaml) or a profile that ships "
-        "with gpuhook (t4, a100-mig, ...) instead of from this machine.",
+        help="Read the node from a dump (gpuhook inventory -o yaml) or a profile that ships with "
+        "gpuhook (t4, a100-mig, ...) instead of from this machine.",
     ),
     _option(
         "driver-root",
@@ -83,14 +77,14 @@ _OPTIONS = (
     _option(
         "nvml-library",
         type=click.Path(dir_okay=False),
-        help="The libnvidia-ml.so.1 to ask. Default: that of the driver root.",
+        help="The libnvidia-ml.so.1 to load. Default: the one below the driver root.",
     ),
     _option(
         "library-search-path",
         type=_DIRECTORY,
         multiple=True,
-        help="A directory below the driver root to look for libraries in first; repeatable, "
-        "in the environment separated by colons.",
+        help="A directory below the driver root to search for libraries first; repeatable, in the "
+        "environment separated by colons.",
     ),
 )
 _LIBRARY_OPTIONS = (
@@ -98,7 +92,7 @@ _LIBRARY_OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         help="Where the driver's user space is installed. Default: where generate-cdi found it, "
-        "else driver.root of the settings, else where a driver is.",
+        "else driver.root of the settings, else a directory with a driver.",
     ),
     *_OPTIONS[-2:],
 )
@@ -118,7 +112,7 @@ def spec_options(command: F) -> F:
 
 
 def place_options(command: F) -> F:
-    """Add the node options that say where a node's parts are: all but --inventory."""
+    """Add all node options but --inventory."""
     return _with_options(_placed(command, is_looking=True), _OPTIONS[1:])
 
 
@@ -139,21 +133,21 @@ def module_root_options(command: F) -> F:
 
 
 def _placed(command: F, *, is_looking: bool = False) -> F:
-    """Return a command that gets the settings' driver roots where its options say none.
+    """Return a command that gets the driver roots of the settings if its options name none.
 
-    One that is only looking gets those of the device plugin's container first, in there.
+    With `is_looking`, the roots of the device plugin's container come first, in that container.
     """
 
     @wraps(command)
     def placed(*args: Any, **options: Any) -> Any:
-        # The settings are this node's: another host root, a tree, a dump are other nodes.
+        # The settings are of this node: another host root, a tree or a dump is another node.
         is_other = any(options.get(name) for name in ("inventory", "root", "bundle"))
         is_here = not is_other and os.path.abspath(options["host_root"]) == "/"
         if is_looking and not is_other and options["driver_root"] is None:
-            options["driver_root"], dev_root = _roots_of_container(options["host_root"])
+            options["driver_root"], dev_root = driver_roots.container_roots(options["host_root"])
             if options.get("dev_root") is None and "dev_root" in options:
                 options["dev_root"] = dev_root
-        options["driver_root"], dev_root = driver_roots(
+        options["driver_root"], dev_root = driver_roots.driver_roots(
             options["driver_root"],
             options.get("dev_root"),
             is_here=is_here,
@@ -165,73 +159,6 @@ def _placed(command: F, *, is_looking: bool = False) -> F:
         return command(*args, **options)
 
     return placed  # type: ignore[return-value]  # wraps() has no word for "the same"
-
-
-def driver_roots(
-    driver_root: str | None,
-    dev_root: str | None,
-    *,
-    is_here: bool = True,
-    is_searched: bool = True,
-    search_paths: tuple[str, ...] = (),
-) -> tuple[str, str | None]:
-    """Return the driver root and the dev root that apply where the options name none.
-
-    The settings come first, then what `gpuhook install` was called with, then the directories
-    that have a driver. A dev root applies to the driver root of the same source: another driver
-    has its own /dev. Without `is_searched` the last default is "/".
-    """
-    if driver_root is not None:
-        return driver_root, dev_root
-    from gpuhook.vendors.nvidia.driver import driver_locations
-
-    if is_here:
-        chosen = _settings()
-        root, default_dev_root = chosen.driver_root, chosen.dev_root
-        if not root:
-            root, installed_dev_root = driver_locations.installed_roots()
-            default_dev_root = default_dev_root or installed_dev_root
-        dev_root = dev_root if dev_root is not None else default_dev_root or None
-        if root:
-            return root, dev_root
-    return _root_with_driver(search_paths) if is_searched else "/", dev_root
-
-
-def _roots_of_container(host_root: str = "/") -> tuple[str | None, str | None]:
-    """Return the driver root and the dev root in the device plugin's container, None elsewhere."""
-    if not any(os.environ.get(name) for name in _OF_CONTAINER):
-        return None, None
-    from gpuhook.device_plugin.allocate import host_paths
-
-    found = host_paths.of_environment(os.environ, host_root)
-    return (found.driver, found.dev) if found else (None, None)
-
-
-def _root_with_driver(search_paths: tuple[str, ...]) -> str:
-    """Return the directory of this host that has a driver, "/" if none has one."""
-    from gpuhook.vendors.nvidia.driver import driver_locations
-
-    found = driver_locations.roots_with_driver(search_paths)
-    if len(found) > 1:
-        others = ", ".join(found[1:])
-        console.warn(
-            f"there is a driver in {found[0]} and in {others}: {found[0]} is used; set "
-            "driver.root of the settings to choose another one"
-        )
-    return found[0] if found else "/"
-
-
-def _settings() -> settings.Settings:
-    """Return this node's settings, or the defaults with a warning: most commands need no more."""
-    try:
-        if os.path.exists(settings.path()):
-            from gpuhook.node import settings_file  # it loads YAML
-
-            return settings_file.of_node()
-        return settings.overridden(settings.Settings())
-    except GpuhookError as error:
-        console.warn(f"{error.message}: the default of driver.root applies")
-        return settings.Settings()
 
 
 def library_options(command: F) -> F:
@@ -254,9 +181,11 @@ def library(
         known = node_json.nvml()
         if known:
             return known
-        driver_root, _ = _roots_of_container()
+        driver_root, _ = driver_roots.container_roots()
     if nvml_library is None:
-        driver_root, _ = driver_roots(driver_root, None, search_paths=library_search_path)
+        driver_root, _ = driver_roots.driver_roots(
+            driver_root, None, search_paths=library_search_path
+        )
     return libraries.find(
         driver_root or "/", library=nvml_library, search_paths=library_search_path
     )
@@ -275,9 +204,9 @@ def load_node(
 ) -> Node:
     """Return the node that the options describe, and print its warnings on standard error.
 
-    With `require_nodes`, missing or wrong device nodes of a node that is asked are faults. Without,
-    the node is asked for as long as driver_worker.call_driver() waits. A dump is taken as it is.
-    Without `warn_of_losses`, the caller reports lost GPUs.
+    With `require_nodes`, missing or wrong device nodes of a live node are faults. Without it, the
+    driver is called in a child process with the deadline of driver_worker.call_driver(). A dump is
+    not checked. Without `warn_of_losses`, the caller reports lost GPUs.
     """
     if inventory is not None:
         from gpuhook.vendors.nvidia.inventory import dump_file
@@ -296,12 +225,12 @@ def load_node(
         )
         with console.progress("asking the driver"):
             node = ask() if require_nodes else driver_worker.call_driver(ask)
-    tell(node, inventory or driver_root, warn_of_losses=warn_of_losses)
+    print_warnings(node, inventory or driver_root, warn_of_losses=warn_of_losses)
     return node
 
 
-def tell(node: Node, source: str, *, warn_of_losses: bool = True) -> None:
-    """Print a node's warnings on standard error; `source` is where it was found."""
+def print_warnings(node: Node, source: str, *, warn_of_losses: bool = True) -> None:
+    """Print a node's warnings on standard error; `source` is the driver root or the dump."""
     _log(node, source)
     losses = [] if warn_of_losses else [gpu.loss for gpu in node.gpus]
     for warning in node.warnings:
@@ -312,7 +241,7 @@ def tell(node: Node, source: str, *, warn_of_losses: bool = True) -> None:
 def _log(node: Node, source: str) -> None:
     context = click.get_current_context(silent=True)
     if context is None or not context.find_root().params.get("debug"):
-        return  # structlog costs 50 ms: it is for those who asked
+        return  # structlog costs 50 ms
     from gpuhook.host import logs
 
     logs.logger().debug(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands take, and their values, parsed."""
+"""Options that several commands take, and their parsed values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A002 # click's word
-    """Return the decorator for -o, what is printed; the first of `kinds` is the default."""
+    """Return the decorator for -o, the output format; the first of `kinds` is the default."""
     return click.option(
         "-o",
         "--output",
@@ -38,8 +38,8 @@ def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A
 def host_root(**settings: Any) -> Callable[[F], F]:
     """Return the decorator for --host-root; `settings` are those of click.option().
 
-    While the command runs, GPUHOOK_HOST_ROOT has the value of the option: modules that have no
-    options read the variable.
+    While the command runs, GPUHOOK_HOST_ROOT has the value of the option: modules without access
+    to the options read the variable.
     """
     return click.option(
         "--host-root",
@@ -59,7 +59,7 @@ def export_host_root(ctx: click.Context, param: click.Parameter, value: Any) -> 
     if value and ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT:
         before = os.environ.get(state.HOST_ROOT_ENV)
         os.environ[state.HOST_ROOT_ENV] = value if isinstance(value, str) else value[-1]
-        # A usage error closes no context but that of the root.
+        # A usage error closes the root context only.
         for one in (ctx, ctx.find_root()):
             one.call_on_close(partial(_restore_host_root, before))
     return value
@@ -73,22 +73,24 @@ def _restore_host_root(before: str | None) -> None:
 
 
 class Seconds(click.FloatRange):
-    """A time to wait in seconds, from a tenth to a day: no nan, and no inf."""
+    """A time in seconds, from a tenth of a second to a day; neither nan nor inf."""
 
     def __init__(self) -> None:
-        """Take the bounds."""
         super().__init__(min=0.1, max=86400)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the seconds; a usage error for none that can be waited."""
+        """Return the seconds; a usage error outside the bounds."""
         seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):  # it is neither below a bound nor above one
-            self.fail(f"{value!r} is no time", param, ctx)
+        if math.isnan(seconds):  # it compares as neither below nor above a bound
+            self.fail(f"{value!r} is not a time", param, ctx)
         return seconds
 
 
+dry_run = click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Print what would be done, and change nothing."
+)
 no_headers = click.option(
     "--no-headers", is_flag=True, help="Leave out the header line of the table."
 )
@@ -97,14 +99,14 @@ no_headers = click.option(
 def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:
-    """Return what --driver-capabilities names, None without it; a usage error for no capability."""
+    """Return the capabilities of --driver-capabilities, None without it; else a usage error."""
     return (
         None if capability_list(ctx, param, value) is None else vocabulary.parse_capabilities(value)
     )
 
 
 def capability_list(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return --driver-capabilities as it is, checked; a usage error for no capability."""
+    """Return --driver-capabilities unchanged; a usage error for an unknown or no capability."""
     if value is None:
         return None
     known = (*vocabulary.CAPABILITIES, "all")
@@ -114,3 +116,20 @@ def capability_list(ctx: click.Context, param: click.Parameter, value: str | Non
         what = f"unknown driver capability {unknown[0]}" if unknown else "it is empty"
         raise click.BadParameter(f"{what}; known are {', '.join(known)}", ctx, param)
     return value
+
+
+spec_dir = click.option(
+    "--spec-dir",
+    type=click.Path(file_okay=False),
+    multiple=True,
+    show_envvar=True,
+    help="A directory of specs, lowest priority first; repeatable. "
+    "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
+)
+
+
+def spec_dirs(named: tuple[str, ...]) -> list[str]:
+    """Return the spec directories, lowest priority first; GH1530 for broken settings."""
+    from gpuhook.node import settings_file  # it loads YAML
+
+    return list(named) or settings_file.of_node().spec_dirs

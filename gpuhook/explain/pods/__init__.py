@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods: what manifests ask for, what Kubernetes objects to, and what the plugin would answer.
+"""Pods: the requests of manifests, the objections of Kubernetes, the plugin's allocation.
 
-read() gives the containers, of_pods() and allocated() what they would get on a node under a
-configuration(), as_spec() the config.json that comes of both, and document() all of it for
-programs. This loads YAML and the plugin's rules: import it where a manifest is at hand.
+read() returns the containers, of_pods() and allocated() their allocation on a node by a
+configuration(), as_spec() the resulting config.json, and document() all of it. The package loads
+YAML and the rules of the plugin: import it late.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from gpuhook.explain.pods.container_spec import as_spec, cdi_devices
 from gpuhook.explain.pods.plugin_offer import configuration
 from gpuhook.explain.pods.pod_answers import Allocated, allocated, of_pods
-from gpuhook.explain.pods.pod_documents import document
 from gpuhook.explain.pods.pod_manifests import is_manifest, read
-from gpuhook.explain.pods.pod_requests import PodRequest
+from gpuhook.explain.pods.pod_requests import PodRequest, document
 
 __all__ = [
     "Allocated",

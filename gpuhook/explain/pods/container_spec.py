@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config.json with which containerd would call the runtime for a container of a pod.
 
-As far as it matters to who hands out GPUs: variables, annotations, mounts, devices, capabilities.
-What the image says is not in a manifest, and so not in here, unless it is given. Devices that a
-plugin names by CDI are containerd's own to add (cdi_devices); runtimes do not see them as requests.
+It has the parts that matter for GPUs: variables, annotations, mounts, devices, capabilities. A
+manifest does not have the image's variables; the caller can pass them. containerd itself adds the
+CDI devices of a plugin (cdi_devices); the runtime does not see them as requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
 
-# What containerd gives to every container that is not privileged: oci.defaultUnixCaps.
+# The capabilities of unprivileged containers in containerd: oci.defaultUnixCaps.
 _CAPABILITIES = (
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -37,7 +37,7 @@ _CAPABILITIES = (
     "CAP_KILL",
     "CAP_AUDIT_WRITE",
 )
-_SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes tell a privileged container
+_SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes detect a privileged container
 _PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
 _CDI_PREFIX = "cdi.k8s.io/"
 
@@ -50,12 +50,12 @@ def as_spec(
     image_env: Sequence[str] = (),
     pod_annotations: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the config.json for `asked`, to which a device plugin has `allocated` something.
+    """Return the config.json for `asked` with what a device plugin has `allocated` to it.
 
-    The image's variables ("NAME=value") count least, then the plugin's, then the pod's.
-    `pod_annotations` are the patterns of that name in containerd's configuration of the runtime:
-    without them a runtime sees no annotation of the pod. The numbers of device nodes are those of
-    `node`; a node that it does not know is left out.
+    The pod's variables override the plugin's, and those override the image's ("NAME=value").
+    `pod_annotations` are the patterns of that key in containerd's configuration of the runtime:
+    without them the runtime sees no annotation of the pod. `node` has the numbers of the device
+    nodes; an unknown device node is left out.
     """
     given = allocated.allocation if allocated else None
     env = dict(entry.partition("=")[::2] for entry in image_env)
@@ -101,7 +101,7 @@ def _annotations(
         for name, value in asked.annotations.items()
         if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
-    # Of a plugin's annotations those of CDI are containerd's own to read.
+    # containerd itself reads the CDI annotations of a plugin.
     answered = given.annotations.items() if given else ()
     passed |= {name: value for name, value in answered if not name.startswith(_CDI_PREFIX)}
     return passed | {
@@ -114,7 +114,7 @@ def _annotations(
 
 
 def _mounts(asked: PodRequest, given: Allocation | None) -> list[dict[str, Any]]:
-    """Return the mounts of the plugin, then those of the pod, as the kubelet orders them."""
+    """Return the mounts of the plugin, then those of the pod, in the kubelet's order."""
     answered = given.mounts if given else ()
     found = [
         *((m.container_path, m.host_path, m.read_only, True) for m in answered),
@@ -124,7 +124,7 @@ def _mounts(asked: PodRequest, given: Allocation | None) -> list[dict[str, Any]]
         {
             "destination": path,
             "type": "bind",
-            # What is no directory of the host is made by the kubelet, who knows where.
+            # The kubelet creates the directories of volumes other than hostPath.
             "source": source if is_host else f"/var/lib/kubelet/pods/-/volumes/{source}",
             "options": ["rbind", "rprivate", "ro" if read_only else "rw"],
         }
@@ -138,10 +138,10 @@ def _linux(asked: PodRequest, given: Allocation | None, node: Node | None) -> di
         rule = {"allow": True, "access": "rwm"}
         devices = [_device(one, one.path) for one in found]
         return {"devices": devices, "resources": {"devices": [rule]}}
-    wanted = {device.host_path: device for device in (given.devices if given else ())}
-    if not wanted:
+    passed = {device.host_path: device for device in (given.devices if given else ())}
+    if not passed:
         return {}
-    pairs = [(one, wanted[one.host_path]) for one in found if one.host_path in wanted]
+    pairs = [(one, passed[one.host_path]) for one in found if one.host_path in passed]
     allowed = [
         {
             "allow": True,

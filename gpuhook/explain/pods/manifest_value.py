@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A value of a manifest and where it stands: whatever is there, asking it raises nothing."""
+"""A value of a manifest and its line. Reading a missing or wrong value raises nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
-# As Go's decoder calls what is not a string.
+# The names of Go's decoder for values that are not strings.
 _KINDS = {
     "tag:yaml.org,2002:int": "number",
     "tag:yaml.org,2002:float": "number",
@@ -21,7 +21,7 @@ _KINDS = {
 
 
 class Value:
-    """A node of YAML, or nothing. Of what is not there everything is empty."""
+    """A node of YAML, or nothing: then all methods return empty values."""
 
     __slots__ = ("_node", "_source")
 
@@ -31,14 +31,14 @@ class Value:
 
     @property
     def where(self) -> str:
-        """Return "pod.yaml:17", lines count from 1; the source alone for nothing."""
+        """Return "pod.yaml:17" with lines from 1; only the source for a missing value."""
         if self._node is None or self._node.start_mark is None:
             return self._source
         return f"{self._source}:{self._node.start_mark.line + 1}"
 
     @property
     def is_there(self) -> bool:
-        """Return whether there is a value other than null."""
+        """Return whether the value exists and is not null."""
         return self._node is not None and self._node.tag != _NULL
 
     @property
@@ -54,11 +54,11 @@ class Value:
         return _KINDS.get(self._node.tag, "string")
 
     def __getitem__(self, key: str) -> Value:
-        """Return the value of a key: nothing where there is none, or this is no object."""
+        """Return the value of a key, nothing if it is missing or this is not an object."""
         return self.members().get(key, Value(None, self.where))
 
     def at(self, *keys: str) -> Value:
-        """Return the value that a path of keys leads to."""
+        """Return the value at a path of keys."""
         found = self
         for key in keys:
             found = found[key]
@@ -71,7 +71,7 @@ class Value:
         return tuple(Value(node, self._source) for node in self._node.value)
 
     def members(self) -> dict[str, Value]:
-        """Return the members of an object, in their order; of two of a name the last one counts."""
+        """Return the members of an object in their order; the last of two with one name applies."""
         own: dict[str, Value] = {}
         merged: dict[str, Value] = {}
         for key, node in _pairs(self._node):
@@ -85,7 +85,7 @@ class Value:
         return {**{name: value for name, value in merged.items() if name not in own}, **own}
 
     def text(self) -> str:
-        """Return a scalar as it is written, "" for anything else and for null."""
+        """Return a scalar as it is written, "" for any other value and null."""
         scalar = isinstance(self._node, yaml.ScalarNode) and self.is_there
         return str(self._node.value) if scalar and self._node is not None else ""
 
@@ -94,7 +94,7 @@ class Value:
         return self.kind == "bool" and self.text().lower() in ("true", "yes", "on")
 
     def texts(self) -> dict[str, str]:
-        """Return the members of an object that are scalars, as they are written."""
+        """Return the members of an object as they are written, without null."""
         return {name: value.text() for name, value in self.members().items() if value.kind}
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gpuhook's device plugin offers on a node, by the node's facts and a configuration.
+"""The offer of gpuhook's device plugin on a node, by the node's facts and a configuration.
 
-The plugin's own code works it out; nothing is started, written or asked of a driver. Without
-asking, nobody knows the links of GPUs, the extras (GDRCopy, GDS, MOFED, IMEX) and if MPS would run.
+The code of the plugin computes it; nothing is started or written, and no driver is asked. The links
+of GPUs, the extras (GDRCopy, GDS, MOFED, IMEX) and the state of MPS are unknown.
 """
 
 from __future__ import annotations
@@ -30,45 +30,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PluginOffer:
-    """The resources on offer by name, who answers for them, and what is isolated in each.
+    """The offered resources by name, the plugin's answers, and the isolation of each resource.
 
-    `unusable` has the reasons of devices that the kubelet is told are unhealthy, by UUID.
+    `unusable` has the reasons of the unhealthy devices, by UUID.
     """
 
     resources: Mapping[str, Resource]
     answering: Answering
-    told: tuple[SharingNote, ...]
+    isolation: tuple[SharingNote, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
 
 
 class _Unlinked:
-    """Links of GPUs that nobody was asked for."""
+    """Unknown links of GPUs."""
 
     def score(self, _first: str, _second: str, /) -> int:
         return 0
 
 
 def configuration(path: str | None) -> Configuration:
-    """Return what a plugin's configuration file says, the defaults for None.
+    """Return the plugin's configuration in a file, the defaults for None.
 
-    NVIDIA's files are read as well. Raises GH1800 for a file with errors and GH1801 for one that
-    cannot be read.
+    Also accepts files of NVIDIA's plugin. Raises GH1800 for a file with errors, and GH1801
+    for a file that cannot be read.
     """
     return load(ConfigSource(file=path or "")).configuration
 
 
-def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "")) -> PluginOffer:
-    """Return what the plugin offers on `node`; raises what offer.resources.offered() does.
+def plugin_offer(
+    node: Node, chosen: Configuration, unenforced: tuple[str, str] = ("", "")
+) -> PluginOffer:
+    """Return the plugin's offer on `node`; raises what offer.resources.offered() raises.
 
-    `unheld` is why the node's driver holds no memory limits, and what to do about that; empty: it
-    does.
+    `unenforced` is why the node's driver cannot enforce memory limits, and the remedy; empty if it
+    can.
     """
     offer = resources.offered(node, chosen)
     unusable = resources.unusable(node)
     specs = _specs(node, chosen)
-    given = _mps(offer.resources, chosen.flags.mps_root, unusable)
-    made = allocation_context.context(chosen, node, specs, mps=given)
+    mps_allocations = _mps(offer.resources, chosen.flags.mps_root, unusable)
+    made = allocation_context.context(chosen, node, specs, mps=mps_allocations)
     if made.blocked:
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
@@ -77,24 +79,23 @@ def offering(node: Node, chosen: Configuration, unheld: tuple[str, str] = ("", "
     )
     guard = chosen.own.guard.ends_processes
     bounds = {
-        device.uuid: memory_bounds.bound(resource, device, driver=not unheld[0], guard=guard)
+        device.uuid: memory_bounds.bound(resource, device, driver=not unenforced[0], guard=guard)
         for resource in offer.resources
         for device in resource.devices
     }
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
         answering=Answering(known, lambda _: None),
-        told=sharing_notes.sharing_notes(offer.resources, bounds, unheld),
+        isolation=sharing_notes.sharing_notes(offer.resources, bounds, unenforced),
         unusable=unusable,
-        warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unseen(chosen)),
+        warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unknown(chosen)),
     )
 
 
 def _specs(node: Node, chosen: Configuration) -> Specs:
-    """Return what the plugin's CDI specs would describe; none is written."""
     if not set(chosen.flags.plugin.device_list_strategy) & set(CDI_STRATEGIES):
         return Specs()
-    from gpuhook.device_plugin.allocate import plugin_specs  # with all that makes specs
+    from gpuhook.device_plugin.allocate import plugin_specs  # it loads the code for specs
     from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS
 
     hook = plugin_specs.Hook(HOOKS[0], chosen.flags.plugin.cdi_hook_path or DEFAULT_HOOK_PATH)
@@ -104,7 +105,7 @@ def _specs(node: Node, chosen: Configuration) -> Specs:
 def _mps(
     offered: tuple[Resource, ...], root: str, unusable: dict[str, str]
 ) -> dict[str, Allocation]:
-    """Return what containers get of an MPS daemon, and add the devices that can have none."""
+    """Return the allocation of MPS daemons, and add the devices without one to `unusable`."""
     given = {}
     for resource in offered:
         try:
@@ -117,7 +118,7 @@ def _mps(
     return given
 
 
-def _unseen(chosen: Configuration) -> list[str]:
+def _unknown(chosen: Configuration) -> list[str]:
     flags = chosen.flags
     extras = {
         "gdrcopyEnabled": flags.gdrcopy_enabled,
@@ -125,5 +126,5 @@ def _unseen(chosen: Configuration) -> list[str]:
         "mofedEnabled": flags.mofed_enabled,
         "imex.channelIDs": bool(chosen.imex.channel_ids),
     }
-    wanted = [name for name, is_on in extras.items() if is_on]
-    return [f"{', '.join(wanted)}: what these add is not shown"] if wanted else []
+    enabled = [name for name, is_on in extras.items() if is_on]
+    return [f"{', '.join(enabled)}: the additions of these are not shown"] if enabled else []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet and our device plugin would give the containers of a pod, on a node.
+"""The allocation of gpuhook's device plugin to the containers of a pod, on a node.
 
-The pod is taken as the only one that asks: all healthy units are free. The containers of one pod
-do not get each other's units, but for those of an init container, which the kubelet hands on.
+The pod is the only one on the node: all healthy units are free. The containers of a pod get
+different units, but the kubelet reuses the units of an init container.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
-from gpuhook.explain.pods.plugin_offer import PluginOffer, offering
+from gpuhook.explain.pods.plugin_offer import PluginOffer, plugin_offer
 from gpuhook.explain.pods.pod_requests import (
     INIT,
     PENDING,
@@ -40,24 +40,24 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class PodAnswer:
-    """What a container gets of one resource. `told` says what is isolated on its devices."""
+    """The units of one resource for a container, and the isolation of their devices."""
 
     resource: str
     sharing: str  # as of offer.devices.Resource
     units: tuple[str, ...]  # "GPU-...::3"
     devices: tuple[Device, ...]
-    told: tuple[SharingNote, ...]
+    isolation: tuple[SharingNote, ...]
     allocation: Allocation
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """All that one container gets of the device plugin, and who has objections."""
+    """The allocation of the device plugin to one container, and the objections."""
 
     answers: tuple[PodAnswer, ...] = ()
     allocation: Allocation = field(default_factory=Allocation)
     objections: tuple[Objection, ...] = ()
-    warnings: tuple[str, ...] = ()  # of the plugin, about its configuration on this node
+    warnings: tuple[str, ...] = ()  # of the plugin's configuration on this node
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -71,14 +71,14 @@ def allocated(
     configuration: Configuration,
     *,
     taken: Collection[str] = (),
-    unheld: tuple[str, str] = ("", ""),
+    unenforced: tuple[str, str] = ("", ""),
 ) -> Allocated:
-    """Return what one container would get on `node`, where units `taken` are not free.
+    """Return the allocation of one container on `node`; the units `taken` are not free.
 
-    `unheld` is as in offering(). Raises what offer.resources.offered() does, where the
-    configuration is not for this node.
+    `unenforced` is as in plugin_offer(). Raises what offer.resources.offered() raises for a
+    configuration that does not fit the node.
     """
-    return _Pod(offering(node, configuration, unheld), taken).container(asked)
+    return _Pod(plugin_offer(node, configuration, unenforced), taken).container(asked)
 
 
 def of_pods(
@@ -86,10 +86,10 @@ def of_pods(
     node: Node,
     configuration: Configuration,
     *,
-    unheld: tuple[str, str] = ("", ""),
+    unenforced: tuple[str, str] = ("", ""),
 ) -> tuple[Allocated, ...]:
-    """Return what each of the containers would get: each pod alone on the node. Raises as above."""
-    offered = offering(node, configuration, unheld)
+    """Return the allocation of each container, with each pod alone on the node; see allocated()."""
+    offered = plugin_offer(node, configuration, unenforced)
     pods: dict[tuple[str, str, str], _Pod] = {}
     found = []
     for one in asked:
@@ -99,12 +99,12 @@ def of_pods(
 
 
 class _Pod:
-    """The units that the containers of one pod have taken until now."""
+    """The units that the containers of one pod have got so far."""
 
     def __init__(self, offered: PluginOffer, taken: Collection[str] = ()) -> None:
         self._offered = offered
         self._taken = set(taken)
-        self._handed_on: dict[str, list[str]] = {}  # of init containers, by resource
+        self._reusable: dict[str, list[str]] = {}  # of init containers, by resource
 
     def container(self, asked: PodRequest) -> Allocated:
         answers: list[PodAnswer] = []
@@ -123,7 +123,7 @@ class _Pod:
                 objections.append(self._insufficient(resource, count, asked))
                 continue
             answers.append(answer)
-            objections += _doubts(answer, asked)
+            objections += _sharing_objections(answer, asked)
         return Allocated(
             answers=tuple(answers),
             allocation=merged([answer.allocation for answer in answers]),
@@ -139,10 +139,10 @@ class _Pod:
         ]
 
     def _answer(self, asked: PodRequest, resource: Resource, count: int) -> PodAnswer | None:
-        """Return what is given, None where the scheduler finds too few; raises the plugin's."""
-        held = self._handed_on.get(resource.name, [])
+        """Return the units, None if the scheduler finds too few; raises the plugin's faults."""
+        reusable = self._reusable.get(resource.name, [])
         free = self._free(resource)
-        again = held[:count]
+        again = reusable[:count]
         if count - len(again) > len(free):
             return None
         units = again
@@ -151,26 +151,28 @@ class _Pod:
         (allocation,) = self._offered.answering.allocate(resource, [units])
         self._taken.update(units)
         if asked.kind == INIT:
-            self._handed_on[resource.name] = list(dict.fromkeys([*held, *units]))
+            self._reusable[resource.name] = list(dict.fromkeys([*reusable, *units]))
         else:
-            self._handed_on[resource.name] = [unit for unit in held if unit not in units]
+            self._reusable[resource.name] = [unit for unit in reusable if unit not in units]
         given = set(units)
         uuids = {unit.device.uuid for unit in resource.units if unit.id in given}
         devices = tuple(device for device in resource.devices if device.uuid in uuids)
         indices = {device.index for device in devices}
-        told = tuple(
+        isolation = tuple(
             one
-            for one in self._offered.told
+            for one in self._offered.isolation
             if one.resource == resource.name and (not one.devices or indices & set(one.devices))
         )
-        return PodAnswer(resource.name, resource.sharing, tuple(units), devices, told, allocation)
+        return PodAnswer(
+            resource.name, resource.sharing, tuple(units), devices, isolation, allocation
+        )
 
     def _insufficient(self, resource: Resource, count: int, asked: PodRequest) -> Objection:
         free = len(self._free(resource))
-        instead = f"{resource.name}: {free} at most of this node, asked are {count}"
+        instead = f"{resource.name}: {free} at most on this node, {count} requested"
         taken = sum(unit.id in self._taken for unit in resource.units)
         if taken:
-            instead += f"; {taken} are taken already"
+            instead += f"; {taken} are already allocated"
         for device in resource.devices:
             if device.uuid in self._offered.unusable:
                 reason = self._offered.unusable[device.uuid]
@@ -183,7 +185,7 @@ def _no_such_resource(name: str, offered: PluginOffer, asked: PodRequest) -> Obj
     names = sorted(offered.resources)
     like = nearest(name, names)
     rest = f"; this node offers {', '.join(names[:_MOST_SHOWN]) or 'nothing'}"
-    instead = (f"{like}: {asked.gpus.get(name, 1)}" if like else "a resource of the node") + rest
+    instead = (f"{like}: {asked.gpus.get(name, 1)}" if like else "a resource of this node") + rest
     return _pending("resource-unknown", name, instead, asked)
 
 
@@ -201,8 +203,8 @@ def _refused(error: GpuhookError, asked: PodRequest) -> Objection:
     return Objection("allocation", PLUGIN, REFUSED, said, error.hint, asked.where)
 
 
-def _doubts(answer: PodAnswer, asked: PodRequest) -> Iterator[Objection]:
-    """Return a warning for several slices of one device: they are not more of it."""
+def _sharing_objections(answer: PodAnswer, asked: PodRequest) -> Iterator[Objection]:
+    """Yield a warning for several slices of one device: they add no computing time."""
     is_sliced = answer.sharing not in (NOT_SHARED, MEMORY_UNITS)
     if not is_sliced or len(answer.units) <= len(answer.devices):
         return
@@ -211,8 +213,8 @@ def _doubts(answer: PodAnswer, asked: PodRequest) -> Iterator[Objection]:
         "slices-of-one",
         PLUGIN,
         WARNING,
-        f"{len(answer.units)} of {answer.resource} are of {len(answer.devices)} device(s), "
-        f"{indices}: more slices of one device are no more of its time",
+        f"{len(answer.units)} of {answer.resource} are on {len(answer.devices)} device(s), "
+        f"{indices}: several slices of one device give no more computing time",
         f"{answer.resource}: {len(answer.devices)}",
         asked.where,
     )

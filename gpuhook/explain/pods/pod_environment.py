@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of a container, as far as its manifest tells them.
+"""The variables of a container, as far as its manifest has them.
 
 Source: the kubelet's makeEnvironmentVariables and the expansion of $(NAME) in Kubernetes: a
-reference is replaced by a variable that stands before it, $$ is one dollar, all else stays.
+reference is replaced by a preceding variable, $$ by one dollar; all other text is unchanged.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     Maps = Mapping[tuple[str, str], Mapping[str, str]]
 
-_LONGEST = 128 << 10  # characters: Linux takes no longer variable
-_LONGEST_ALL = 16 << 20  # of one manifest: references to references grow without bound
+_LONGEST = 128 << 10  # characters: Linux accepts no longer variable
+_LONGEST_ALL = 16 << 20  # of a manifest: references to references grow exponentially
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]*)\))")
 _KEYED = re.compile(r"metadata\.(annotations|labels)\['([^']*)'\]")
 
 
-class Room:
-    """How many characters the variables of a manifest may still have."""
+class EnvironmentBudget:
+    """The number of characters that the variables of a manifest may still have."""
 
     def __init__(self) -> None:
         self.left = _LONGEST_ALL
 
     def take(self, count: int) -> bool:
-        """Return whether there was room for as many, which is taken then."""
+        """Return whether `count` fits, and subtract it then."""
         fits = count <= min(_LONGEST, self.left)
         if fits:
             self.left -= count
@@ -39,17 +39,17 @@ class Room:
 
 
 class PodEnvironment:
-    """The variables of one container: `known` values, and why the others are `unknown`."""
+    """The variables of one container: `known` values, and the sources of the `unknown` ones."""
 
-    def __init__(self, pod: Pod, maps: Maps, room: Room) -> None:
+    def __init__(self, pod: Pod, maps: Maps, budget: EnvironmentBudget) -> None:
         self.known: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
         self._pod = pod
         self._maps = maps
-        self._room = room
+        self._budget = budget
 
     def add(self, container: Value) -> None:
-        """Take the variables of a container: those of envFrom first, as they count less."""
+        """Add the variables of a container; those of env override those of envFrom."""
         for source in container["envFrom"].items():
             self._add_all(source)
         for variable in container["env"].items():
@@ -73,14 +73,14 @@ class PodEnvironment:
             name = source.at(key, "name").text()
             data = self._maps.get((self._pod.namespace, name)) if kind == "ConfigMap" else None
             size = sum(len(variable) + len(value) for variable, value in (data or {}).items())
-            if data is not None and self._room.take(size):
+            if data is not None and self._budget.take(size):
                 for variable, value in data.items():
                     self._put(prefix + variable, value, "")
             elif name:
                 self.unknown[f"{prefix}*"] = f"every key of {kind} {name}"
 
     def _from(self, source: Value) -> tuple[str | None, str]:
-        """Return (the value, None where nobody can tell; where it is from)."""
+        """Return (the value, None if unknown; its source)."""
         for kind, key in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
             if source[key].is_there:
                 name, entry = source.at(key, "name").text(), source.at(key, "key").text()
@@ -91,10 +91,10 @@ class PodEnvironment:
             return self._field(path), f"the pod's field {path}"
         if source["resourceFieldRef"].is_there:
             return None, f"the container's {source.at('resourceFieldRef', 'resource').text()}"
-        return None, "a source that nobody knows"
+        return None, "an unknown source"
 
     def _field(self, path: str) -> str | None:
-        """Return a field of the pod that its manifest settles."""
+        """Return the value of a pod's field that its manifest defines."""
         if path == "metadata.namespace":
             return self._pod.namespace
         if path == "metadata.name" and self._pod.workload.startswith("Pod/"):
@@ -118,8 +118,8 @@ class PodEnvironment:
 
         references = _REFERENCE.finditer(text)
         length = len(text) + sum(len(self.known.get(found[1] or "", "")) for found in references)
-        if not self._room.take(length):
-            return None, "more text than is read of a manifest"
+        if not self._budget.take(length):
+            return None, "more text than gpuhook reads from a manifest"
         expanded = _REFERENCE.sub(value, text)
         if missing:
             return None, f"it refers to {missing[0]}, which is from {self.unknown[missing[0]]}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests read: every container of every pod, and what Kubernetes objects to.
+"""Reads manifests: the containers of all pods, and the objections of Kubernetes.
 
-Text in, facts out; whatever kubectl takes or prints: YAML of several documents, JSON, lists.
+The input is what kubectl accepts or prints: YAML with several documents, JSON, lists.
 """
 
 from __future__ import annotations
@@ -11,16 +11,9 @@ from dataclasses import replace
 
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
-from gpuhook.explain.pods import (
-    pod_notes,
-    pod_rules,
-    quantities,
-    resource_names,
-    resource_rules,
-    workloads,
-)
+from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, resource_rules, workloads
 from gpuhook.explain.pods.manifest_value import Value
-from gpuhook.explain.pods.pod_environment import PodEnvironment, Room
+from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
 from gpuhook.explain.pods.pod_requests import (
     CONTAINER,
     EPHEMERAL,
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
 
 # A list of all pods of a cluster is large; managed fields make it deep.
 BOUNDS = YamlBounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
-_MOST_GPUS = 1 << 31  # more than anybody has; amounts may have any number of digits
+_MOST_GPUS = 1 << 31  # amounts can have any number of digits
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
 _KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)
 _JSON_KIND = re.compile(r'"kind"\s*:\s*"')
@@ -51,7 +44,7 @@ _VERSION = re.compile(r"""["']?apiVersion["']?\s*:""")
 
 
 def is_manifest(text: str) -> bool:
-    """Return whether a text looks like objects of Kubernetes: it has a kind and an apiVersion."""
+    """Return whether a text looks like Kubernetes objects: it has a kind and an apiVersion."""
     kind = _JSON_KIND if text.lstrip()[:1] in ("{", "[") else _KIND
     return kind.search(text) is not None and _VERSION.search(text) is not None
 
@@ -61,9 +54,9 @@ def read(
 ) -> tuple[PodRequest, ...]:
     """Return the containers of all pods of a manifest, in their order; `where` names the file.
 
-    `runtime_classes` are those of the cluster, None where nobody knows. Raises GH1930 for what is
-    no YAML or JSON, or too much of it, GH1931 where no pod is in it, and GH1932 where its pods
-    have no containers.
+    `runtime_classes` are those of the cluster, None if unknown. Raises GH1930 for a text that is
+    not YAML or JSON or is too large, GH1931 without a pod, and GH1932 if the pods have no
+    containers.
     """
     try:
         nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
@@ -74,11 +67,11 @@ def read(
     found = workloads.read_workloads([Value(node, where) for node in nodes])
     if not found.pods:
         raise fault(
-            "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object in it has a `kind`"
+            "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
         )
     classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
-    room = Room()
-    asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, room))
+    budget = EnvironmentBudget()
+    asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, budget))
     if not asked:
         named = ", ".join(pod.workload for pod in found.pods[:5])
         raise fault("GH1932", path=where, pods=named)
@@ -86,7 +79,7 @@ def read(
 
 
 def _as_yaml(text: str) -> str:
-    """Return JSON with the characters that it writes as two escapes, which YAML does not know."""
+    """Return JSON with surrogate pairs of escapes replaced, which YAML does not know."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     return _SURROGATES.sub(_character, text)
@@ -98,22 +91,22 @@ def _character(found: re.Match[str]) -> str:
 
 
 def _containers(
-    pod: Pod, found: Workloads, classes: Collection[str] | None, room: Room
+    pod: Pod, found: Workloads, classes: Collection[str] | None, budget: EnvironmentBudget
 ) -> tuple[PodRequest, ...]:
-    objections = tuple(pod_rules.of_pod(pod, classes))
+    objections = tuple(pod_rules.pod_objections(pod, classes))
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
             path = f"{pod.path}.{field}[{number}]"
-            environment = PodEnvironment(pod, found.config_maps, room)
+            environment = PodEnvironment(pod, found.config_maps, budget)
             environment.add(container)
             one = _container(pod, container, path, _kind(container, kind), environment)
-            # What is about the pod is told once, with its first container.
+            # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
-    booked, is_known = pod_notes.booked(asked), classes is not None
+    totals, is_known = pod_notes.pod_totals(asked), classes is not None
     return tuple(
-        replace(one, notes=tuple(pod_notes.pod_notes(one, booked, classes_known=is_known)))
+        replace(one, notes=tuple(pod_notes.pod_notes(one, totals, classes_known=is_known)))
         for one in asked
     )
 
@@ -133,8 +126,8 @@ def _container(
     security = container["securityContext"]
     objections = (
         *resource_rules.objections(resources, f"{path}.resources", kind),
-        *pod_rules.of_container(container, environment.known, gpus, kind),
-        *pod_rules.of_mounts(mounts, container["volumeMounts"].where),
+        *pod_rules.container_objections(container, environment.known, gpus, kind),
+        *pod_rules.mount_objections(mounts, container["volumeMounts"].where),
     )
     return PodRequest(
         pod=pod.name,
@@ -160,10 +153,10 @@ def _container(
 
 
 def _gpus(amounts: dict[str, str]) -> dict[str, int]:
-    """Return how many of each resource of GPUs are asked; what is no positive integer is none."""
+    """Return the requested number of each GPU resource, without invalid amounts."""
     found = {}
     for name, text in amounts.items():
-        number = quantities.quantity(text)
+        number = resource_names.quantity(text)
         is_whole = number is not None and number.denominator == 1 and 0 < number < _MOST_GPUS
         if is_whole and number is not None and resource_names.is_gpu(name):
             found[name] = int(number)

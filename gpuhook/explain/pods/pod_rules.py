@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong, or will surprise, about how a pod asks for GPUs: beside amounts and fields.
+"""Objections to the GPU request of a pod, other than to amounts and fields.
 
-Sources: the RuntimeClass admission plugin and the kubelet for their words; the kubelet sets the
-pod's variables behind those of device plugins, so that the pod's count.
+Sources: the messages of the RuntimeClass admission plugin and the kubelet. The kubelet sets the
+variables of the pod after those of device plugins, so the pod's values apply.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
 
 
-def of_pod(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
-    """Return the objections to a pod; `classes` are the RuntimeClasses there are, if known."""
+def pod_objections(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
+    """Yield the objections to a pod; `classes` are the RuntimeClasses of the cluster, if known."""
     yield from _runtime_class(pod, classes)
     for section in ("limits", "requests"):
         for name, amount in pod.spec.at("resources", section).members().items():
@@ -61,28 +61,28 @@ def _runtime_class(pod: Pod, classes: Collection[str] | None) -> Iterator[Object
         API_SERVER,
         REFUSED,
         f'pod rejected: RuntimeClass "{name}" not found',
-        f"runtimeClassName: {like}" if like else f"a RuntimeClass {name} with its handler, first",
+        f"runtimeClassName: {like}" if like else f"create the RuntimeClass {name} first",
         value.where,
     )
 
 
-def of_container(
+def container_objections(
     container: Value, env: Mapping[str, str], gpus: Mapping[str, int], kind: str
 ) -> Iterator[Objection]:
-    """Return the objections to one container, whose variables and GPUs are these."""
+    """Yield the objections to one container with these variables and GPUs."""
     if kind == EPHEMERAL:
         return
     place = next((v for v in container["env"].items() if v["name"].text() == _DEVICES), container)
-    yield from _by_hand(place.where, env.get(_DEVICES), gpus)
+    yield from _variable(place.where, env.get(_DEVICES), gpus)
     yield from _not_strings(container)
     if len(gpus) > 1:
         yield Objection(
             "several-resources",
             KUBELET,
             WARNING,
-            f"asks for {' and '.join(gpus)}: each is allocated by itself, and of their "
-            f"{_DEVICES} the kubelet keeps one, in no certain order",
-            "one of them; or list strategy cdi-cri, which adds up",
+            f"requests {' and '.join(gpus)}: each is allocated separately, and the kubelet keeps "
+            f"one of their values of {_DEVICES}, in no defined order",
+            "one of them; or use the list strategy cdi-cri, which adds all devices",
             container["resources"].where,
         )
     yield from _zero(container, env)
@@ -93,25 +93,25 @@ def of_container(
             "privileged",
             KUBELET,
             WARNING,
-            f"is privileged: it sees the nodes of all GPUs of the machine, and is booked {held}",
-            "no privileged: true; what it needs it for, as capabilities",
+            f"is privileged: it has the nodes of all GPUs of the machine, but is allocated {held}",
+            "no privileged: true; the capabilities that it needs instead",
             privileged.where,
         )
 
 
-def _by_hand(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator[Objection]:
+def _variable(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator[Objection]:
     if value is None:
         return
     shown = f"{_DEVICES}={printable(value, 80)}"
     if gpus:
-        what = "no GPU" if value in _NOTHING else "those"
+        what = "no GPU" if value in _NOTHING else "these GPUs"
         count = ", ".join(f"{number} of {name}" for name, number in gpus.items())
         yield Objection(
             "devices-by-hand",
             KUBELET,
             WARNING,
-            f"{shown} in the pod counts more than what the device plugin says by the list strategy "
-            f"envvar: the container gets {what}, and is booked {count}",
+            f"{shown} in the pod overrides the variable of the device plugin (list strategy "
+            f"envvar): the container gets {what}, but is allocated {count}",
             f"no {_DEVICES} in env: the device plugin sets it",
             where,
         )
@@ -120,14 +120,14 @@ def _by_hand(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator
             "devices-unbooked",
             KUBELET,
             WARNING,
-            f"{shown} takes GPUs that the scheduler knows nothing of: others are given them too",
+            f"{shown} uses GPUs without the scheduler's knowledge: other pods get them too",
             f"resources.limits: {{{resource_names.GPU}: 1}}",
             where,
         )
 
 
 def _not_strings(container: Value) -> Iterator[Objection]:
-    """Return an objection to each variable of the vendor whose value YAML reads as no string."""
+    """Yield an objection to each variable of the vendor whose value is not a string in YAML."""
     for variable in container["env"].items():
         name, value = variable["name"].text(), variable["value"]
         if name in _VARIABLES and value.kind in ("number", "bool"):
@@ -149,15 +149,15 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
                 "zero",
                 KUBELET,
                 WARNING,
-                f"{name}: 0 hides nothing: no device plugin is asked, and {_DEVICES}=all of a CUDA "
-                "image counts where the node's runtime listens to it",
+                f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
+                f"{_DEVICES}=all of a CUDA image applies if the node's runtime accepts it",
                 f'env: {_DEVICES}: "void"',
                 amount.where,
             )
 
 
-def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
-    """Return the objections to what a container mounts of the host by hand."""
+def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
+    """Yield the objections to mounts of GPU devices."""
     for mount in mounts:
         path = mount.path.rstrip("/")
         if (path + "/").startswith(VOCABULARY.mount_prefix + "/"):
@@ -165,8 +165,8 @@ def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection
                 "mounted-by-hand",
                 KUBELET,
                 WARNING,
-                f"mounts {printable(path)}: that asks the runtime for a GPU that the scheduler "
-                "knows nothing of",
+                f"mounts {printable(path)}: that requests a GPU from the runtime without the "
+                "scheduler's knowledge",
                 f"resources.limits: {{{resource_names.GPU}: 1}}",
                 where,
             )
@@ -175,8 +175,8 @@ def of_mounts(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection
                 "node-by-hand",
                 KUBELET,
                 WARNING,
-                f"mounts {printable(mount.source)} of the host: a mount opens no device, the "
-                "device cgroup says Operation not permitted unless the container is privileged",
+                f"mounts {printable(mount.source)} of the host: a mount does not allow the device. "
+                "Opening it fails with Operation not permitted unless the container is privileged",
                 f"resources.limits: {{{resource_names.GPU}: 1}}",
                 where,
             )

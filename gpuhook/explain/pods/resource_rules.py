@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server objects to in the GPUs and other extended resources of one container.
+"""The API server's objections to the GPUs and other extended resources of a container.
 
-What is wrong with any other part of a manifest, `kubectl apply --dry-run=server` says.
-Source: ValidateContainerResourceRequirements and what it calls, in
-kubernetes/pkg/apis/core/validation. Servers print the amount of "must be an integer" in several
-forms; here it is as it was written.
+`kubectl apply --dry-run=server` checks the other parts of a manifest. Source:
+ValidateContainerResourceRequirements in kubernetes/pkg/apis/core/validation. Servers print the
+amount of "must be an integer" in several forms; gpuhook prints it as the manifest has it.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-from gpuhook.explain.pods import quantities, resource_names
+from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
     EPHEMERAL,
@@ -33,7 +32,7 @@ _SECTIONS = ("limits", "requests")
 
 
 def objections(resources: Value, path: str, kind: str) -> Iterator[Objection]:
-    """Return the objections to `resources`, which are at `path` in the object."""
+    """Yield the objections to `resources`, which are at `path` in the object."""
     if kind == EPHEMERAL:
         yield from _ephemeral(resources, path)
         return
@@ -44,7 +43,7 @@ def objections(resources: Value, path: str, kind: str) -> Iterator[Objection]:
                 yield from _amount(name, amount, f"{path}.{section}[{name}]")
             else:
                 yield from _name(name, amount, f"{path}.{section}[{name}]")
-    yield from _against_each_other(resources, path)
+    yield from _unequal(resources, path)
 
 
 def _ephemeral(resources: Value, path: str) -> Iterator[Objection]:
@@ -53,14 +52,14 @@ def _ephemeral(resources: Value, path: str) -> Iterator[Objection]:
         yield _refused(
             "ephemeral-resources",
             f"{path}: Forbidden: cannot be set for an Ephemeral Container",
-            "remove them: an ephemeral container is given no devices; give the GPU to a container "
-            "of the pod, or set NVIDIA_VISIBLE_DEVICES in a pod of its own",
+            "remove them: an ephemeral container gets no devices; request the GPU in a container "
+            "of the pod, or set NVIDIA_VISIBLE_DEVICES in a separate pod",
             resources,
         )
 
 
 def _misplaced(resources: Value, path: str) -> Iterator[Objection]:
-    """Return an objection to each extended resource that is not below limits or requests."""
+    """Yield an objection to each extended resource that is not below limits or requests."""
     for name, value in resources.members().items():
         if resource_names.is_extended(name):
             instead = f"limits: {{{name}: {value.text() or '1'}}}, below resources"
@@ -69,9 +68,9 @@ def _misplaced(resources: Value, path: str) -> Iterator[Objection]:
 
 
 def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
-    """Return an objection to a name of a GPU that no plugin offers."""
+    """Yield an objection to the name of a GPU that no plugin offers."""
     if name == resource_names.OBSOLETE:
-        said = f"0/1 nodes are available: 1 Insufficient {name}. (none has it since 1.11)"
+        said = f"0/1 nodes are available: 1 Insufficient {name}. (removed in 1.11)"
         instead = f"{resource_names.GPU}: {amount.text()}"
         yield Objection("obsolete", SCHEDULER, PENDING, said, instead, amount.where)
     elif resource_names.lacks_domain(name):
@@ -86,9 +85,9 @@ def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
 
 def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
     text = amount.text()
-    number = quantities.quantity(text)
+    number = resource_names.quantity(text)
     if number is None:
-        yield _refused("quantity", f"{path}: {quantities.MALFORMED}", f"{name}: 1", amount)
+        yield _refused("quantity", f"{path}: {resource_names.MALFORMED}", f"{name}: 1", amount)
         return
     if number < 0:
         said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
@@ -97,17 +96,17 @@ def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
         instead = f"{name}: {_whole(number)}"
         if resource_names.is_gpu(name):
             instead += (
-                "; a part of a GPU is one whole unit of a shared resource: let the plugin divide "
-                "the GPU (sharing.timeSlicing, sharing.memoryUnits) or use a MIG instance"
+                "; for a part of a GPU, request one unit of a shared resource: configure the "
+                "plugin to divide the GPU (sharing.timeSlicing, sharing.memoryUnits) or use MIG"
             )
         said = f'{path}: Invalid value: "{text}": must be an integer'
         yield _refused("fraction", said, instead, amount)
 
 
-def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
+def _unequal(resources: Value, path: str) -> Iterator[Objection]:
     limits = resources["limits"].members()
     for name, amount in resources["requests"].members().items():
-        request = quantities.quantity(amount.text())
+        request = resource_names.quantity(amount.text())
         if not resource_names.is_extended(name) or request is None:
             continue
         if name not in limits:
@@ -115,24 +114,24 @@ def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
                 "gpu-under-requests",
                 f"{path}.limits: Required value: Limit must be set for non overcommitable "
                 "resources",
-                f"{name}: {_whole(request)} under limits; requests may be left out",
+                f"{name}: {_whole(request)} under limits; requests are optional",
                 amount,
             )
             continue
         limit = limits[name].text()
-        held = quantities.quantity(limit)
+        held = resource_names.quantity(limit)
         if held is not None and held != request:
             yield _refused(
                 "unequal",
                 f'{path}.requests: Invalid value: "{amount.text()}": must be equal to {name} limit '
                 f"of {limit}",
-                f"{name}: {_whole(held)} in both, or under limits alone",
+                f"{name}: {_whole(held)} in both, or only under limits",
                 amount,
             )
 
 
 def _whole(number: Fraction) -> int:
-    """Return the amount that is nearest to what was meant: at least one, and whole."""
+    """Return the next whole amount, at least one."""
     return max(1, ceil(number))
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods that the documents of a manifest describe, and what else of it concerns them.
+"""The pods in the documents of a manifest, with its ConfigMaps and RuntimeClasses.
 
-Pods, all workloads of Kubernetes, lists of them, and custom workloads: whatever has a pod template
-somewhere within.
+Pods are found in pods, in workloads of Kubernetes, in lists, and in any object with a pod template.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _TEMPLATES = {
 class Pod:
     """One pod, or a template of pods. `path` leads to its specification: "spec.template.spec"."""
 
-    workload: str  # "Deployment/train", "Pod" of one without a name
+    workload: str  # "Deployment/train", "Pod" without a name
     name: str
     namespace: str
     metadata: Value
@@ -47,16 +46,16 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """What the documents hold. `config_maps` are the data by (namespace, name)."""
+    """The pods and their context. `config_maps` are the data by (namespace, name)."""
 
     pods: tuple[Pod, ...]
     config_maps: Mapping[tuple[str, str], Mapping[str, str]]
     runtime_classes: frozenset[str]
-    kinds: tuple[str, ...]  # of the objects that are no pods, each once
+    kinds: tuple[str, ...]  # of the objects without pods, each once
 
 
 def read_workloads(documents: Sequence[Value]) -> Workloads:
-    """Return what is in the documents, in their order."""
+    """Return the contents of the documents, in their order."""
     pods: list[Pod] = []
     maps: dict[tuple[str, str], Mapping[str, str]] = {}
     classes: set[str] = set()
@@ -76,12 +75,12 @@ def read_workloads(documents: Sequence[Value]) -> Workloads:
 
 
 def namespace(metadata: Value) -> str:
-    """Return the namespace that metadata names, the default one where it names none."""
+    """Return the namespace in metadata, "default" without one."""
     return metadata["namespace"].text() or "default"
 
 
 def _objects(documents: Sequence[Value]) -> Iterator[Value]:
-    """Return the objects, those of lists in the place of the list."""
+    """Yield the objects, with the items of lists in the place of the list."""
     for document in documents:
         if document["kind"].text().endswith("List") and document["items"].kind == "array":
             yield from _objects(document["items"].items())
@@ -103,7 +102,7 @@ def _pods(one: Value, kind: str) -> Iterator[Pod]:
 
 
 def _templates(value: Value, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Value]]:
-    """Return the pod templates within an object of a kind that nobody knows, with their paths."""
+    """Yield the paths and the pod templates in an object of an unknown kind."""
     for name, member in value.members().items():
         if name.lower().endswith("template") and member.at("spec", "containers").kind == "array":
             yield (*keys, name), member

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An explanation as text."""
+"""The document of explain as text."""

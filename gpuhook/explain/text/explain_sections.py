@@ -1,63 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a trace: what the document says of one container, each part as lines."""
+"""The sections of the text of explain: the parts of the document of one container."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from gpuhook.explain.text.explain_terms import SHOWN, called, counted, listed
 from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 WRAPPER = "wrapper"
 _BY = {
     "name": "by that name",
     "alias": "another name of the same device",
     "short-form": "a short form of its name",
-    "replica": "of which it is a replica",
-    "all": "which is what `all` means",
+    "replica": "a replica of it",
+    "all": "selected by `all`",
 }
 _FILES_ONLY = "the driver's files, no device"
 
 
-def refusal(told: dict[str, str] | None) -> Iterator[str]:
-    """Yield why the container would not start."""
-    if told is not None:
-        yield f"{told['code']}: {told['message']}"
-        yield f"hint: {told['hint']}"
-        yield f"more: gpuhook explain {told['code']}"
+def refusal(fault: dict[str, str] | None) -> Iterator[str]:
+    if fault is not None:
+        yield f"{fault['code']}: {fault['message']}"
+        yield f"hint: {fault['hint']}"
+        yield f"more: gpuhook explain {fault['code']}"
 
 
 def sources(container: dict[str, Any], *, is_pod: bool) -> Iterator[str]:
-    """Yield who names devices, in the order in which they count, and what came of each."""
-    # Where there is a fault, the sources may be what cannot be read.
+    """Yield the sources that name devices in the order of precedence, with their results."""
+    # With a fault, the sources may be unreadable.
     if not container["sources"] and not is_pod and container["fault"] is None:
         yield "no variable, annotation or mount names a device"
     for one in container["sources"]:
         why = one["reason"] or one["origin"]
         because = f": {why}" if why else ""
-        yield f"{one['result']:<8}{_asking(one)} for {listed(one['names'])}{because}"
+        yield f"{one['result']:<8}{_requests(one)} {listed(one['names'])}{because}"
     for one in container["extras"]:
         because = f": {one['reason']}" if one["reason"] else ""
-        yield f"{one['result']:<8}{_asking(one)} beside for {listed(one['names'])}{because}"
+        yield f"{one['result']:<8}{_requests(one)} {listed(one['names'])} in addition{because}"
 
 
-def _asking(source: dict[str, Any]) -> str:
-    return f"{source['where']} {'ask' if ', ' in source['where'] else 'asks'}"
+def _requests(source: dict[str, Any]) -> str:
+    return f"{source['where']} {'request' if ', ' in source['where'] else 'requests'}"
 
 
 def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield which parts of the driver it gets, by which rule, and what others would bring."""
-    told = container["capabilities"]
-    if not told["effective"] and not told["left_out"]:
+    """Yield the driver capabilities, their rule, and what other capabilities would add."""
+    found = container["capabilities"]
+    if not found["effective"] and not found["left_out"]:
         return
-    yield f"{told['rule']} -> {', '.join(told['effective']) or 'none'}"
+    yield f"{found['rule']} -> {', '.join(found['effective']) or 'none'}"
     by_need: dict[str, list[str]] = {}
-    for one in told["left_out"]:
+    for one in found["left_out"]:
         paths = by_need.setdefault(" or ".join(one["needed_by"]), [])
         if one["path"] not in paths:
             paths.append(one["path"])
@@ -71,12 +69,12 @@ def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
 
 
 def devices(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield each name, what it means and where that is written; then what comes with any."""
-    of_all = container["fault"]
+    """Yield each name, its device and the line of its spec; then the edits for all devices."""
+    fatal = container["fault"]
     for one in container["devices"]:
         if one["fault"]:
-            is_told = of_all is not None and of_all["message"] == one["fault"]["message"]
-            why = "" if is_told else f": {one['fault']['message']}"
+            is_printed = fatal is not None and fatal["message"] == one["fault"]["message"]
+            why = "" if is_printed else f": {one['fault']['message']}"
             yield f"{one['name']} -> nothing: {one['fault']['code']}{why}"
         elif one["device"] is None:
             yield f"{one['name']} -> {_FILES_ONLY}"
@@ -84,7 +82,7 @@ def devices(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
             yield f"{one['name']} -> {one['device']}, {_BY[one['by']]}"
             yield f"  from {_place(one)}: {_edits(one)}"
             yield from _files(one, container, is_wide=is_wide)
-    if of_all is not None and not is_wide:
+    if fatal is not None and not is_wide:
         return
     for one in container["specs"]:
         which = "with any device" if container["gpus"] else "without a device"
@@ -105,9 +103,7 @@ def _edits(one: dict[str, Any]) -> str:
 
 
 def _kinds(paths: list[str]) -> str:
-    """Return how many mounts there are, and of what."""
-    names = [os.path.basename(path) for path in paths]
-    libraries = sum(".so" in name for name in names)
+    libraries = sum(".so" in os.path.basename(path) for path in paths)
     programs = sum("/bin/" in path or "/sbin/" in path for path in paths)
     rest = len(paths) - libraries - programs
     kinds = (
@@ -115,8 +111,8 @@ def _kinds(paths: list[str]) -> str:
         (programs, counted(programs, "program")),
         (rest, counted(rest, "other") if libraries or programs else ""),
     )
-    told = ", ".join(word for count, word in kinds if count and word)
-    return counted(len(paths), "mount") + (f" ({told})" if told else "")
+    shown = ", ".join(word for count, word in kinds if count and word)
+    return counted(len(paths), "mount") + (f" ({shown})" if shown else "")
 
 
 def _files(one: dict[str, Any], container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
@@ -139,26 +135,26 @@ def _hook(hook: dict[str, Any], *, is_wide: bool) -> str:
 
 
 def requirements(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield what the image requires: the alternative that holds, or all that do not."""
-    told = container["requirements"]
-    if not told["items"]:
+    """Yield the requirements of the image: the met alternative, or all unmet ones."""
+    found = container["requirements"]
+    if not found["items"]:
         return
-    for one in told["items"]:
+    for one in found["items"]:
         yield f"{one['verdict']:<8}{one['variable']}" + (f"={one['text']}" if is_wide else "")
-        shown = one["alternatives"] if is_wide else _telling(one)
+        shown = one["alternatives"] if is_wide else _relevant(one)
         for alternative in shown:
             words = " and ".join(_term(term, alternative) for term in alternative["terms"])
             yield f"  {alternative['verdict']:<8}{words}"
         rest = len(one["alternatives"]) - len(shown)
         if rest:
             is_met = one["verdict"] == "met"
-            why = "which need not hold" if is_met else "for GPUs of other brands"
+            why = "not needed" if is_met else "for GPUs of other brands"
             yield f"  and {counted(rest, 'alternative')} more, {why} (-o wide has all)"
-    yield told["note"]
+    yield found["note"]
 
 
-def _telling(one: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the alternatives that matter: the one that holds, else those for GPUs like these."""
+def _relevant(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the met alternative, else the alternatives for GPUs of this brand."""
     found: list[dict[str, Any]] = one["alternatives"]
     met = [alternative for alternative in found if alternative["verdict"] == "met"]
     if met and one["verdict"] == "met":
@@ -181,13 +177,12 @@ def _term(term: dict[str, Any], alternative: dict[str, Any]) -> str:
         of = f" of {term['gpu']}" if term["gpu"] else ""
         return f"{term['term']} (not known{of})"
     whose = f"{term['gpu']} has" if term["gpu"] else "it is"
-    # Before the alternative stands what becomes of it: said again only of a term that differs.
+    # The line begins with the verdict of the alternative: only a different one is repeated.
     own = "" if term["verdict"] == alternative["verdict"] else f"{term['verdict']}: "
     return f"{term['term']} ({own}{whose} {term['is']})"
 
 
 def memory(container: dict[str, Any]) -> Iterator[str]:
-    """Yield the limit of each GPU's memory, and who sets it."""
     for one in container["memory"]:
         limit = "no limit" if one["limit"] is None else f"at most {amount(one['limit'])}"
         kept = f", {amount(one['guaranteed'])} guaranteed" if one["guaranteed"] else ""
@@ -195,14 +190,16 @@ def memory(container: dict[str, Any]) -> Iterator[str]:
 
 
 def isolation(container: dict[str, Any]) -> Iterator[str]:
-    """Yield how its GPUs are shared and what is isolated; not of what its manifest's part tells."""
-    names = {one["gpu"]: called(one) for one in container["gpus"]}
-    told = _told_with_pod(container)
+    """Yield the sharing and the isolation of its GPUs, except those in the Kubernetes section."""
+    names = {one["gpu"]: gpu_name(one) for one in container["gpus"]}
+    allocated = _allocated_gpus(container)
     by_answers: dict[tuple[Any, ...], list[str]] = {}
     for one in container["isolation"]:
-        if one["gpu"] in told:
+        if one["gpu"] in allocated:
             continue
-        how = one["note"] or ("alone" if one["sharing"] == "none" else f"by {one['sharing']}")
+        how = one["note"] or (
+            "exclusive" if one["sharing"] == "none" else f"shared by {one['sharing']}"
+        )
         answers = (how, *one["isolation"].items())
         by_answers.setdefault(answers, []).append(names.get(one["gpu"], one["gpu"]))
     for answers, gpus in by_answers.items():
@@ -210,13 +207,12 @@ def isolation(container: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {name}: {text}" for name, text in answers[1:])
 
 
-def _told_with_pod(container: dict[str, Any]) -> set[str]:
+def _allocated_gpus(container: dict[str, Any]) -> set[str]:
     allocation = (container["pod"] or {}).get("allocation") or {}
     return {one["uuid"] for given in allocation.get("resources", ()) for one in given["devices"]}
 
 
 def config(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield what changes of config.json."""
     changes = container["changes"]
     for sign, key in (("-", "env_replaced"), ("+", "env")):
         yield from (f"{sign} env {entry}" for entry in changes[key])
@@ -230,7 +226,7 @@ def config(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
 
 
 def root(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
-    """Yield what is made in the root file system before the container starts."""
+    """Yield the changes of the root file system before the container starts."""
     changes = container["changes"]
     found = changes["root"]
     if is_wide or len(found) <= SHOWN:
@@ -242,11 +238,11 @@ def root(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
             yield f"+ {counted(len(links), 'link')}: {', '.join(names[:4])}, ... (-o wide has all)"
         yield from (f"+ {line}" for line in found if line not in links)
     if found and not changes["root_is_known"]:
-        yield "as in an empty one: it is not here, and what an image has of its own is not seen"
+        yield "for an empty root file system: the real one is not available"
 
 
 def warnings(container: dict[str, Any]) -> Iterator[str]:
-    """Yield what gpuhook-runtime would log, and did not log when the container started."""
+    """Yield the warnings that gpuhook-runtime would log, without those of the container's start."""
     known = [(one["code"], one["message"]) for one in container["start_warnings"]]
     for one in container["warnings"]:
         if (one["code"], one["message"]) not in known:
@@ -255,10 +251,50 @@ def warnings(container: dict[str, Any]) -> Iterator[str]:
 
 
 def start_warnings(container: dict[str, Any]) -> Iterator[str]:
-    """Yield what gpuhook reported when the container started, with the hint that is known now."""
+    """Yield the warnings from the container's start, with the present hints."""
     hints = {(one["code"], one["message"]): one["hint"] for one in container["warnings"]}
     for one in container["start_warnings"]:
         yield f"{one['code']}: {one['message']}"
-        hint = hints.get((one["code"], one["message"]))
-        if hint:
+        if hint := hints.get((one["code"], one["message"])):
             yield f"  hint: {hint}"
+
+
+SHOWN = 6  # items of a list in a line
+_MOST_GPUS = 16
+
+
+def gpus_of(gpus: Sequence[dict[str, Any]]) -> str:
+    """Return a display name of GPUs: "GPU 0 (Tesla T4)", "8 GPUs: 0, 1, ... (NVIDIA H100)"."""
+    by_model: dict[str | None, list[dict[str, Any]]] = {}
+    for one in gpus:
+        by_model.setdefault(one["model"], []).append(one)
+    return " and ".join(_alike(found) for found in by_model.values()) or "GPUs"
+
+
+def _alike(gpus: Sequence[dict[str, Any]]) -> str:
+    if len(gpus) == 1:
+        return gpu_name(gpus[0])
+    kind = "MIG instance" if all(":" in (one["index"] or "") for one in gpus) else "GPU"
+    names = [one["index"] or one["gpu"] for one in gpus]
+    model = f" ({gpus[0]['model']})" if gpus[0]["model"] else ""
+    return f"{counted(len(gpus), kind)}: {listed(names, _MOST_GPUS)}{model}"
+
+
+def gpu_name(gpu: dict[str, Any]) -> str:
+    """Return a display name of a GPU or an instance: index and model, else UUID or CDI name."""
+    if gpu["index"] is None:
+        name = str(gpu["gpu"])
+        return f"GPU {name}" if name[:1].isdigit() else name
+    return f"GPU {gpu['index']}" + (f" ({gpu['model']})" if gpu["model"] else "")
+
+
+def listed(found: Iterable[str], most: int = SHOWN) -> str:
+    """Return the first `most` of a list, and the total number."""
+    names = list(dict.fromkeys(found))
+    more = f", ... {len(names)} in total" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """Return a number with its noun: "1 mount", "22 mounts"."""
+    return f"{count} {what if count == 1 else several or what + 's'}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document gpuhook/explain/v1 as a trace that people read from top to bottom.
+"""The document gpuhook/explain/v1 as text, with the answer first.
 
-The answer comes first; lists of files are counted, and printed whole where a trace is wide.
+A wide text has whole lists of files, others only their number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from gpuhook.errors import printable
 from gpuhook.errors.catalogue import with_angle_brackets
 from gpuhook.explain.text import explain_sections as sections
-from gpuhook.explain.text.explain_terms import counted, gpus_of, listed
+from gpuhook.explain.text.explain_sections import counted, gpus_of, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,38 +21,38 @@ _MAX_LINE = 4096
 _MOST_ANSWERS = 20
 _STARTS_WITHOUT = "starts-without"
 _GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unknown"
-# Results of Kubernetes' making, and of which objections they come.
-_OF_KUBERNETES = {"not-created": "refused", "pending": "pending"}
+# Results by Kubernetes, and the result of the objections that cause them.
+_KUBERNETES_RESULTS = {"not-created": "refused", "pending": "pending"}
 _ANSWERS = {
     _FILES_ONLY: "it gets the driver's files, and no GPU",
     _REFUSED: "it does not start",
     "not-created": "Kubernetes does not create it",
     "pending": "Kubernetes never schedules it",
-    "nothing": "it asks for nothing, and gets nothing",
-    _UNKNOWN: "which GPUs it is given cannot be told here",
+    "nothing": "it requests nothing, and gets nothing",
+    _UNKNOWN: "its GPUs are unknown here",
 }
-_RUNNING = "container"  # what was named is a running container
-_GIVERS = {
+_RUNNING = "container"  # the kind of a running container
+_ROUTES = {
     "cdi": ", by the engine's CDI",
     "cdi+wrapper": ", by the engine's CDI",
     "nvidia-legacy": ", by NVIDIA's hook",
     "unknown": ", by its config.json",
 }
-_NONE = "none"  # requests the driver's files alone
+_NONE = "none"  # requests only the driver's files
 _REASONS = ("GH1007", "GH1008")  # why a container starts without what it requests
-_NOT_GRANTED = "nothing that it requests is granted"
+_NOT_GRANTED = "no request is granted"
 _SHARED = {
-    "none": "for itself alone",
-    "time-slicing": "shared in turns with others",
-    "mps": "shared with others by MPS",
-    "memory-units": "shared with others by its memory",
+    "none": "exclusively",
+    "time-slicing": "shared by time slicing",
+    "mps": "shared by MPS",
+    "memory-units": "shared by memory units",
 }
 
 
 def lines(
     document: dict[str, Any], pods: list[list[str]], *, is_wide: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of the trace; `pods` has for each container what its manifest says."""
+    """Yield the lines of the text; `pods` has the lines on the manifest of each container."""
     containers = document["containers"]
     common = _common(containers)
     for line in (*_node(document["node"], common), *_overview(containers)):
@@ -62,20 +62,20 @@ def lines(
             yield printable(line, _MAX_LINE)
 
 
-def of_code(told: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines on the code of a fault; facts of a case stand where it has <names>."""
-    if "reason" in told:
-        yield from _retired_code(told)
+def code_lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on an error code; <names> are placeholders for the facts of a case."""
+    if "reason" in document:
+        yield from _retired_code(document)
         return
-    hint = with_angle_brackets(told["hint"])
-    yield f"{told['code']}: {with_angle_brackets(told['message'])}"
-    yield f"({told['kind']})"
+    hint = with_angle_brackets(document["hint"])
+    yield f"{document['code']}: {with_angle_brackets(document['message'])}"
+    yield f"({document['kind']})"
     if not hint.startswith("<"):
         yield f"hint: {hint}"
     for title in ("cause", "cure", "example"):
         yield ""
         yield title.capitalize()
-        yield from (f"  {line}".rstrip() for line in told[title].splitlines())
+        yield from (f"  {line}".rstrip() for line in document[title].splitlines())
 
 
 def _retired_code(document: dict[str, Any]) -> Iterator[str]:
@@ -86,7 +86,6 @@ def _retired_code(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _common(containers: list[dict[str, Any]]) -> list[str]:
-    """Return the notes that every one of several containers has."""
     if len(containers) < 2:
         return []
     first = containers[0]["notes"]
@@ -105,14 +104,14 @@ def _node(node: dict[str, Any], common: list[str]) -> Iterator[str]:
 
 
 def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the answers of several containers, those that do not start first."""
+    """Yield the answers of several containers, first those that do not start."""
     if len(containers) < 2:
         return
-    is_bad = [one["result"] in (_REFUSED, *_OF_KUBERNETES) for one in containers]
+    is_bad = [one["result"] in (_REFUSED, *_KUBERNETES_RESULTS) for one in containers]
     order = sorted(range(len(containers)), key=lambda number: not is_bad[number])
     found = [containers[number] for number in order]
     yield ""
-    yield f"Answers: {counted(len(found), 'container')}, of which {sum(is_bad)} cannot start"
+    yield f"Answers: {len(found) - sum(is_bad)} of {counted(len(found), 'container')} would start"
     for one in found[:_MOST_ANSWERS]:
         yield f"  {one['where']}: {_answer(one)}"
     if len(found) > _MOST_ANSWERS:
@@ -126,8 +125,8 @@ def _container(
     yield f"Container: {container['where']}"
     yield f"Answer: {_answer(container)}"
     notes = [note for note in container["notes"] if note not in common]
-    told = {**container, "notes": notes}
-    for title, found in _sections(told, pod, is_wide=is_wide):
+    shown = {**container, "notes": notes}
+    for title, found in _sections(shown, pod, is_wide=is_wide):
         if found:
             yield ""
             yield title
@@ -138,24 +137,23 @@ def _answer(container: dict[str, Any]) -> str:
     result = container["result"]
     if result == _GETS:
         gpus = gpus_of(container["gpus"])
-        return f"it gets {gpus}{_giver(container)}{_sharing(container)}{_condition(container)}"
+        return f"it gets {gpus}{_route(container)}{_sharing(container)}{_condition(container)}"
     if result == _REFUSED:
         return f"{_ANSWERS[result]}: {container['fault']['code']}"
     if result == _UNKNOWN and container["pod"]["claims"]:
-        return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation chooses them"
+        return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation selects them"
     if result == _UNKNOWN:
-        return f"{_ANSWERS[result]}: no GPU of this node is known (--inventory names another node)"
+        return f"{_ANSWERS[result]}: no GPU of this node is known (see --inventory)"
     if result == _STARTS_WITHOUT:
         return _without(container)
     others = container["because_of"]
-    because = f", because of what is wrong with {listed(others)} in the same pod" if others else ""
+    because = f", because of a fault of {listed(others)} in the same pod" if others else ""
     return _ANSWERS[result] + (because or _objection(container))
 
 
 def _without(container: dict[str, Any]) -> str:
-    """Return what it starts without, and why."""
-    if _is_booked(container):
-        return "it starts without the GPUs that are booked for it"
+    if _is_allocated(container):
+        return "it starts without the GPUs that are allocated to it"
     names = [name for one in container["sources"] for name in one["names"]]
     what = "the driver's files" if names == [_NONE] else "a GPU"
     reasons = [one for one in container["warnings"] if one["code"] in _REASONS]
@@ -164,56 +162,56 @@ def _without(container: dict[str, Any]) -> str:
 
 
 def _objection(container: dict[str, Any]) -> str:
-    """Return what keeps Kubernetes from it, the first such thing; "" where nothing does."""
-    word = _OF_KUBERNETES.get(container["result"])
+    """Return the first objection that causes a result by Kubernetes, "" for other results."""
+    word = _KUBERNETES_RESULTS.get(container["result"])
     for one in container["pod"]["objections"] if word else ():
         if one["result"] == word:
             return f": {one['said']}"
     return ""
 
 
-def _is_booked(container: dict[str, Any]) -> bool:
+def _is_allocated(container: dict[str, Any]) -> bool:
     allocation = (container["pod"] or {}).get("allocation")
     return bool(allocation and allocation["resources"])
 
 
-def _giver(container: dict[str, Any]) -> str:
-    """Return who gave a running container what gpuhook-runtime did not."""
+def _route(container: dict[str, Any]) -> str:
+    """Return what added the GPUs of a running container instead of gpuhook-runtime."""
     is_running = container["kind"] == _RUNNING
-    return _GIVERS.get(container["route"]["name"], "") if is_running else ""
+    return _ROUTES.get(container["route"]["name"], "") if is_running else ""
 
 
 def _sharing(container: dict[str, Any]) -> str:
-    """Return how it has them, in a few words; nothing where that differs, or nobody knows."""
+    """Return how all its GPUs are shared, "" if that differs or is unknown."""
     ways = {(one["sharing"], bool(one["note"])) for one in container["isolation"]}
     if len(ways) != 1:
         return ""
     sharing, is_open = next(iter(ways))
-    return ", not reserved for it" if is_open else f", {_SHARED[sharing]}"
+    return ", not exclusively" if is_open else f", {_SHARED[sharing]}"
 
 
 def _condition(container: dict[str, Any]) -> str:
-    """Return what it hangs on that a container of a pod meets the runtime that gives it GPUs."""
+    """Return the condition that a pod's container gets the right runtime, "" without one."""
     pod = container["pod"]
     if pod is None or pod["runtime_class"] or container["route"]["name"] != sections.WRAPPER:
         return ""
-    return ", if the node's default runtime hands out GPUs: it has no runtimeClassName"
+    return ", if the node's default runtime adds GPUs: it has no runtimeClassName"
 
 
 def _sections(
     container: dict[str, Any], pod: list[str], *, is_wide: bool
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections; of a container that does not start, those that say why."""
-    is_made = container["result"] not in (_REFUSED, *_OF_KUBERNETES)
+    """Yield the sections; for a container that does not start, those with the reason."""
+    is_made = container["result"] not in (_REFUSED, *_KUBERNETES_RESULTS)
     yield "Refused", list(sections.refusal(container["fault"]))
     yield "Kubernetes", pod
     yield "Notes", container["notes"]
-    if container["result"] not in _OF_KUBERNETES or is_wide:
+    if container["result"] not in _KUBERNETES_RESULTS or is_wide:
         yield "Request", list(sections.sources(container, is_pod=bool(container["pod"])))
         yield "Devices", list(sections.devices(container, is_wide=is_wide))
     if is_made or is_wide:
         yield "Capabilities", list(sections.capabilities(container, is_wide=is_wide))
-    if container["result"] not in _OF_KUBERNETES or is_wide:
+    if container["result"] not in _KUBERNETES_RESULTS or is_wide:
         yield "Requirements", list(sections.requirements(container, is_wide=is_wide))
     if is_made or is_wide:
         yield "Memory", list(sections.memory(container))
@@ -221,7 +219,7 @@ def _sections(
         yield "config.json", list(sections.config(container, is_wide=is_wide))
         yield "Root file system", list(sections.root(container, is_wide=is_wide))
         if container["gpus"] or is_wide:
-            yield "Given by", [container["route"]["note"]]
+            yield "Integration", [container["route"]["note"]]
     yield "Ignored", container["ignored"]
     yield "Warnings", list(sections.warnings(container))
-    yield "Warnings when it started", list(sections.start_warnings(container))
+    yield "Warnings at its start", list(sections.start_warnings(container))

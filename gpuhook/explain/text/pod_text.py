@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One container of a pod as lines of text: what it asks for, who objects, what it would get."""
+"""One container of a pod as text: its request, the objections and the allocation."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def lines(
 ) -> list[str]:
     """Return the lines, without line ends and control characters.
 
-    Where there are many mounts, only a wide text has them all.
+    Only a wide text has all of many mounts.
     """
-    found = list(_asks(asked))
+    found = list(_request(asked))
     objections = [*asked.objections, *(allocated.objections if allocated else ())]
     objections.sort(key=lambda one: _WORST_FIRST.index(one.result))
     found += [line for one in objections for line in _objection(one)]
     found += [f"note: {note}" for note in asked.notes]
     if allocated is not None:
-        found += _given(allocated, is_wide=is_wide)
+        found += _allocated(allocated, is_wide=is_wide)
     return [printable(line, _LONGEST) for line in found]
 
 
-def _asks(asked: PodRequest) -> Iterator[str]:
+def _request(asked: PodRequest) -> Iterator[str]:
     for name, count in asked.gpus.items():
-        yield f"asks for {count} of {name}"
+        yield f"requests {count} of {name}"
     if not asked.gpus and not asked.claims:
-        yield "asks for no GPU by its resources"
+        yield "requests no GPU in its resources"
     if asked.runtime_class:
         yield f"runs with runtimeClassName {asked.runtime_class}"
 
@@ -51,35 +51,33 @@ def _objection(one: Objection) -> Iterator[str]:
     yield f"  at {one.where}; write instead: {one.instead}"
 
 
-def _given(allocated: Allocated, *, is_wide: bool) -> Iterator[str]:
+def _allocated(allocated: Allocated, *, is_wide: bool) -> Iterator[str]:
     for answer in allocated.answers:
         yield from _answer(answer)
     if allocated.answers:
-        yield from _handed(allocated.allocation, is_wide=is_wide)
+        yield from _allocation(allocated.allocation, is_wide=is_wide)
     for warning in allocated.warnings:
         yield f"note: {warning}"
 
 
-def called(index: str, model: str | None) -> str:
-    """Return what people call a GPU or a MIG instance: "GPU 0 (Tesla T4)"."""
-    return f"GPU {index}" + (f" ({model})" if model else "")
-
-
 def _answer(answer: PodAnswer) -> Iterator[str]:
-    named = [called(device.index, device.model) for device in answer.devices]
+    names = [
+        f"GPU {device.index}" + (f" ({device.model})" if device.model else "")
+        for device in answer.devices
+    ]
     shared = "" if answer.sharing == "none" else f", shared by {answer.sharing}"
     what = f"{len(answer.units)} of {answer.resource}"
-    yield f"the device plugin books {what}{shared}: {_listed(named, _MOST_UNITS)}"
+    yield f"the device plugin allocates {what}{shared}: {_listed(names, _MOST_UNITS)}"
     yield f"  as {_listed(answer.units, _MOST_UNITS)}"
-    for told in answer.told:
-        some = f" (GPU {', '.join(told.devices)})" if told.devices else ""
-        for question, sentence in told.isolation.sentences():
+    for note in answer.isolation:
+        some = f" (GPU {', '.join(note.devices)})" if note.devices else ""
+        for question, sentence in note.isolation.sentences():
             yield f"  {question}{some}: {sentence}"
-        if told.hint:
-            yield f"  to bound the memory: {told.hint}"
+        if note.hint:
+            yield f"  to limit the memory: {note.hint}"
 
 
-def _handed(given: Allocation, *, is_wide: bool) -> Iterator[str]:
+def _allocation(given: Allocation, *, is_wide: bool) -> Iterator[str]:
     for name, value in given.envs.items():
         yield f"the device plugin sets {name}={value}"
     if is_wide or len(given.mounts) <= _MOST_MOUNTS:
@@ -95,7 +93,8 @@ def _handed(given: Allocation, *, is_wide: bool) -> Iterator[str]:
     for name, value in given.annotations.items():
         yield f"the device plugin annotates {name}={value}"
     if given.cdi_devices:
-        yield f"the device plugin names {_listed(given.cdi_devices, _MOST_UNITS)} to the engine"
+        names = _listed(given.cdi_devices, _MOST_UNITS)
+        yield f"the device plugin passes the CDI devices {names} to the engine"
 
 
 def _listed(names: list[str] | tuple[str, ...], most: int) -> str:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asks for beside its GPUs, what of that counts, and why the rest does not."""
+"""Requests in addition to GPUs: which of them apply, and why the others do not."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpuhook.errors import GpuhookError
-from gpuhook.request import extra_requests, policy
+from gpuhook.request import extra_requests, parse, policy
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-_WITHOUT_GPUS = "it counts for containers with GPUs alone, and nothing asks for these"
-_NO_GRANT = "the container starts without its GPUs, and so without this"
-_ELSEWHERE = "whether the node has it cannot be told from here"
+_WITHOUT_GPUS = "it applies only to containers with GPUs, and this container requests none"
+_NO_GRANT = "the container starts without its GPUs, and without this"
+_ELSEWHERE = "whether the node has it is unknown here"
 _STARTS_WITHOUT = "the container starts without: "
 _ABSENT = "absent"
 
 
 def extras_trace(answer: SimulatedAnswer, context: PlanContext) -> list[dict[str, Any]]:
-    """Return each of these with its result: won, refused, ignored or absent (not on this node)."""
+    """Return each request with its result: won, refused, ignored or absent (not on this node)."""
     try:
         found = context.node.extra_requests(answer.asked, context.settings)
     except GpuhookError:
-        return []  # that is why the container is refused
+        return []  # the same fault refuses the container
     return [_document(one, *_result(one, answer, context)) for one in found]
 
 
-def names(told: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
-    """Return the names of those of `told`, as extras_trace() has them, that the container gets."""
+def granted_names(extras: list[dict[str, Any]], node: NvidiaNode) -> list[str]:
+    """Return the names of those of `extras`, as of extras_trace(), that the container gets."""
     if not node.is_here:
         return []
-    return [name for one in told if one["result"] == policy.WON for name in one["names"]]
+    return [name for one in extras if one["result"] == policy.WON for name in one["names"]]
 
 
 def _result(one: Extra, answer: SimulatedAnswer, context: PlanContext) -> tuple[str, str]:
@@ -64,3 +64,29 @@ def _document(one: Extra, result: str, reason: str) -> dict[str, Any]:
         "result": result,
         "reason": reason,
     }
+
+
+def requested_names(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
+    """Return the requested devices, with the device of a Tegra's further files."""
+    chosen = answer.verdict.chosen
+    return [*chosen.names, *node.further_names(answer.asked)] if chosen else []
+
+
+def jetpack_notes(answer: SimulatedAnswer, node: NvidiaNode) -> list[str]:
+    """Return a note on NVIDIA_REQUIRE_JETPACK, [] without that variable."""
+    variable, known = vocabulary.CSV_MOUNTS
+    value = parse.environment(answer.asked).get(variable)
+    if value is None:
+        return []
+    return [f"{variable}={value} {_jetpack_effect(value == known, answer, node)}"]
+
+
+def _jetpack_effect(is_known: bool, answer: SimulatedAnswer, node: NvidiaNode) -> str:
+    if not is_known:
+        return f"requests nothing: only {vocabulary.CSV_MOUNTS[1]} has an effect"
+    if answer.verdict.chosen is None:
+        return "adds nothing to a container without a GPU"
+    found: list[Any] = node.further_names(answer.asked)
+    if found:
+        return f"adds {found[0]}: the entries of all CSV files of this Tegra, not only of three"
+    return "adds nothing: no spec of this node has the further files of a Tegra"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a container in the end, and who gives it its GPUs.
+"""The result for a container, and the integration that adds its GPUs.
 
-A pod is created, scheduled and admitted as a whole: what is wrong with one of its containers
-keeps the others from starting too.
+A pod is created, scheduled and admitted as a whole: a fault of one of its containers prevents the
+others from starting too.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
-_HOOK = "hook"  # by whom a container is refused that the runtime does not see
+_HOOK = "hook"  # refuses a container that the runtime does not see
 _BAD = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
-    ENGINE: "the engine has applied a CDI spec of gpuhook's; gpuhook-runtime checks it and keeps"
-    " the record",
-    DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet"
-    " itself, and no runtime has to add anything",
+    ENGINE: "the engine has applied a CDI spec of gpuhook; gpuhook-runtime checks it and writes"
+    " the ledger",
+    DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
+    "the runtime adds nothing",
     LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
-    NONE: "gpuhook-runtime leaves config.json as it is",
-    REFUSED: "gpuhook-runtime ends with that fault, and no container is made",
-    _HOOK: "gpuhook-hook, which the engine's CDI spec names, ends with that fault, and no container"
-    " is made",
+    NONE: "gpuhook-runtime does not change config.json",
+    REFUSED: "gpuhook-runtime fails with that error, and the container is not created",
+    _HOOK: "gpuhook-hook, which the engine's CDI spec names, fails with that error, and the "
+    "container is not created",
 }
 _GIVEN_BY = {
     injection_route.CDI: CDI,
@@ -51,24 +51,24 @@ _GIVEN_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ends: `result` is one of the words above, `because_of` are other containers.
+    """The result, one of the words above.
 
-    Those are of the same pod, and why Kubernetes does not start this one either.
+    `because_of` are containers of the same pod whose faults prevent this one from starting.
     """
 
     result: str
     because_of: tuple[str, ...] = ()
 
 
-def of_all(found: Iterable[SimulatedAnswer]) -> list[Outcome]:
-    """Return what becomes of each container."""
+def outcomes(found: Iterable[SimulatedAnswer]) -> list[Outcome]:
+    """Return the outcome of each container."""
     answers = list(found)
     objected: dict[tuple[str, str, str], dict[str, str]] = {}
     for answer in answers:
         asked, word = answer.question.asked, manifest_questions.outcome(answer.question)
         if asked is not None and word:
             objected.setdefault(_pod(answer), {})[asked.container] = word
-    return [_of(answer, objected.get(_pod(answer), {})) for answer in answers]
+    return [_outcome(answer, objected.get(_pod(answer), {})) for answer in answers]
 
 
 def is_well(result: str) -> bool:
@@ -77,14 +77,14 @@ def is_well(result: str) -> bool:
 
 
 def route(answer: SimulatedAnswer) -> dict[str, str]:
-    """Return who gives the container its GPUs, in a word and in a sentence."""
+    """Return the integration that adds the GPUs: a name and a sentence."""
     if answer.fault is not None:
         by = _HOOK if manifest_questions.engines_devices(answer.question) else REFUSED
         return {"name": NONE, "note": _NOTES[by]}
-    name = answer.edited.route or _beside(answer)
+    name = answer.edited.route or _other_route(answer)
     named = ", ".join(manifest_questions.engines_devices(answer.question))
     if named:
-        return {"name": CDI, "note": f"the engine adds what its CDI specs say of {named}"}
+        return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
     return {"name": name, "note": _NOTES[name]}
 
 
@@ -93,23 +93,23 @@ def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
     return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
 
 
-def _of(answer: SimulatedAnswer, objected: dict[str, str]) -> Outcome:
+def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> Outcome:
     asked = answer.question.asked
     for word in (manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED):
         others = [name for name, one in objected.items() if one == word]
         if asked is not None and others:
             return Outcome(word, () if asked.container in others else tuple(others))
-    return Outcome(_of_itself(answer))
+    return Outcome(_own_result(answer))
 
 
-def _of_itself(answer: SimulatedAnswer) -> str:
+def _own_result(answer: SimulatedAnswer) -> str:
     edited = answer.edited
     if answer.fault is not None:
         return REFUSED
     if edited.route:
         is_without = edited.grant is not None and not edited.grant.devices
         return FILES_ONLY if is_without else GETS
-    if _beside(answer) != NONE:
+    if _other_route(answer) != NONE:
         return GETS
     if manifest_questions.is_open(answer.question):
         return UNKNOWN
@@ -118,8 +118,8 @@ def _of_itself(answer: SimulatedAnswer) -> str:
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
 
-def _beside(answer: SimulatedAnswer) -> str:
-    """Return who gives or gave a container its GPUs without gpuhook-runtime having to."""
+def _other_route(answer: SimulatedAnswer) -> str:
+    """Return the integration that adds or added the GPUs without gpuhook-runtime."""
     if manifest_questions.engines_devices(answer.question):
         return CDI
     if answer.held is not None:
@@ -129,5 +129,5 @@ def _beside(answer: SimulatedAnswer) -> str:
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """Return it in the document's shape."""
+    """Return the outcome as the document has it."""
     return {"result": outcome.result, "because_of": list(outcome.because_of)}

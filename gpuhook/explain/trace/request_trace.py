@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a request holds also where the container would be refused."""
+"""The request of a container: capabilities, the grant, and ignored values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpuhook.errors import GpuhookError
-from gpuhook.request import parse, plan
+from gpuhook.request import mount_requests, parse, plan
 from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary as words
+from gpuhook.vendors.nvidia.hot.requirements import CUDA_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import SimulatedAnswer
+    from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
-
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
 _OF_OLD = (
-    f"an image of old ({vocabulary.VOCABULARY.image_version_env} without "
+    f"a legacy image ({vocabulary.VOCABULARY.image_version_env} without "
     f"{vocabulary.VOCABULARY.image_requirement_env}) gets all"
 )
 
 
 def capabilities_of(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
-    """Return the driver capabilities of a container; the default where it asks for wrong ones."""
+    """Return the driver capabilities of a container, the default if its request is invalid."""
     try:
         return plan.capabilities(spec, context.settings, context.node)
     except GpuhookError:
@@ -33,7 +37,7 @@ def capabilities_of(spec: dict[str, Any], context: PlanContext) -> frozenset[str
 
 
 def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
-    """Return by which rule a container has its driver capabilities, and what limits them."""
+    """Return the rule for a container's driver capabilities, and the setting that limits them."""
     environment = parse.environment(spec)
     text = environment.get(vocabulary.VOCABULARY.capabilities_env)
     is_legacy = parse.is_legacy(environment, vocabulary.VOCABULARY)
@@ -44,17 +48,17 @@ def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
     else:
         state = "not set" if text is None else "empty"
         if text and text.strip(" ,"):
-            state = f"{text}, which names no known capability"
+            state = f"{text}, which has no known capability"
         default = ", ".join(context.settings.default_driver_capabilities)
         rule = f"{vocabulary.VOCABULARY.capabilities_env} is {state}: {_BY_DEFAULT.format(default)}"
     allowed = context.settings.driver_capabilities
     if allowed:
-        rule += f", of what request.driverCapabilities allows ({', '.join(allowed)})"
+        rule += f", limited by request.driverCapabilities ({', '.join(allowed)})"
     return rule
 
 
 def _is_ignored(text: str, context: PlanContext) -> bool:
-    """Return whether the settings ignore every word of a list of capabilities."""
+    """Return whether the settings ignore all words of a list of capabilities."""
     unknown: list[str] = []
     try:
         plan.parse_capabilities(text, context.settings, context.node, unknown)
@@ -66,10 +70,7 @@ def _is_ignored(text: str, context: PlanContext) -> bool:
 def grant_of(
     answer: SimulatedAnswer, names: list[str], node: NvidiaNode, capabilities: frozenset[str]
 ) -> Grant:
-    """Return what the container gets, or would get if those of `names` that are known were all.
-
-    An empty grant where it asks for nothing.
-    """
+    """Return the grant of the container, else the grant for the known ones of `names`."""
     if answer.edited.grant is not None:
         return answer.edited.grant
     known = [name for name in names if _is_known(name, node, capabilities)]
@@ -82,3 +83,83 @@ def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool
     except GpuhookError:
         return False
     return True
+
+
+def ignored_values(
+    spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings
+) -> list[str]:
+    """Return a sentence for each ignored value; `devices` are of device_trace()."""
+    environment = parse.environment(spec)
+    return [
+        *_ignored_resources(environment, settings),
+        *_ignored_variables(spec, environment),
+        *_ignored_legacy_image(environment, settings),
+        *_ignored_mounts(spec, settings),
+        *_repeated_devices(devices),
+    ]
+
+
+def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Yield what the variables of request.swarmResources override, and empty ones."""
+    present = [name for name in settings.swarm_resources if name in environment]
+    name = words.VOCABULARY.devices_env
+    if present and name in environment:
+        yield (
+            f"{name}={environment[name]} is ignored: {', '.join(present)} of"
+            " request.swarmResources replaces it"
+        )
+    if present and not any(environment[one].strip(" ,") for one in present):
+        yield f"{', '.join(present)} of request.swarmResources is empty, which requests nothing"
+
+
+def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Yield why a legacy image gets nothing."""
+    name = words.VOCABULARY.devices_env
+    if name in environment or not parse.is_legacy(environment, words.VOCABULARY):
+        return
+    if not settings.legacy_images:
+        yield (
+            f"{CUDA_VERSION} without {name}: a legacy image, which gets all GPUs only with"
+            " request.legacyImages"
+        )
+
+
+def _ignored_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
+    vocabulary = words.VOCABULARY
+    mounts, prefix = spec.get("mounts"), vocabulary.mount_prefix
+    for path in mount_requests.names(mounts, prefix, vocabulary.extra_mounts)[1]:
+        if settings.accept_volume_mounts:
+            yield f"the mount at {path} names no device: the form is cdi/VENDOR/CLASS/NAME"
+
+
+def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    name = words.VOCABULARY.devices_env
+    value = environment.get(name)
+    held = _entries(spec, name)
+    if len(held) > 1:
+        yield f"{name} is set {len(held)} times: the last one applies, {held[-1]}"
+    parts = [part.strip() for part in (value or "").split(",")]
+    if "void" in parts:
+        yield f"{name}={value} requests nothing: void means that the GPUs were already added"
+    elif value is not None and not any(parts):
+        yield f"{name} is empty, which requests nothing"
+    elif value is not None and value.rstrip("/") == words.VOCABULARY.mount_prefix.rstrip("/"):
+        yield (
+            f"{name}={value} names no device: a device plugin with the list strategy volume-mounts"
+            " sets it, and the mounts below that directory name the devices"
+        )
+    elif "all" in parts and len(parts) > 1:
+        yield f"{name}={value}: all applies, the other values are ignored"
+
+
+def _entries(spec: dict[str, Any], name: str) -> list[str]:
+    process = spec.get("process")
+    env = process.get("env") if isinstance(process, dict) else None
+    entries = env if isinstance(env, list) else []
+    return [entry for entry in entries if isinstance(entry, str) and entry.startswith(name + "=")]
+
+
+def _repeated_devices(devices: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for one in devices:
+        if one["given_by"] != one["name"]:
+            yield f"{one['name']} is {one['device']}, which {one['given_by']} already requests"

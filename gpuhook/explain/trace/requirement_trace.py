@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the image requires of the driver, judged for each GPU that the container would get."""
+"""The requirements of the image on the driver, checked for each GPU of the container."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _GPUHOOK = {
-    MET: "gpuhook does not refuse it for them",
+    MET: "gpuhook starts it",
     UNMET: "gpuhook refuses it",
-    NEWER: "gpuhook starts it with a warning: the driver's CUDA version is older, and has the same"
+    NEWER: "gpuhook starts it with a warning: the driver's CUDA version is older, with the same"
     " major version",
     INVALID: "gpuhook refuses it",
-    UNKNOWN: "gpuhook does not refuse it for them: a warning names what could not be judged",
+    UNKNOWN: "gpuhook starts it, with a warning about the unknown terms",
 }
 _NVIDIA = {
-    MET: "nor does NVIDIA's runtime, in any mode",
+    MET: "so does NVIDIA's runtime in all modes",
     UNMET: "NVIDIA's runtime refuses it in legacy mode (`unsatisfied condition`), and starts it in"
-    " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
-    NEWER: "NVIDIA's runtime refuses it in legacy mode, and starts it in its modes of CDI",
+    " the CDI modes, cdi and jit-cdi (the default since 1.18), which ignore requirements",
+    NEWER: "NVIDIA's runtime refuses it in legacy mode, and starts it in the CDI modes",
     INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
-    " its modes of CDI, cdi and jit-cdi (the default since 1.18), which read no requirements",
-    UNKNOWN: "nor does NVIDIA's runtime, in any mode, where it cannot tell either",
+    " the CDI modes, cdi and jit-cdi (the default since 1.18), which ignore requirements",
+    UNKNOWN: "so does NVIDIA's runtime in all modes, if it does not know either",
 }
-_UNASKED = "gpuhook gives it nothing, so that nobody judges what the image requires"
+_UNASKED = "the container gets nothing from gpuhook, so its requirements are not checked"
 _BY_SETTING = "request.disableRequirements waives them on this node"
 
 
@@ -53,10 +53,10 @@ def requirement_trace(
     *,
     is_given: bool,
 ) -> dict[str, Any]:
-    """Return the requirements in the document's shape, judged by what is known of `node`.
+    """Return the requirements as the document has them, checked by the facts of `node`.
 
-    `gpu_nodes` are the paths of the device nodes that the container gets, `is_given` says whether
-    it gets anything, if only the driver's files.
+    `gpu_nodes` are the paths of the container's device nodes; `is_given` is whether it gets
+    anything, also only the driver's files.
     """
     asked = requirements.required_terms(environment)
     facts = facts_of(node, gpu_nodes)
@@ -66,7 +66,7 @@ def requirement_trace(
     if not items:
         note = "the image requires nothing"
     elif disabled:
-        note = f"{requirements.DISABLE} waives them, to NVIDIA's runtime too"
+        note = f"{requirements.DISABLE} waives them, also for NVIDIA's runtime"
     elif settings.disable_requirements:
         note = _BY_SETTING
     elif not is_given:
@@ -83,7 +83,7 @@ def requirement_trace(
 
 
 def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
-    """Return the paths of the nodes of the GPUs that have, or are in parts, one of `uuids`."""
+    """Return the device nodes of the GPUs with one of `uuids`, or with such a MIG instance."""
     return [
         f"/dev/nvidia{gpu.minor}"
         for gpu in (node.gpus if node else ())
@@ -93,9 +93,9 @@ def nodes_of(uuids: Collection[str], node: Node | None) -> list[str]:
 
 
 def facts_of(node: Node | None, gpu_nodes: Collection[str]) -> list[RequirementFacts]:
-    """Return the facts of each sort of GPU that is given; the driver's alone for none.
+    """Return the facts of each kind of GPU that the container gets; for none, of the driver.
 
-    As the runtime judges, but for what it would look up on this machine.
+    As the runtime does, but without reading this machine.
     """
     known = (
         requirement_check.facts_of_inventory(node.driver, node.gpus)
@@ -118,15 +118,15 @@ def _requirement(one: Requirement, facts: list[RequirementFacts]) -> dict[str, A
         "alternatives": [
             {
                 "verdict": _worst([requirements.of_alternative(terms, fact) for fact in facts]),
-                "terms": [_term(term, fact) for term in terms for fact in _telling(term, facts)],
+                "terms": [_term(term, fact) for term in terms for fact in _distinct(term, facts)],
             }
             for terms in map(tuple, one.alternatives())
         ],
     }
 
 
-def _telling(term: Term, facts: list[RequirementFacts]) -> list[RequirementFacts]:
-    """Return the facts by which a term is judged differently: one for each value there is."""
+def _distinct(term: Term, facts: list[RequirementFacts]) -> list[RequirementFacts]:
+    """Return one of the facts for each value that a term is compared with."""
     if term.trouble:
         return facts[:1]
     return list({requirements.fact_of(term, fact): fact for fact in facts}.values())

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each name that was asked for -> the device that it means -> what a spec file says of that."""
+"""Each requested name, the device that it resolves to, and the edits in its spec file."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+import yaml
+
 from gpuhook.errors import GpuhookError
-from gpuhook.explain.trace import spec_lines
+from gpuhook.host import bounded_yaml
+from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.request.resolve import resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -23,21 +27,21 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-# Why a name means a device.
+# How a name resolves to a device.
 BY_NAME, BY_ALIAS, BY_REPLICA, BY_ALL, FILES_ONLY = "name", "alias", "replica", "all", "files-only"
 BY_SHORT_FORM = "short-form"
 
 
-def of_names(
+def device_trace(
     names: Iterable[str],
     node: NvidiaNode,
     capabilities: frozenset[str],
     source: Source | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the devices that each name means, in order, and the fault of a name of none.
+    """Return the devices of each name, in order, and the fault of a name without a device.
 
-    A device that several names mean is said to be given by the first of them. `source` is where the
-    container requests them.
+    `given_by` of a device with several names is the first of them. `source` is the source of the
+    request.
     """
     given: dict[str, str] = {}
     found = []
@@ -58,12 +62,12 @@ def of_names(
     return found
 
 
-def of_specs(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
-    """Return what the spec files give to each container that has one of their devices."""
+def spec_trace(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any]]:
+    """Return the edits that the spec files have for all of their devices."""
     return [
         {
             "spec": spec.path,
-            "line": spec_lines.of_shared(spec.path),
+            "line": _lines(spec.path).get(""),
             "kind": spec.kind,
             **edits(filter_edits(spec, spec.edits, capabilities)),
         }
@@ -85,15 +89,15 @@ def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> li
 
 
 def needed_by(
-    path: str, capabilities: frozenset[str], told: Mapping[str, frozenset[str]]
+    path: str, capabilities: frozenset[str], needs: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """Return what a container lacks for the file at `path`: any one of these capabilities.
+    """Return the capabilities of which a container needs one for the file at `path`.
 
-    `told` are the capabilities of files whose names do not tell them. For 32-bit programs it is
-    compat32 that is lacking first.
+    `needs` are the capabilities of files whose names do not imply them. A 32-bit file needs
+    compat32 first.
     """
-    if path in told:
-        return sorted(told[path])
+    if path in needs:
+        return sorted(needs[path])
     if vocabulary.is_32_bit(path) and "compat32" not in capabilities:
         return ["compat32"]
     return sorted(vocabulary.capabilities_of(path))
@@ -134,7 +138,7 @@ def _device(
         **_entry(name, _reason(name, qualified, node)),
         "device": qualified,
         "spec": spec.path,
-        "line": spec_lines.of_device(spec.path, device),
+        "line": _lines(spec.path).get(device),
         **edits(filter_edits(spec, whole, capabilities)),
     }
 
@@ -176,7 +180,7 @@ def fault_of(error: GpuhookError) -> dict[str, str]:
 def _missing(
     spec: Compiled, whole: ContainerEdits, capabilities: frozenset[str]
 ) -> list[tuple[str, str]]:
-    """Return (what, path) of what a container with `capabilities` does not get of `whole`."""
+    """Return (kind, path) of the parts of `whole` that `capabilities` leave out."""
     kept = edits(filter_edits(spec, whole, capabilities))
     all_of_it = edits(whole)
     found = [("node", path) for path in all_of_it["nodes"] if path not in kept["nodes"]]
@@ -184,18 +188,51 @@ def _missing(
     for one in whole.get("hooks") or ():
         if hook_args.is_ours(one):
             job = hook_args.of_hook(one)
-            found += _of_jobs(job, chooser(job.needs, capabilities))
+            found += _missing_files(job, chooser(job.needs, capabilities))
     return found
 
 
 def _needs(whole: ContainerEdits) -> dict[str, frozenset[str]]:
-    """Return the capabilities that our hooks tell of files whose names do not."""
+    """Return the capabilities by file that gpuhook's hooks name."""
     ours = [hook_args.of_hook(one) for one in whole.get("hooks") or () if hook_args.is_ours(one)]
     return {path: needs for job in ours for path, needs in job.needs.items()}
 
 
-def _of_jobs(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
+def _missing_files(job: hook_args.Jobs, is_wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
     if job.whole:
         return []
     libraries = [("library", path) for path, _ in job.libraries if not is_wanted(path)]
     return libraries + [("link", path) for _, path in job.links if not is_wanted(path)]
+
+
+_MAX_SIZE = 16 << 20
+
+
+@lru_cache(maxsize=64)
+def _lines(path: str) -> dict[str, int]:
+    """Return the line of each device by name, and the line of the shared edits by ""."""
+    try:
+        # JSON is YAML except for tabs between tokens.
+        text = files.read(path, _MAX_SIZE).replace(b"\t", b" ")
+        root = bounded_yaml.compose(text)
+    except (OSError, GpuhookError, yaml.YAMLError):
+        return {}
+    parts = _parts(root)
+    found = {}
+    if "containerEdits" in parts:
+        found[""] = _line(parts["containerEdits"])
+    devices = parts.get("devices")
+    for device in devices.value if isinstance(devices, yaml.SequenceNode) else ():
+        name = _parts(device).get("name")
+        if isinstance(name, yaml.ScalarNode):
+            found[str(name.value)] = _line(name)
+    return found
+
+
+def _parts(node: object) -> dict[str, yaml.Node]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return {str(key.value): value for key, value in pairs if isinstance(key, yaml.ScalarNode)}
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

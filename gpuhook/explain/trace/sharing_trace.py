@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory limits of a container that is to start, and what of its GPUs is isolated."""
+"""The memory limits of a container at its start, and the isolation of its GPUs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-_AT_START = "set by a hook before its first process runs; where the driver cannot, it says so then"
+_AT_START = "a hook sets it before the first process runs, and reports if the driver cannot"
 _MAY_BE_SHARED = (
-    "not reserved: nothing keeps others from being given it too, and as long as they are, this"
-    " holds; alone on it, the container has all of it"
+    "not reserved: other containers can get it too, and then this applies; alone on it, the"
+    " container has all of it"
 )
 
 
 def limits(edited: Edited) -> list[dict[str, Any]]:
-    """Return the limit of each GPU: bytes, None for none; `trouble` where none will be set."""
+    """Return the limit of each GPU in bytes, None for none; `trouble` if none can be set."""
     return [
         {
             "gpu": record["device"],
@@ -48,26 +48,26 @@ def isolated(
     held: Iterable[dict[str, Any]],
     reserved: Collection[str],
 ) -> list[dict[str, Any]]:
-    """Return how each of the GPUs is shared and the four answers; `held` is limits().
+    """Return the sharing and the isolation of each GPU; `held` is limits().
 
-    `reserved` are those that a device plugin has booked for this container: a whole GPU for it
-    alone. Any other may be asked for by anybody, and then they share it in turns.
+    `reserved` are the GPUs that a device plugin has allocated to this container exclusively. Other
+    containers can request any other GPU, and then share it by time slicing.
     """
     holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
-    told = [
+    memory = [
         {
             **one,
             "by": sharing_isolation.BY_NOBODY if one["trouble"] else sharing_isolation.BY_DRIVER,
         }
         for one in held
     ]
-    found = container_sharing.of_spec({"replicas": replicas}, spec, gpus, holders, told)
+    found = container_sharing.of_spec({"replicas": replicas}, spec, gpus, holders, memory)
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
 
 
 def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
-    """Return a sentence for each resolved name that is a GPU divided into instances."""
+    """Return a note for each requested GPU in MIG mode."""
     divided = [gpu for gpu in node.gpus if gpu.instances] if node else []
     found = []
     for one in named:
@@ -76,13 +76,13 @@ def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]
             if one["fault"] and plain in (str(gpu.index), gpu.uuid):
                 names = ", ".join(f"{gpu.index}:{part.index}" for part in gpu.instances)
                 found.append(
-                    f"GPU {gpu.index} is in MIG mode: only its instances are given, {names}"
+                    f"GPU {gpu.index} is in MIG mode: only its instances can be requested, {names}"
                 )
     return found
 
 
 def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
-    """Return what people call the GPUs and instances: the index, and the model where known."""
+    """Return the index and the model of the GPUs and instances, if known."""
     known: dict[str, tuple[str, str | None]] = {}
     for gpu in node.gpus if node else ():
         known[gpu.uuid or str(gpu.index)] = (str(gpu.index), gpu.name)
@@ -96,7 +96,7 @@ def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | No
 
 
 def gpus(grant: Grant, node: Node | None) -> list[str]:
-    """Return the GPUs and instances of a grant, by UUID where `node` tells, else as specs do."""
+    """Return the GPUs and instances of a grant by UUID if `node` is known, else by name."""
     nodes = {one["path"] for one in grant.edits.get("deviceNodes") or ()}
     found: dict[str, None] = {}
     for qualified in (one for one in grant.devices if not vocabulary.is_extra(one)):
@@ -106,7 +106,7 @@ def gpus(grant: Grant, node: Node | None) -> list[str]:
 
 
 def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
-    """Return the GPUs and instances that a running container has, by UUID, else by device node."""
+    """Return the GPUs and instances of a running container by UUID, else by device node."""
     if answer.held is None:
         return []
     by_node = usage_devices.by_node(usage_devices.of_node(node) if node else (), node_json.uuids())

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from gpuhook.cli.configure import configure
+from gpuhook.cli.engines.configure import configure
 from gpuhook.node import node_readings
 from tests.doctor.broken import specs
 from tests.doctor.broken.other_engines import DAEMON, docker

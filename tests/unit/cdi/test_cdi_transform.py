@@ -215,7 +215,7 @@ def test_driver_and_devices_apart() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "said"),
     [
-        (("root", "--from", "r", "--to", "/"), "", "'r' is no absolute path"),
+        (("root", "--from", "r", "--to", "/"), "", "'r' is not an absolute path"),
         (("root", "--from", "/r"), "", "Missing option '--to'"),
         (("root", "--from", "/r", "--to", "/"), "{", "GH1109: standard input: line"),
         (("root", "--from", "/r", "--to", "/"), "", "GH1106: standard input"),

@@ -263,7 +263,7 @@ def test_who_may_write_what_root_runs(dirs: tuple[Path, Path], tmp_path: Path) -
 def test_our_own_hook_knows_the_host_it_was_written_for(
     dirs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """A spec of ours that describes another state of the host is an error."""
+    """A stale spec of gpuhook is an error."""
     hook = tmp_path / "gpuhook-hook"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
@@ -305,7 +305,7 @@ def test_one_directory_by_two_names(
 
 
 def test_engines_of_old(dirs: tuple[Path, Path]) -> None:
-    """A version that old engines do not read is told of, and what needs it."""
+    """A version that old engines do not read is reported, with the field that needs it."""
     spec = {**_edits(additionalGids=[44]), "cdiVersion": "0.7.0"}
     _write(dirs[0] / "a.json", spec)
     assert "additionalGids needs 0.7.0" in _findings()[0]
@@ -353,7 +353,7 @@ def test_whatever_a_file_says(text: str, extension: str, dirs: tuple[Path, Path]
 
 
 def test_files_of_any_kind(dirs: tuple[Path, Path]) -> None:
-    """A directory, a pipe, a device or a link to nothing in the place of a spec hangs nobody."""
+    """A directory, a pipe, a device or a dangling link in place of a spec does not block."""
     (dirs[0] / "d.json").mkdir()
     os.mkfifo(dirs[0] / "p.json")
     (dirs[0] / "l.json").symlink_to("nowhere")

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from gpuhook.apply.live import ldconfig
 from gpuhook.cli import main
 from gpuhook.cli.generate import toolkit_switches
-from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
@@ -251,7 +251,7 @@ def test_the_toolkits_hook_is_passed_over() -> None:
         call(env={"NVIDIA_CTK_CDI_HOOK_PATH": "/usr/bin/nvidia-cdi-hook"}),
     ):
         assert given.exit_code == 0
-        assert "is passed over: the hook of this spec is /usr/bin/gpuhook-hook" in given.stderr
+        assert "is ignored: the hook of this spec is /usr/bin/gpuhook-hook" in given.stderr
         assert "nvidia-ctk" not in given.stdout
         assert "nvidia-cdi-hook" not in given.stdout
 

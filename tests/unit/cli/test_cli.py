@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -73,6 +74,29 @@ def test_help_has_each_command_in_one_section() -> None:
     assert all(f"\n{title}:\n" in shown for title in command_sections.SECTIONS)
 
 
+@pytest.mark.parametrize("words", ["device-plugin", "generate-cdi", "inspect", "limits show"])
+def test_help_has_each_option_in_one_section(words: str) -> None:
+    """Options without a section come first, and no section names an unknown option."""
+    command: click.Command = main
+    ctx = click.Context(main, info_name="gpuhook")
+    for name in words.split():
+        assert isinstance(command, click.Group)
+        below = command.get_command(ctx, name)
+        assert below is not None
+        command, ctx = below, click.Context(below, info_name=name, parent=ctx)
+    assert isinstance(command, command_sections.SectionedCommand)
+    params = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+    visible = [one for one in params if one.get_help_record(ctx) is not None]
+    known = {opt for one in params for opt in one.opts}
+    named = {f"--{name}" for names in command.sections.values() for name in names}
+    lines = gpuhook(*words.split(), "--help").stdout.splitlines()
+    shown = [line for line in lines if line.startswith("  -")]
+    assert len(shown) == len(visible)
+    assert named <= known | {f"--{name}" for name in command_sections.NODE_OPTIONS}
+    titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert [title for title in titles if title != "Options"] == list(command.sections)
+
+
 @pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
 def test_help_cuts_no_sentence(group: str) -> None:
     """What a command does is said to the end of its first sentence, in lines that fit."""
@@ -114,9 +138,11 @@ def test_a_start_imports_one_command_only(option: str) -> None:
 
 
 def test_commands_name_their_modules() -> None:
-    """Every command's module is one of the command line's own."""
+    """The target of each name is the command of that name, in a module of the command line."""
     for name, target in COMMANDS.items():
-        assert target.startswith("gpuhook.cli." + name.replace("-", "_") + ":")
+        module, _, attribute = target.partition(":")
+        assert module.startswith("gpuhook.cli.")
+        assert getattr(importlib.import_module(module), attribute).name == name
 
 
 def test_a_fault_in_words() -> None:
@@ -307,7 +333,7 @@ def test_nothing_to_print(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_closes_is_quiet() -> None:
-    """Whoever closes the pipe knows."""
+    """A closed pipe is not reported."""
     ended = written("| true", "inventory", "--inventory", "t4")
     assert ended.stderr == ""
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec, registry
 from gpuhook.cli import main
-from gpuhook.cli.generate import generate_help
-from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.cli.generate import generate_cdi_options
+from gpuhook.cli.generate.generate_cdi import generate_cdi
 from tests.simulated.node import make_node
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -172,7 +172,7 @@ def test_no_node_is_made_for_a_dump() -> None:
     """Nodes are made on the node that is asked: with a dump the option is a usage error."""
     done = call("generate-cdi", "--inventory", "a100-mig", "--create-device-nodes")
     assert done.exit_code == 2
-    assert "--create-device-nodes is of no use with --inventory" in done.stderr
+    assert "--create-device-nodes cannot be used with --inventory" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_unknown_words_are_usage_errors(options: list[str]) -> None:
 
 
 def test_options_are_checked_before_the_node_is_asked() -> None:
-    """A wrong option is told first, also where the node could not be read."""
+    """A wrong option is reported first, also if the node cannot be read."""
     done = call("generate-cdi", "--inventory", "/no/such/dump", "--vendor", "1x")
     assert "GH1510" in done.stderr
 
@@ -279,7 +279,7 @@ def test_compile_makes_yaml_readable_for_the_wrapper(tmp_path: Path) -> None:
 
 
 def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
-    """What is wrong with a spec is kept too: the file is parsed once, and its fault is told."""
+    """The error of a spec is compiled too: the file is parsed once, and its error is printed."""
     path = write(tmp_path / "cdi/x.yaml", cdiVersion="9.0.0")
     compile_cold(str(path))
     compiled = compiled_spec.load(str(path), os.stat(path))
@@ -338,7 +338,7 @@ def test_list_shows_who_describes_what(tmp_path: Path) -> None:
 def test_options_for_a_tegra_are_told_where_the_machine_is_none(tmp_path: Path) -> None:
     done = call("generate-cdi", "--inventory", "t4", "--csv-ignore-pattern", "*.so")
     assert done.exit_code == 0, done.stderr
-    assert "note: the options --csv-... change nothing in mode nvml" in done.stderr
+    assert "note: the options --csv-... have no effect in mode nvml" in done.stderr
 
 
 def test_help_has_each_option_in_one_section() -> None:
@@ -347,6 +347,6 @@ def test_help_has_each_option_in_one_section() -> None:
     assert len(options) > 25
     for option in options:
         assert shown.count(f"\n  {option.opts[0]}") == 1, option.name
-    assert all(f"\n{title}:\n" in shown for title in generate_help.SECTIONS)
+    assert all(f"\n{title}:\n" in shown for title in generate_cdi_options.SECTIONS)
     assert "Examples:\n" in shown
     assert max(map(len, shown.splitlines())) <= 80

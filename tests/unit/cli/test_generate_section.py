@@ -155,7 +155,7 @@ def test_this_node_goes_to_the_file_or_to_standard_output(file: Path, tmp_path: 
     ],
 )
 def test_a_broken_section(text: str, sentence: str, file: Path) -> None:
-    """It is told before anything is done; --help needs no file."""
+    """The error comes before any change; --help needs no file."""
     file.write_text(text + "\n")
     failed = generated()
     assert (failed.exit_code, failed.stdout) == (1, "")

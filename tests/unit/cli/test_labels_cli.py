@@ -15,7 +15,8 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import labels, main
+from gpuhook.cli import main
+from gpuhook.cli.node import labels
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -172,7 +173,7 @@ def _started(
 
 
 def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
-    """SIGHUP reads the configuration anew, a broken one changes nothing, the end removes the file.
+    """SIGHUP reads the configuration again, a broken one changes nothing, the end removes the file.
 
     The configuration is only read at SIGHUP; the interval is for what the node itself shows.
     """
@@ -188,7 +189,7 @@ def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
             assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
             Path(seed).write_text("version: v2\n")
             process.send_signal(signal.SIGHUP)
-            _until(lambda: "the labels stay as they are" in log.read_text())
+            _until(lambda: "the labels are not updated" in log.read_text())
             assert read(path.read_text())["nvidia.com/gpu.replicas"] == "4"
             Path(seed).write_text(SEED.replace("4", "8"))
             process.send_signal(signal.SIGHUP)
@@ -204,7 +205,7 @@ def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
     "arguments", [["--interval", "infinite", "--remove-labels-on-exit"], ["--interval", "1h"]]
 )
 def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> None:
-    """With an interval without end, or if nobody asks otherwise, the file outlives the process."""
+    """With an infinite interval, or by default, the file remains after the process."""
     path = tmp_path / "gfd"
     with _started(seed, path, *arguments) as process:
         try:
@@ -241,17 +242,17 @@ def test_a_place_for_the_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
-    """The reference's container may be told an interval, and leave the file as it is."""
+    """GPU Feature Discovery accepts an interval without an output file."""
     said: dict[str, tuple[str, ...]] = dict.fromkeys(labels._OPTIONS, ())
     said |= {"interval": ("60s",), "oneshot": ()}
-    asked = labels._asked(said)
+    asked = labels._update(said)
     assert (asked.goes_on, asked.path) == (True, LabelFlags().output_file)
-    assert labels._asked(said | {"output-file": ("",)}).path == ""
-    assert labels._asked(said | {"interval": ()}).path == ""
+    assert labels._update(said | {"output-file": ("",)}).path == ""
+    assert labels._update(said | {"interval": ()}).path == ""
 
 
 def test_a_file_that_was_moved_is_not_left_behind(seed: str, tmp_path: Path) -> None:
-    """NFD reads every file of its directory, also one that nobody writes any more."""
+    """NFD reads all files of its directory, also those that are no longer written."""
     first, second = tmp_path / "features.d" / "first", tmp_path / "features.d" / "second"
     text = "flags: {gfd: {outputFile: %s}}\n"
     Path(seed).write_text(text % first)

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.cli.options import limit_options
+from gpuhook.cli.containers import limit_options
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY, KILL, REPORT
 from gpuhook.device_plugin.guard import guard_marks
@@ -41,7 +41,7 @@ SCHEMA = json.loads(
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the command a state directory of its own."""
+    """Give the command its own state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path
 
@@ -83,7 +83,7 @@ def record(device: str, cgroup: Path | None, **more: Any) -> dict[str, Any]:
         (["--limit", "4GB"], "write it like 512Mi or 2Gi"),
         (["--limit", "0"], "0 is less than 1Mi"),
         (["--limit", "100Ki"], "is less than 1Mi"),
-        (["--limit", "2Gi", "--request", "4Gi"], "cannot be more than its --limit"),
+        (["--limit", "2Gi", "--request", "4Gi"], "the guarantee cannot be above --limit"),
         (["--limit", "2Gi", "--gpu", " , "], "it names no GPU"),
         ([], "Missing option '--limit'"),
     ],
@@ -98,7 +98,7 @@ def test_words_that_make_no_limit(words: list[str], said: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("words", [("set", "trainer", "--limit", "4Gi"), ("clear", "trainer")])
 def test_another_user(words: tuple[str, ...]) -> None:
-    """Only the host's root sets limits, and others are told so first."""
+    """Only the host's root sets limits; other users get that error first."""
     os.seteuid(NOBODY)
     try:
         shown = limits(*words)
@@ -191,7 +191,7 @@ def test_a_driver_that_cannot_be_asked(place: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not see the ledger is not told that nobody is limited."""
+    """A user who cannot read the ledger does not see an empty list."""
     with tempfile.TemporaryDirectory() as name:
         public = Path(name)
         public.chmod(0o755)
@@ -222,7 +222,7 @@ def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:
 @pytest.mark.parametrize("hard", [4 * GIB, NO_LIMIT])
 @pytest.mark.parametrize("granted", [None, MemoryLimit("GPU-1", GIB, GIB, is_asked=True)])
 def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit | None) -> None:
-    """A record without a grant of its own is the grant."""
+    """A record without its own grant is the grant."""
     made = LimitRecord(MemoryLimit("GPU-1", hard), granted)
     made.cgroups = ["/sys/fs/cgroup/a"]
     entry: dict[str, Any] = {"memory": [record("GPU-2", None), "no record"]}
@@ -254,9 +254,9 @@ def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
 @pytest.mark.parametrize(
     ("hierarchy", "is_old", "told"),
     [
-        ("v2", False, "this node can hold memory limits: by the driver's own accounting"),
-        ("v2", True, "warning: this node holds no memory limits: driver 580 is older"),
-        ("v1", False, "warning: this node holds no memory limits: this node has cgroup v1"),
+        ("v2", False, "this node can enforce memory limits: by the driver's own accounting"),
+        ("v2", True, "warning: this node cannot enforce memory limits: driver 580 is older"),
+        ("v1", False, "warning: this node cannot enforce memory limits: this node has cgroup v1"),
     ],
 )
 def test_whether_the_node_holds_limits(
@@ -266,7 +266,7 @@ def test_whether_the_node_holds_limits(
     node: SimulatedNode,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is told without any container, to people and in JSON."""
+    """It is shown without any container, as text and in JSON."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
     monkeypatch.setattr(memory_backend, "backend_of", lambda cgroups: memory_backend.MISC)
     monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
@@ -289,4 +289,4 @@ def test_a_limit_that_holds_no_context_is_doubted() -> None:
     """By the same figure as that of the plugin's configuration."""
     assert limit_options.warnings(CONTEXT_MEMORY) == []
     (told,) = limit_options.warnings(CONTEXT_MEMORY - 1)
-    assert "take about 256Mi" in told
+    assert "need about 256Mi" in told

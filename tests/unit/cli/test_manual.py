@@ -44,7 +44,7 @@ def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:
     rest = name.removesuffix(f".{manual.SECTION}").removeprefix("gpuhook").removeprefix("-")
     while rest:
         assert isinstance(command, click.Group)
-        # A name may have a dash of its own.
+        # A name may contain a dash.
         below = sorted(command.list_commands(context), key=len, reverse=True)
         word = next(one for one in below if f"{rest}-".startswith(f"{one}-"))
         found = command.get_command(context, word)

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
-from gpuhook.cli import refresh as refreshing
+from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
@@ -32,7 +32,7 @@ GPUS = "proc/driver/nvidia/gpus"
 
 
 class Here:
-    """A node with spec directories, settings and state of its own."""
+    """A node with its own spec directories, settings and state."""
 
     def __init__(self, place: Path, profile: str = "h100x8") -> None:
         self.node: SimulatedNode = make_node(place / "node", profile)
@@ -127,7 +127,7 @@ def new_uvm_major(here: Here) -> None:
 
 
 def replaced_root(here: Here) -> None:
-    """The driver's container was started anew: its tree is a copy with other inodes."""
+    """The driver's container was restarted: its tree is a copy with other inodes."""
     root = Path(here.node.driver_root)
     shutil.copytree(root / "usr", root / "new", symlinks=True)
     shutil.rmtree(root / "usr")
@@ -320,12 +320,12 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--device-id", "1"], "its devices are not those of the node now"),
-        (["--driver-capabilities", "utility"], "it was made without "),
+        (["--device-id", "1"], "the node has other devices now"),
+        (["--driver-capabilities", "utility"], "it was generated without "),
     ],
 )
 def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, here: Here) -> None:
-    """Nobody gets more than before; --force is for who wants that."""
+    """No container gets more than before, except with --force."""
     here.generate(*options)
     before = here.spec.read_text()
     shutil.rmtree(here.state)
@@ -365,7 +365,7 @@ def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
 def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here) -> None:
-    """Its spec, which nobody has a note of, keeps no other from being written."""
+    """A spec without a record does not prevent the others from being written."""
     garbled = here.specs / "garbled.json"
     here.generate("--class", "other", output=garbled)
     shutil.rmtree(here.state)
@@ -386,7 +386,7 @@ def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here
 def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     here.generate()
     here.reboot()
-    monkeypatch.setattr(refreshing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(refreshing, "_LOCK_SECONDS", 0.1)
     with (here.state / "refresh.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = here.call("refresh")
@@ -397,9 +397,7 @@ def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPat
 
 def test_words_for_people(here: Here) -> None:
     here.generate()
-    assert here.call("refresh").stdout == (
-        f"{here.spec}: unchanged: it describes this host as it is\n"
-    )
+    assert here.call("refresh").stdout == (f"{here.spec}: unchanged: it matches this host\n")
     Path(here.node.nvml_profile).write_text("init 999\n")
     here.reboot()
     done = here.call("refresh")
@@ -409,7 +407,7 @@ def test_words_for_people(here: Here) -> None:
 
 
 def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
-    """NVIDIA's own refresh writes the same file: nobody fights."""
+    """NVIDIA's refresh writes the same file: gpuhook leaves it alone."""
     here.generate()
     devices = [{"name": "0", "containerEdits": {"env": ["A=1"]}}]
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
@@ -447,7 +445,7 @@ def explained(here: Here, **env: str) -> dict[str, Any]:
 
 
 def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
-    """It is written anew first, or the container is refused: by the setting, or without a GPU."""
+    """The spec is refreshed first, or the setting or a missing GPU refuses the container."""
     here.generate("--mode", "proc")
     assert explained(here)["node"]["notes"] == []
     here.reboot()

@@ -154,8 +154,8 @@ def _outputs() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def test_a_mistake_of_our_own_has_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody gets a traceback who has not asked for one."""
-    monkeypatch.setattr("gpuhook.cli.inventory.load_node", lambda **options: 1 // 0)
+    """There is a traceback only with --debug."""
+    monkeypatch.setattr("gpuhook.cli.node.inventory.load_node", lambda **options: 1 // 0)
     failed = _run("inventory")
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error GH1593: an error of gpuhook's own, ZeroDivisionError at")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--watch: in place on a terminal, block after block elsewhere, until somebody ends it."""
+"""--watch: in place on a terminal, else block after block, until a key or a signal ends it."""
 
 from __future__ import annotations
 

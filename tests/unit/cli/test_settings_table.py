@@ -14,7 +14,7 @@ from generate import settings as settings_texts
 
 from gpuhook.cli import main
 from gpuhook.cli.generate import generate_section
-from gpuhook.cli.generate_cdi import generate_cdi
+from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
 
@@ -51,7 +51,7 @@ def test_the_shipped_file_sets_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     assert settings_file.problem(str(path)) == settings_file.unknown_keys(str(path)) == ""
     assert values(settings_file.of_node()) == values(settings.Settings())
-    assert generate_section.of_file(generate_cdi) == {}
+    assert generate_section.values_of_file(generate_cdi) == {}
 
 
 def test_with_its_marks_taken_away_it_sets_the_defaults(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_mode_and_owner_are_those_of_the_parameters(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_refused_or_replaced(tmp_path: Path) -> None:
-    """Nothing is made where one is refused; --replace mends all but a directory."""
+    """A refused node prevents all changes; --replace replaces all but a directory."""
     node = make_node(tmp_path, "t4")
     right = devices(node)
     dev = Path(node.dev_root, "dev")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-ctk as a name of gpuhook's: which command of ours each of its command lines is."""
+"""nvidia-ctk as a name of gpuhook: the command of gpuhook for each of its command lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from gpuhook.errors import GpuhookError
     ],
 )
 def test_commands(given: str, made: str) -> None:
-    """A command line that the toolkit's users write is one of ours."""
+    """Command lines of the toolkit's users work."""
     assert toolkit_front.translated(given.split(), {}) == made.split()
 
 

@@ -23,8 +23,7 @@ from gpuhook.compare import (
     original_request,
     surplus_items,
 )
-from gpuhook.compare.compare_plan import foreign, own_spec
-from gpuhook.compare.expected_injection import ExpectedInjection
+from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
 from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
@@ -153,7 +152,7 @@ def test_a_pods_own_void_is_what_it_asks_for() -> None:
 
 @pytest.mark.parametrize("is_accepted", [True, False])
 def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bool) -> None:
-    """It is told, and what the container has is compared with nothing."""
+    """The refusal is the only item."""
     log, settings = Heard(), Settings()
     settings.accept_volume_mounts = is_accepted
     context = described("t4", settings, log, is_elsewhere=True)
@@ -161,7 +160,7 @@ def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bo
     for name, is_refused in (("cdi/x", False), ("0", not is_accepted)):
         spec = {"mounts": [{"source": "/dev/null", "destination": f"{prefix}/{name}"}]}
         found = expected_injection.expected_injection(
-            expected_injection.Giving(context), spec, [], is_given=False
+            expected_injection.PlanNode(context), spec, [], is_given=False
         )
         assert (found.refusal is not None) == is_refused, name
     told = [warning.code for warning in log.warnings]
@@ -212,13 +211,13 @@ def test_what_the_legacy_mode_is_known_to_lack(
     ],
 )
 def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -> None:
-    found = known_differences.of_extra(path, by, COMPUTE, is_whole=False, is_privileged=False)
+    found = known_differences.extra_part(path, by, COMPUTE, is_whole=False, is_privileged=False)
     assert bool(found) is is_known
 
 
 def test_display_nodes_count_where_graphics_is_asked_for() -> None:
     path = "/dev/dri/renderD128"
-    assert not known_differences.of_extra(
+    assert not known_differences.extra_part(
         path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
     )
 
@@ -341,7 +340,7 @@ def test_no_container_with_a_gpu(nobody: Path) -> None:
     words_ = ["compare", "--all", "--inventory", "t4"]
     done = CliRunner().invoke(main, words_)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "no running container has a GPU or asks for one\n"
+    assert done.stderr == "no running container has a GPU or requests one\n"
     told = json.loads(CliRunner().invoke(main, [*words_, "-o", "json"]).stdout)
     assert told["containers"] == []
 

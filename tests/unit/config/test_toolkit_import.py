@@ -193,7 +193,7 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
     target.write_text("old")
     done = gpuhook(str(source), "--output", str(target))
     assert (done.exit_code, done.stdout) == (0, "")
-    assert f"wrote {target}, 1 key not taken over" in done.stderr
+    assert f"wrote {target}, 1 key not converted" in done.stderr
     assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""
     assert "# Not imported:\n#   line 2: frob: " in target.read_text()
     assert source.read_text().startswith("disable-require")

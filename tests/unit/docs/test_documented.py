@@ -146,7 +146,8 @@ def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
         assert one is not None
         below = click.Context(one, info_name=name, parent=ctx)
         yield from ending_with_1(below, one)
-        if "exit status 1" in " ".join((one.help or "").split()).lower():
+        text = " ".join((one.help or "").split()).lower()
+        if re.search(r"exit status (is )?(also )?1\b", text):
             yield below.command_path.removeprefix("gpuhook ")
 
 

@@ -15,8 +15,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 import gpuhook
-from gpuhook.cli import doctor as command
 from gpuhook.cli import main
+from gpuhook.cli.diagnosis import doctor as command
 from gpuhook.doctor import doctor_text
 from gpuhook.doctor.check import (
     FAILED,
@@ -186,8 +186,8 @@ def test_chosen_checks_bring_their_causes(doctor: Callable[..., Result]) -> None
 def test_an_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
     told = doctor("--checks", "driver.filez")
     assert told.exit_code == 2
-    assert "there is no check driver.filez" in told.output
-    assert "(`gpuhook doctor --list` lists them)" in told.output
+    assert "unknown check driver.filez" in told.output
+    assert "(`gpuhook doctor --list` lists the checks)" in told.output
 
 
 def test_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
@@ -312,6 +312,6 @@ def test_a_user_who_is_not_root_gets_a_note(
     doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 65534)
-    assert doctor().stderr.startswith("not run as root: ")
+    assert doctor().stderr.startswith("not running as root: ")
     assert "root: " not in doctor(offline=True).stderr
     assert doctor(quietly=True).stderr == ""

@@ -135,7 +135,7 @@ def test_another_vendor_is_refused_under_request_too(node: list[str], tmp_path: 
     container = told(foreign, "--env=NVIDIA_VISIBLE_DEVICES=0", *node, status=1)
     assert "annotations that are not a grant" in container["fault"]["hint"]
     results = [(one["result"], one["reason"]) for one in container["sources"]]
-    assert results == [("refused", "GH1009"), ("beaten", "cdi.k8s.io/x comes first")]
+    assert results == [("refused", "GH1009"), ("beaten", "cdi.k8s.io/x takes precedence")]
 
 
 def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]
 
 
 def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> None:
-    """It gets all GPUs and all of the driver, or is told of what the setting takes from it."""
+    """It gets all GPUs and the whole driver, or the setting and its effect are shown."""
     container = explained(node, OLD)
     (source,) = container["sources"]
     assert (source["kind"], source["names"], source["result"]) == ("image", ["all"], "won")
-    assert "an image of old" in container["capabilities"]["rule"]
+    assert "a legacy image" in container["capabilities"]["rule"]
     assert len(container["capabilities"]["effective"]) == 7
     settings(tmp_path, legacyImages=False)
     container = explained(node, OLD)
@@ -160,7 +160,7 @@ def test_resources_of_a_swarm_take_the_variables_place(node: list[str], tmp_path
     container = explained(node, f"DOCKER_RESOURCE_GPU={GPU}", "NVIDIA_VISIBLE_DEVICES=all")
     (source,) = container["sources"]
     assert (source["kind"], source["names"]) == ("resources", [GPU])
-    assert any("NVIDIA_VISIBLE_DEVICES=all does not count" in one for one in container["ignored"])
+    assert any("NVIDIA_VISIBLE_DEVICES=all is ignored" in one for one in container["ignored"])
     container = explained(node, "DOCKER_RESOURCE_GPU=", "NVIDIA_VISIBLE_DEVICES=all")
     assert container["result"] == "nothing"
     assert any("is empty" in one for one in container["ignored"])
@@ -170,7 +170,7 @@ def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) ->
     settings(tmp_path, driverCapabilities=["utility"])
     container = explained(node, "NVIDIA_VISIBLE_DEVICES=0")
     assert container["capabilities"]["effective"] == ["utility"]
-    assert "request.driverCapabilities allows (utility)" in container["capabilities"]["rule"]
+    assert "limited by request.driverCapabilities (utility)" in container["capabilities"]["rule"]
     refused = explained(
         node, "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=compute", status=1
     )
@@ -236,7 +236,7 @@ def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
         (
             ["NVIDIA_REQUIRE_CUDA=cuda>=12"],
             True,
-            "gpuhook does not refuse it for them; nor",
+            "gpuhook starts it; so does NVIDIA's runtime",
             "gets",
         ),
         (["CUDA_VERSION=99.1.2"], True, "gpuhook refuses it", "refused"),
@@ -246,7 +246,7 @@ def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
         (
             ["NVIDIA_REQUIRE_CUDA=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"],
             False,
-            "NVIDIA_DISABLE_REQUIRE waives them, to NVIDIA's runtime too",
+            "NVIDIA_DISABLE_REQUIRE waives them, also for NVIDIA's runtime",
             "gets",
         ),
     ],
@@ -265,7 +265,7 @@ def test_of_who_gets_nothing_nothing_is_required() -> None:
     container = told(*env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_REQUIRE_CUDA=cuda>=99"))
     requirements = container["requirements"]
     assert (requirements["enforced"], container["result"]) == (False, "nothing")
-    assert "nobody judges" in requirements["note"]
+    assert "are not checked" in requirements["note"]
     files = told(*env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=brand=geforce"))
     assert (files["requirements"]["verdict"], files["result"]) == ("met", "files-only")
     old = env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=cuda>=99")
@@ -515,13 +515,13 @@ def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-e", "A=1", "--dot", "--diff"], "name one"),
-        (["-e", "A=1", "--dot", "-o", "json"], "name one"),
+        (["-e", "A=1", "--dot", "--diff"], "cannot be used together"),
+        (["-e", "A=1", "--dot", "-o", "json"], "cannot be used together"),
         (["GH1102", "--diff"], "a code has no --diff"),
-        (["--annotation", "A"], "'A' is no KEY=VALUE"),
-        (["--env", "A"], "'A' is no NAME=VALUE"),
-        (["--mount", "rel"], "'rel' is no absolute path"),
-        (["--mount", ""], "'' is no absolute path"),
+        (["--annotation", "A"], "'A' is not KEY=VALUE"),
+        (["--env", "A"], "'A' is not NAME=VALUE"),
+        (["--mount", "rel"], "'rel' is not an absolute path"),
+        (["--mount", ""], "'' is not an absolute path"),
     ],
 )
 def test_what_cannot_be_meant_is_a_mistake(words: list[str], told: str) -> None:
@@ -540,21 +540,21 @@ def test_a_form_for_all_calls_gives_way_to_one_of_a_call(monkeypatch: pytest.Mon
 def test_a_text_without_objects_is_told_so() -> None:
     done = run("-", stdin="hello")
     assert done.exit_code == 1
-    assert "pod template in it: no object in it has a `kind`\n" in done.stderr
+    assert "pod template in it: no object has a `kind`\n" in done.stderr
 
 
 def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:
     switches = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=all")
     container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
     found = {one["where"]: (one["result"], one["reason"]) for one in container["extras"]}
-    assert found["NVIDIA_GDS"] == ("won", "whether the node has it cannot be told from here")
+    assert found["NVIDIA_GDS"] == ("won", "whether the node has it is unknown here")
     assert found["NVIDIA_MOFED"] == ("ignored", "NVIDIA_MOFED=1 is not NVIDIA_MOFED=enabled")
     assert found["NVIDIA_IMEX_CHANNELS"][0] == "ignored"
     assert container["result"] == "gets"
     assert [one["name"] for one in container["devices"]] == ["0"]
     assert container["ignored"] == []
     text = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches)).stdout
-    assert "NVIDIA_GDS asks beside for nvidia.com/gds=all" in text
+    assert "NVIDIA_GDS requests nvidia.com/gds=all in addition" in text
     graph = run(*env("NVIDIA_VISIBLE_DEVICES=0", *switches), "--dot").stdout
     assert "NVIDIA_GDS" in graph
     assert "NVIDIA_MOFED" not in graph

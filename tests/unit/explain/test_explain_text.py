@@ -66,17 +66,17 @@ def pod(
 def test_several_annotations_ask() -> None:
     wishes = [f"--annotation=cdi.k8s.io/{key}=nvidia.com/gpu=0" for key in "xz"]
     text = run(*wishes, "--inventory", "t4").stdout
-    assert "won     cdi.k8s.io/x, cdi.k8s.io/z ask for nvidia.com/gpu=0" in text
+    assert "won     cdi.k8s.io/x, cdi.k8s.io/z request nvidia.com/gpu=0" in text
 
 
 @pytest.mark.parametrize(
     ("value", "node", "said"),
     [
-        ("0", "t4", "it gets GPU 0 (Tesla T4), not reserved for it"),
+        ("0", "t4", "it gets GPU 0 (Tesla T4), not exclusively"),
         ("all", "h100x8", "it gets 8 GPUs: 0, 1, 2, 3, 4, 5, 6, 7 (NVIDIA H100 80GB HBM3)"),
         ("0:1", "a100-mig", "it gets GPU 0:1 (NVIDIA A100-SXM4-40GB MIG 1g.5gb)"),
         ("none", "t4", "it gets the driver's files, and no GPU"),
-        ("void", "t4", "it asks for nothing, and gets nothing"),
+        ("void", "t4", "it requests nothing, and gets nothing"),
         ("9", "t4", "it does not start: GH1102"),
     ],
 )
@@ -149,17 +149,17 @@ def test_settings_that_leave_no_capability_are_shown(
     monkeypatch.setenv("GPUHOOK_CONFIG", str(file))
     shown = run("--env=NVIDIA_VISIBLE_DEVICES=0", *node.options).stdout
     assert "request.defaultDriverCapabilities applies (graphics)" in shown
-    assert "request.driverCapabilities allows (compute) -> none" in shown
+    assert "limited by request.driverCapabilities (compute) -> none" in shown
 
 
 def test_a_gpu_in_mig_mode_is_said_to_be_in_it() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=0", node="a100-mig")
-    assert "GPU 0 is in MIG mode: only its instances are given, 0:0, 0:1" in text
+    assert "GPU 0 is in MIG mode: only its instances can be requested, 0:0, 0:1" in text
 
 
 def test_of_requirements_those_that_matter_are_shown() -> None:
     met = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
-    assert "and 2 alternatives more, which need not hold" in met
+    assert "and 2 alternatives more, not needed" in met
     unmet = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="99.0"))
     assert "cuda>=99.0 (it is 13.0)" in unmet
     assert "and 2 alternatives more, for GPUs of other brands" in unmet
@@ -181,7 +181,7 @@ def test_a_pod_that_needs_no_runtime_gets_its_gpu_all_the_same(
 ) -> None:
     arguments = pod(tmp_path, strategy, cls="")
     text = run(*arguments).stdout
-    assert answer(text) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), for itself alone"
+    assert answer(text) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), exclusively"
     assert len(text.splitlines()) < 30
     (container,) = json.loads(run(*arguments, "-o", "json").stdout)["containers"]
     route = {"cdi-cri": "cdi", "host-files": "device-plugin"}[strategy]
@@ -197,11 +197,11 @@ def test_the_hook_of_a_cdi_spec_refuses_what_the_runtime_never_sees(tmp_path: Pa
     assert "arch>=10.0 (it is 9.0)" in container["fault"]["message"]
     assert container["route"]["note"].startswith("gpuhook-hook")
     met = pod(tmp_path, "cdi-cri", cls="", env=env.replace("10.0", "9.0"))
-    assert answer(run(*met).stdout) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), for itself alone"
+    assert answer(run(*met).stdout) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), exclusively"
 
 
 def test_without_a_runtime_class_the_answer_hangs_on_the_default_runtime(tmp_path: Path) -> None:
-    assert answer(run(*pod(tmp_path)).stdout).endswith("for itself alone")
+    assert answer(run(*pod(tmp_path)).stdout).endswith("exclusively")
     assert "if the node's default runtime" in answer(run(*pod(tmp_path, cls="")).stdout)
 
 
@@ -213,34 +213,34 @@ def test_a_gpu_that_a_pod_takes_by_hand_is_not_reserved(tmp_path: Path) -> None:
     assert len(sharing) == 8
     assert {gpu for gpu, how in sharing.items() if how == "none"} == {booked}
     text = run(*pod(tmp_path, env=env)).stdout
-    assert "not reserved: nothing keeps others from being given it too" in text
+    assert "not reserved: other containers can get it too" in text
 
 
 def test_a_device_plugins_mounts_that_are_not_accepted_are_explained(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, "volume-mounts")).stdout
     assert answer(text) == "it does not start: GH1101"
-    assert "a device plugin of the list strategy volume-mounts says so" in text
+    assert "a device plugin with the list strategy volume-mounts sets it" in text
 
 
 def test_a_pod_that_hides_its_gpus_starts_without_what_is_booked(tmp_path: Path) -> None:
     env = "{name: NVIDIA_VISIBLE_DEVICES, value: void}"
     text = run(*pod(tmp_path, count=2, env=env)).stdout
-    assert answer(text) == "it starts without the GPUs that are booked for it"
-    assert "the device plugin books 2 of nvidia.com/gpu" in text
+    assert answer(text) == "it starts without the GPUs that are allocated to it"
+    assert "the device plugin allocates 2 of nvidia.com/gpu" in text
 
 
 def test_a_runtime_class_that_is_almost_a_usual_one_names_that(tmp_path: Path) -> None:
-    assert "is nvidia meant?" in run(*pod(tmp_path, cls="nvdia")).stdout
+    assert "did you mean nvidia?" in run(*pod(tmp_path, cls="nvdia")).stdout
     assert "meant?" not in run(*pod(tmp_path, cls="sandbox")).stdout
 
 
 def test_premises_are_told_before_the_trace() -> None:
     text = run("--inventory=t4", "--env=NVIDIA_VISIBLE_DEVICES=0", "--privileged").stdout
-    assert text.index("those of all GPUs too") < text.index("Request")
+    assert text.index("also those of all GPUs") < text.index("Request")
     request = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}
     host = {"Runtime": "runc", "DeviceRequests": [request]}
     docker = run("-", "--inventory=t4", stdin=json.dumps([{"Config": {}, "HostConfig": host}]))
-    assert "its runtime is runc: explained is what gpuhook-runtime would do" in docker.stdout
+    assert "its runtime is runc; this explains gpuhook-runtime as its runtime" in docker.stdout
     assert "Docker itself applies the CDI devices nvidia.com/gpu=0" in docker.stdout
     assert "--gpus" not in docker.stdout
 
@@ -260,13 +260,13 @@ def test_what_nobody_knows_is_not_answered(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         main, ["explain", *arguments], env={"GPUHOOK_DRIVER_ROOT": str(empty)}
     )
-    assert "which GPUs it is given cannot be told here" in answer(done.stdout)
+    assert "its GPUs are unknown here" in answer(done.stdout)
 
 
 def test_notes_that_all_containers_have_are_told_once(tmp_path: Path) -> None:
     path = pod(tmp_path)[0]
     text = Path(path).read_text(encoding="utf-8")
-    note = "what its image says is not in a manifest"
+    note = "a manifest does not have the image's variables"
     two = run("-", "--inventory=h100x8", stdin=f"{text}---\n{text}").stdout
     assert two.count(note) == 1
     assert run("-", "--inventory=h100x8", stdin=text).stdout.count(note) == 1
@@ -276,7 +276,7 @@ def test_of_several_containers_those_that_do_not_start_are_first(tmp_path: Path)
     good = Path(pod(tmp_path)[0]).read_text(encoding="utf-8")
     bad = good.replace("train", "wide").replace("gpu: 1", "gpu: 9")
     lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
-    start = lines.index("Answers: 2 containers, of which 1 cannot start")
+    start = lines.index("Answers: 1 of 2 containers would start")
     assert lines[start + 1].startswith("  Pod/wide in default, container main")
     assert "Kubernetes never schedules it: 0/1 nodes" in lines[start + 1]
     assert "it gets GPU 0" in lines[start + 2]

@@ -58,14 +58,14 @@ def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
     assert [device.index for device in answer.devices] == ["0"]
     assert given.allocation.envs == {"NVIDIA_VISIBLE_DEVICES": UUID}
     assert given.objections == ()
-    assert "no other container gets the GPU" in answer.told[0].isolation.memory
+    assert "no other container gets the GPU" in answer.isolation[0].isolation.memory
 
 
 def test_a_slice_says_what_is_not_isolated(tmp_path: Path) -> None:
     given = _answered(tmp_path, SLICES, gpu=1)
     assert given.units == (f"{UUID}::0",)
     assert given.allocation.envs["GPUHOOK_REPLICAS"] == f"{UUID}::0"
-    assert given.answers[0].told[0].isolation.memory.startswith("not limited")
+    assert given.answers[0].isolation[0].isolation.memory.startswith("not limited")
 
 
 def test_two_slices_of_one_gpu_are_no_more_of_it(tmp_path: Path) -> None:
@@ -112,20 +112,20 @@ def test_a_resource_of_another_name_is_given_if_the_configuration_has_it(tmp_pat
     configured = _configured(tmp_path, 'resources: {gpus: [{pattern: "*", name: card}]}')
     asked = container("resources: {limits: {nvidia.com/card: 1}}")
     assert pods.allocated(asked, T4, configured).units == (UUID,)
-    assert "only a plugin's configuration gives" in " ".join(asked.notes)
+    assert "only a plugin's configuration can define" in " ".join(asked.notes)
 
 
 def test_more_than_there_is_is_pending() -> None:
     given = pods.allocated(container(_asking(gpu=9)), H100, Configuration())
     (objection,) = given.objections
     assert (objection.id, objection.result) == ("insufficient", "pending")
-    assert "8 at most of this node, asked are 9" in objection.instead
+    assert "8 at most on this node, 9 requested" in objection.instead
 
 
 def test_a_lost_gpu_is_not_given() -> None:
     node = changed(T4, 0, lost="fallen off the bus")
     (objection,) = pods.allocated(container(_asking(gpu=1)), node, Configuration()).objections
-    assert "0 at most of this node" in objection.instead
+    assert "0 at most on this node" in objection.instead
     assert "GPU 0 is unhealthy: it is lost (fallen off the bus)" in objection.instead
 
 
@@ -149,7 +149,7 @@ def test_memory_units_are_of_one_gpu_or_refused(tmp_path: Path) -> None:
     assert given.objections == ()
     (objection,) = pods.allocated(container(_asking(gpu=100)), H100, configured).objections
     assert "GH1849" in objection.said
-    assert "limited to 1Gi a unit" in given.answers[0].told[0].isolation.memory
+    assert "limited to 1Gi a unit" in given.answers[0].isolation[0].isolation.memory
 
 
 def test_an_mps_client_is_given_its_daemon(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_broken_configuration_is_a_fault_of_its_file(tmp_path: Path) -> None:
 
 def test_extras_that_cannot_be_seen_are_told(tmp_path: Path) -> None:
     given = _answered(tmp_path, "flags: {gdrcopyEnabled: true}", gpu=1)
-    assert given.warnings == ("gdrcopyEnabled: what these add is not shown",)
+    assert given.warnings == ("gdrcopyEnabled: the additions of these are not shown",)
 
 
 def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -> None:
@@ -296,11 +296,11 @@ def test_the_text_says_all_in_order(tmp_path: Path) -> None:
     lines = pod_text.lines(asked, given)
     assert asked.title == f"Pod/p in default, container c ({HERE}:6)"
     beginnings = [
-        "asks for 2 of nvidia.com/gpu",
+        "requests 2 of nvidia.com/gpu",
         "warning by the kubelet: is privileged",
         "warning by the device plugin: 2 of nvidia.com/gpu",
         "note: no runtimeClassName",
-        "the device plugin books 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
+        "the device plugin allocates 2 of nvidia.com/gpu, shared by time-slicing: GPU 0 (Tesla T4)",
         "  memory: not limited",
         "the device plugin sets NVIDIA_VISIBLE_DEVICES=",
     ]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpuhook.explain.pods.quantities import quantity
+from gpuhook.explain.pods.resource_names import quantity
 from tests.unit.pod_texts import GPU, HERE, container, ids, read
 
 RESOURCES = "spec.containers[0].resources"
@@ -17,19 +17,19 @@ REFUSALS = [
         "requests: {nvidia.com/gpu: 1}",
         "gpu-under-requests",
         f"{RESOURCES}.limits: Required value: Limit must be set for non overcommitable resources",
-        "nvidia.com/gpu: 1 under limits; requests may be left out",
+        "nvidia.com/gpu: 1 under limits; requests are optional",
     ),
     (
         "requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}",
         "unequal",
         f'{RESOURCES}.requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
-        "nvidia.com/gpu: 2 in both, or under limits alone",
+        "nvidia.com/gpu: 2 in both, or only under limits",
     ),
     (
         "limits: {nvidia.com/gpu: 1500m}",
         "fraction",
         f'{RESOURCES}.limits[nvidia.com/gpu]: Invalid value: "1500m": must be an integer',
-        "nvidia.com/gpu: 2; a part of a GPU is one whole unit of a shared resource",
+        "nvidia.com/gpu: 2; for a part of a GPU, request one unit of a shared resource",
     ),
     (
         "limits: {nvidia.com/gpu: 0.5}",
@@ -203,7 +203,7 @@ def test_what_runs_and_surprises(written: str, expected: list[str]) -> None:
 def test_a_variable_by_hand_says_what_it_overrules() -> None:
     env = "env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]"
     (objection,) = container(f"{env}, resources: {{limits: {{{GPU}: 2}}}}").objections
-    assert "the container gets no GPU, and is booked 2 of nvidia.com/gpu" in objection.said
+    assert "the container gets no GPU, but is allocated 2 of nvidia.com/gpu" in objection.said
 
 
 def test_devices_in_a_pods_annotations_are_noted() -> None:
@@ -265,8 +265,8 @@ def test_what_init_containers_ask_for_counts_by_the_larger_sum() -> None:
           containers:
           - {name: c, resources: {limits: {nvidia.com/gpu: 2}}}
     """)
-    assert "books 4, the larger of 4 for an init container and 3" in found[0].notes[0]
-    assert "3 in all" in found[1].notes[0]
+    assert "reserves 4, the larger of 4 for an init container and 3" in found[0].notes[0]
+    assert "3 in total" in found[1].notes[0]
     assert found[2].notes == ()
 
 
@@ -292,20 +292,20 @@ def test_mounts_by_hand_are_told() -> None:
 def test_resources_of_others_and_claims_are_only_noted() -> None:
     found = container("resources: {limits: {amd.com/gpu: 1}, claims: [{name: g}]}")
     assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
-    assert "another vendor's" in found.notes[0]
+    assert "another vendor" in found.notes[0]
     assert "Dynamic Resource Allocation" in found.notes[1]
 
 
 @pytest.mark.parametrize(
     ("written", "note"),
     [
-        ("image: nvidia/cuda:12.4.1-base", "asks for no GPU, and images of CUDA say"),
+        ("image: nvidia/cuda:12.4.1-base", "requests no GPU, but CUDA images set"),
         (
             "env: [{name: NVIDIA_DRIVER_CAPABILITIES, valueFrom: {resourceFieldRef: {}}}]",
             "NVIDIA_DRIVER_CAPABILITIES is from the container's",
         ),
         ("envFrom: [{secretRef: {name: s}}]", "NVIDIA_VISIBLE_DEVICES may be among every key of"),
-        ("securityContext: {privileged: true}", "sees the device nodes of all GPUs"),
+        ("securityContext: {privileged: true}", "has the device nodes of all GPUs"),
     ],
 )
 def test_what_a_container_without_gpus_may_still_see_is_noted(written: str, note: str) -> None:

@@ -104,7 +104,7 @@ def test_what_the_pod_says_is_in_each_of_its_containers() -> None:
             volumeMounts:
             - {name: data, mountPath: /data, subPath: x, readOnly: true}
             - {name: tmp, mountPath: /tmp}
-            - {name: nobody, mountPath: /nowhere}
+            - {name: unknown, mountPath: /nowhere}
     """)
     assert (found.pod, found.namespace, found.runtime_class) == ("p", "ml", "nvidia")
     assert found.privileged

@@ -76,7 +76,7 @@ def test_commands_that_read_a_node_show_progress(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     program = f"""
 import threading
-from gpuhook.cli import doctor, main
+from gpuhook.cli.diagnosis import doctor; from gpuhook.cli import main
 from gpuhook.host import console
 console.progress.__wrapped__.__defaults__ = (0.01,)
 look = doctor.examine

@@ -105,10 +105,10 @@ def test_the_place_is_told_of_before_there_is_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["map", "--inventory", "t4", "--svg", "-", "--html", "-"], "name two"),
-        (["map", "--inventory", "t4", "--svg", "a", "--html", "./a"], "name two"),
-        (["support-bundle", "--file", "-"], "goes to a file"),
-        (["support-bundle", "--file", ""], "goes to a file"),
+        (["map", "--inventory", "t4", "--svg", "-", "--html", "-"], "name the same file"),
+        (["map", "--inventory", "t4", "--svg", "a", "--html", "./a"], "name the same file"),
+        (["support-bundle", "--file", "-"], "the bundle is a file"),
+        (["support-bundle", "--file", ""], "the bundle is a file"),
     ],
 )
 def test_one_place_is_for_one_file(

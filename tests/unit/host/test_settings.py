@@ -78,7 +78,7 @@ def test_no_file(file: Path) -> None:
     """Without a file the defaults count, and nothing is compiled."""
     assert values(settings.load(never)) == values(settings.Settings())
     assert gpuhook("path").stdout == f"{file}\n"
-    assert gpuhook("validate").stdout == f"{file}: absent, defaults count\n"
+    assert gpuhook("validate").stdout == f"{file}: absent, defaults apply\n"
 
 
 def test_every_setting(file: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_file_that_is_named_and_missing(file: Path) -> None:
     missing = str(file.parent / "missing.yaml")
     shown = gpuhook("validate", missing)
     assert shown.exit_code == 1
-    assert f"{missing}: there is no such file" in shown.stderr
+    assert f"{missing}: the file does not exist" in shown.stderr
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "cdi: {}\n", WHOLE])

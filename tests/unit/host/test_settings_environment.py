@@ -128,7 +128,7 @@ def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.Monk
     assert request["legacyImages"] == {"value": True, "origin": "default"}
     assert yaml.safe_load(gpuhook("show").stdout)["request"]["onRefusal"] == "ignore"
     assert shown.stderr == (
-        "warning: GPUHOOK_REQUEST_ON_REFUSALS: there is no such setting; did you mean "
+        "warning: GPUHOOK_REQUEST_ON_REFUSALS: unknown setting; did you mean "
         "GPUHOOK_REQUEST_ON_REFUSAL?\n"
     )
 
@@ -189,6 +189,5 @@ def test_a_variable_that_differs_by_its_underscores_is_told(
     monkeypatch.setenv("GPUHOOK_CDI_ONSTALE", "refuse")
     monkeypatch.setenv("GPUHOOK_LIMITS_SHOW_OUTPUT", "json")
     assert gpuhook(command).stderr == (
-        "warning: GPUHOOK_CDI_ONSTALE: there is no such setting; did you mean "
-        "GPUHOOK_CDI_ON_STALE?\n"
+        "warning: GPUHOOK_CDI_ONSTALE: unknown setting; did you mean GPUHOOK_CDI_ON_STALE?\n"
     )

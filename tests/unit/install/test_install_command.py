@@ -331,10 +331,10 @@ def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> N
     words = ["uninstall", "--host-root", str(host)]
     done = click.testing.CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert "1.0-aaaaaaaaaaaa: kept: a container could need it\n" in done.stdout
+    assert "1.0-aaaaaaaaaaaa: kept: a container may need it\n" in done.stdout
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
-    assert "run `gpuhook uninstall` again without this cause, or with --force" in done.stderr
+    assert "run `gpuhook uninstall` again when the cause is fixed, or with --force" in done.stderr
     assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
     assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
     (host / "none").mkdir()

@@ -88,7 +88,7 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
     monkeypatch.setattr(running_container, "hold", held)
     monkeypatch.setattr(options, "context", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
-    monkeypatch.setattr("gpuhook.cli.repair._repaired", repaired)
+    monkeypatch.setattr("gpuhook.cli.containers.repair._repaired", repaired)
     done = CliRunner().invoke(main, ["repair", "--all"])
     assert done.exit_code == 1
     assert "Error GH1761: first: " in done.stderr

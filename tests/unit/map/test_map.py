@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuhook.cli import main, screen
+from gpuhook.cli import main
+from gpuhook.cli.diagnosis import screen
 from gpuhook.containers.warm import state_roots
 from gpuhook.usage import kubelet_units
 from tests.simulated import stub_events

@@ -81,7 +81,7 @@ def test_nobody() -> None:
     """Without a holder, the data is empty, and standard error has a note."""
     shown = ps()
     assert shown.exit_code == 0
-    assert "no container holds a GPU" in shown.stderr
+    assert "no container has a GPU" in shown.stderr
     assert len(shown.stdout.splitlines()) == 1
     assert listed() == []
     assert ps("--no-headers").stdout == ""
@@ -442,12 +442,12 @@ def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
     """A missing state directory has no containers; a note helps if its name is misspelt."""
     shown = ps()
     assert shown.exit_code == 0
-    assert f"no container holds a GPU: there is no {place}/state yet" in (shown.stderr)
+    assert f"no container has a GPU: {place}/state does not exist yet" in (shown.stderr)
 
 
 def test_a_node_without_a_driver_is_called_so(place: Path) -> None:
     """An empty list has a note; --no-nvml does not report a missing driver."""
     (place / "state").mkdir(exist_ok=True)
     shown = ps("--driver-root", str(place))
-    assert shown.stderr == "no container holds a GPU, and there is no NVIDIA driver\n"
-    assert ps("--no-nvml").stderr == "no container holds a GPU\n"
+    assert shown.stderr == "no container has a GPU, and this node has no NVIDIA driver\n"
+    assert ps("--no-nvml").stderr == "no container has a GPU\n"

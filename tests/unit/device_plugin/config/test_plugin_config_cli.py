@@ -233,8 +233,8 @@ def test_a_missing_package_is_named(
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
-    monkeypatch.setattr("gpuhook.cli.device_plugin.importlib.import_module", importing)
-    from gpuhook.cli import device_plugin
+    monkeypatch.setattr("gpuhook.cli.node.device_plugin.importlib.import_module", importing)
+    from gpuhook.cli.node import device_plugin
 
     with pytest.raises(GpuhookError) as caught:
         device_plugin._plugin()
@@ -319,7 +319,7 @@ def test_validate_on_a_node_has_the_warnings_of_its_offer(file: Path) -> None:
 def test_validate_without_a_node_says_what_it_cannot_tell(file: Path, word: str) -> None:
     file.write_text(LIMITED.replace("memory: 4Gi", word))
     shown = plugin("--validate", str(file))
-    unchecked = "whether limits and units fit was not checked: name a node by --inventory, as t4"
+    unchecked = "limits and units were not checked: pass --inventory, such as t4"
     assert shown.exit_code == 0
     assert shown.stdout == f"{file}: valid\n{file}: {unchecked}\n"
     file.write_text(GOOD)

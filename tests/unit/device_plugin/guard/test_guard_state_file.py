@@ -104,7 +104,7 @@ def test_a_broken_mark_leaves_the_rest() -> None:
 
 def test_it_is_read_without_the_guard() -> None:
     """`gpuhook ps` starts often: of the guard it loads what tells of processes, and no gRPC."""
-    program = "import sys, gpuhook.cli.ps; print(*sys.modules)"
+    program = "import sys, gpuhook.cli.diagnosis.ps; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()
     guard = "gpuhook.device_plugin.guard"

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpuhook
-from gpuhook.cli.configure_users import users
+from gpuhook.cli.engines.configure_users import users
 from gpuhook.engines.state import dependent_containers
 from tests.unit.configuring import HOOK, RUNTIME, Tree
 

@@ -171,4 +171,4 @@ def test_the_options_of_csv(form: str, tmp_path: Path) -> None:
 def test_options_of_csv_are_of_no_use_elsewhere(mode: str) -> None:
     done = generate("--mode", mode, "--csv-file", "x.csv")
     assert done.exit_code == 2
-    assert f"--csv-... are of no use with --mode {mode}" in done.stderr
+    assert f"--csv-... have no effect with --mode {mode}" in done.stderr

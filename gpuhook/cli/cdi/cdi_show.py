@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook cdi show`: a spec, or one device of it, as a spec."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gpuhook.cdi import spec_file, spec_list
+from gpuhook.cdi.hot import names, registry
+from gpuhook.cli.options import parameters
+from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.hot import vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import Spec
+
+
+@click.command()
+@click.argument("name", metavar="NAME|FILE")
+@parameters.spec_dir
+@parameters.output("yaml", "json")
+def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
+    """Print the spec FILE, or the part of a spec that describes the device NAME.
+
+    The output is a spec. For a device (vendor/class=device) it has that device only, and the edits
+    that apply to all devices of the spec.
+    """
+    if names.split(name) is None:
+        if not os.path.lexists(name):
+            raise fault("GH1101" if "/" not in name or "=" in name else "GH1112", name=name)
+        found = spec_file.read(name)
+        path = name
+    else:
+        found, path = _device(name, parameters.spec_dirs(spec_dir))
+    if output == "yaml":
+        click.echo(f"# {path}")
+    click.echo(spec_file.document(found, output), nl=False)
+
+
+def _device(name: str, dirs: list[str]) -> tuple[Spec, str]:
+    """Return the spec of one device and the path of its file; GH1101 to GH1104."""
+    held, edits = registry.Registry(dirs, spec_list.layers(dirs), vocabulary.VENDOR).device(name)
+    found: Spec = {"cdiVersion": held.version, "kind": held.kind}
+    found["devices"] = [{"name": name.partition("=")[2], "containerEdits": edits}]
+    if held.edits:
+        found["containerEdits"] = held.edits
+    return found, held.path

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `gpuhook limits` and `gpuhook attach`: memory amounts and GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY
+from gpuhook.device_plugin.config.grammar.value_kinds import Quantity, UnfitError
+from gpuhook.memory_limits.limit_changes import Wish
+from gpuhook.request.memory_request import MIB, amount
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LIKELY_GIB = 256  # a number without a unit below it probably means GiB
+
+
+class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
+    """An amount of memory with a unit, in bytes; rounded down to whole MiB, the driver's unit."""
+
+    name = "quantity"
+
+    def __init__(self, least: int = MIB) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes; a usage error for a number without a unit or a malformed amount."""
+        if isinstance(value, int):
+            return value
+        if str(value).isdecimal() and int(value):
+            unit = "Gi" if int(value) < _LIKELY_GIB else "Mi"
+            self.fail(f"{value} has no unit: write {value}{unit}", param, ctx)
+        try:
+            number = Quantity().of(value)
+        except UnfitError as error:
+            self.fail(f"{error.message}: {error.hint}", param, ctx)
+        if number < self._least:
+            self.fail(f"{value} is less than 1Mi", param, ctx)
+        return number // MIB * MIB
+
+
+limit = click.option(
+    "--limit",
+    required=True,
+    metavar="QUANTITY",
+    type=Amount(),
+    show_envvar=True,
+    help="The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole MiB "
+    "(1.5G is 1430Mi). An allocation above it fails, in this container only.",
+)
+request = click.option(
+    "--request",
+    metavar="QUANTITY",
+    type=Amount(least=0),
+    show_envvar=True,
+    help="The guaranteed part of the limit: an MPS server may end the container for others if it "
+    "uses more; 0 for none. On kernels with the dmem controller, the guarantee remains reserved "
+    "after the container has ended, unless it is cleared. Default: the current guarantee, at most "
+    "the limit.",
+)
+new_limit = click.option(
+    "--memory-limit",
+    "limit",
+    metavar="QUANTITY",
+    type=Amount(),
+    show_envvar=True,
+    help="The memory limit of the container for each of these GPUs: 4Gi, 4096Mi. Default: the "
+    "limit that was granted when the container was created, if any.",
+)
+new_request = click.option(
+    "--memory-request",
+    "request",
+    metavar="QUANTITY",
+    type=Amount(least=0),
+    show_envvar=True,
+    help="The guaranteed part of --memory-limit, as in `gpuhook limits set --request`.",
+)
+gpu = click.option(
+    "--gpu",
+    "gpus",
+    metavar="NAME",
+    multiple=True,
+    show_envvar=True,
+    help="A GPU of the container: index, UUID (or its beginning, as `gpuhook ps` shows it) or "
+    "replica id; repeatable, or a comma list. Default: all GPUs of the container.",
+)
+
+
+def names_of(gpus: Sequence[str]) -> list[str]:
+    """Return the names of a repeatable --gpu; a usage error if it names no GPU."""
+    names = [name.strip() for value in gpus for name in value.split(",") if name.strip()]
+    if gpus and not names:
+        raise click.BadParameter("it names no GPU", param_hint="--gpu")
+    return list(dict.fromkeys(names))
+
+
+def require_order(request: int | None, limit: int, prefix: str = "--") -> None:
+    """Raise a usage error if the guarantee is above the limit."""
+    if request is not None and request > limit:
+        what = f"the guarantee cannot be above {prefix}limit"
+        raise click.BadParameter(what, param_hint=f"{prefix}request")
+
+
+def wish(limit: int | None, request: int | None) -> Wish | None:
+    """Return the limit and the guarantee to set, None without --memory-limit."""
+    if limit is None and request is not None:
+        what = "it is a part of --memory-limit: pass that option too"
+        raise click.BadParameter(what, param_hint="--memory-request")
+    if limit is None:
+        return None
+    require_order(request, limit, "--memory-")
+    return Wish(limit, request)
+
+
+def warnings(limit: int) -> list[str]:
+    """Return a warning for a limit with which no program can use the GPU."""
+    if limit >= CONTEXT_MEMORY:
+        return []
+    least = amount(CONTEXT_MEMORY)
+    return [f"a CUDA context and its libraries need about {least}: no program starts with less"]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables and the document of `gpuhook limits show`."""
+
+from __future__ import annotations
+
+import click
+
+from gpuhook.errors import printable
+from gpuhook.host import console
+from gpuhook.host.text_table import shortened
+from gpuhook.memory_limits import guard_state, limit_report
+from gpuhook.memory_limits.warm import memory_backend
+from gpuhook.request.memory_request import NO_LIMIT, amount
+from gpuhook.usage.display_names import pod_container, short_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.memory_limits.driver_support import Support
+    from gpuhook.memory_limits.limit_report import LimitQuestion, View
+    from gpuhook.memory_limits.limit_state import LimitState
+    from gpuhook.request.memory_request import MemoryLimit
+
+SCHEMA = "gpuhook/limits/v1"
+HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
+WIDE = ("NAMESPACE", "CGROUP", "TROUBLE")
+_MAX_LINE = 4096
+_BACKENDS = {
+    memory_backend.DMEM: "by the kernel's dmem controller",
+    memory_backend.MISC: "by the driver's own accounting",
+}
+
+
+def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers: bool) -> None:
+    """Print the limits, and their findings on standard error."""
+    wrong = [(view.container, error) for view in shown for error in view.findings()]
+    if output == console.NAME:
+        console.names(dict.fromkeys(view.container for view in shown))
+        return
+    if output in (console.JSON, console.YAML):
+        findings = [
+            {"container": one, "code": e.code, "message": e.message, "hint": e.hint}
+            for one, e in wrong
+        ]
+        document = {
+            "schema": SCHEMA,
+            "containers": [view.document() for view in shown],
+            "findings": findings,
+            "trouble": asked.trouble.message if asked.trouble else "",
+            "node": _node(asked.node),
+        }
+        console.document(document, output)
+        return
+    is_wide = output == "wide"
+    headers = (*HEADERS, *WIDE) if is_wide else HEADERS
+    rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
+    console.rows(headers, rows, no_headers=no_headers)
+    for line in _support_lines(asked.node):
+        click.echo(printable(line, _MAX_LINE), err=True)
+    if asked.trouble:
+        console.warn(f"{asked.trouble.code}: {asked.trouble.message}")
+    for what in (*_unknown(shown), *_above(shown)):
+        console.warn(what)
+    for what in _left_out(shown):
+        click.echo(f"note: {printable(what, _MAX_LINE)}", err=True)
+    for _, error in wrong:
+        console.warn(f"{error.code}: {error.message}")
+        click.echo(f"hint: {error.hint}", err=True)
+
+
+def _node(found: Support) -> dict[str, Any]:
+    return {"holds": found.holds, "backend": found.backend or None, "reason": found.reason}
+
+
+def _support_lines(found: Support) -> list[str]:
+    """Return the lines on whether and how this node can enforce limits."""
+    if found.holds:
+        return [f"this node can enforce memory limits: {_BACKENDS[found.backend]}"]
+    return [
+        f"warning: this node cannot enforce memory limits: {found.reason}",
+        f"hint: {found.remedy}",
+    ]
+
+
+def _unknown(shown: Sequence[View]) -> list[str]:
+    """Return the GPUs whose limits the driver does not report, and the reason."""
+    return [
+        f"{view.container}: {limit.gpu}: {limit.trouble}"
+        for view in shown
+        for limit in view.limits
+        if limit.trouble
+    ]
+
+
+def _above(shown: Sequence[View]) -> list[str]:
+    """Return the containers above their limits, and what the guard has done about them."""
+    found = (
+        (
+            f"{view.container}: {limit.gpu}",
+            guard_state.sentence(guard_state.document(limit.watched)),
+        )
+        for view in shown
+        for limit in view.limits
+    )
+    return [f"{gpu}: {status}" for gpu, status in found if status]
+
+
+def enforcer(limit: Mapping[str, Any]) -> str:
+    """Return what enforces a limit, by the limit's document; "(over)" if it is exceeded."""
+    return f"{limit['by']} (over)" if guard_state.over(limit["guard"]) else str(limit["by"])
+
+
+def _left_out(shown: Sequence[View]) -> list[str]:
+    return [
+        f"{view.container}: {limit.gpu}: the granted guarantee"
+        f"{_guarantee(limit.granted)} is left out: {limit.record.guarantee}"
+        for view in shown
+        for limit in view.limits
+        if limit.record is not None and limit.record.guarantee
+    ]
+
+
+def _guarantee(granted: MemoryLimit | None) -> str:
+    return f", {amount(granted.soft)}," if granted and granted.soft else ""
+
+
+def _row(view: View, limit: LimitState, *, is_wide: bool) -> tuple[str, ...]:
+    record, report = limit.record, limit_report.document(limit)
+    cells = (
+        view.container if is_wide else short_id(view.container),
+        pod_container(view.pod),
+        limit.gpu if is_wide else shortened(limit.gpu),
+        _hard(limit.granted),
+        _hard(record.limit if record else None),
+        amount(record.limit.soft) if record and record.limit.soft else "-",
+        (amount(limit.hard) if limit.held else "unknown"),
+        "-" if report["used"] is None else amount(report["used"]),
+        enforcer(report),
+    )
+    if not is_wide:
+        return cells
+    namespace = str(view.pod.get("namespace") or "-")
+    return (*cells, namespace, ",".join(report["cgroups"]) or "-", report["trouble"] or "-")
+
+
+def _hard(limit: MemoryLimit | None) -> str:
+    """Return a limit for its column: "-" if it was never set, "none" if it was lifted."""
+    if limit is None or (limit.hard == NO_LIMIT and limit.soft):
+        return "-"
+    return amount(limit.hard)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook limits`: sets, shows and clears the GPU memory limits of running containers."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import click
+
+from gpuhook.cli.containers import limit_options, limit_tables
+from gpuhook.cli.options import command_sections, node_options, parameters
+from gpuhook.cli.options import container_options as options
+from gpuhook.containers.hot import ledger
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import console
+from gpuhook.host.hot import state
+from gpuhook.live import container_worker
+from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
+from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.warm import limit_records
+from gpuhook.usage import visibility
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.target.running_container import Report, Target
+
+
+def _examples(*commands: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  gpuhook limits {command}" for command in commands)
+
+
+@click.group(
+    cls=command_sections.Sentences,
+    epilog=_examples(
+        "show",
+        "set trainer --limit 4Gi --request 2Gi",
+        "set ml/train-0/main --limit 6Gi --gpu 1",
+        "clear trainer",
+    ),
+)
+def limits() -> None:
+    """Limit the GPU memory of running containers, and show the limits.
+
+    The driver enforces the limit for a container's cgroup: an allocation above it fails, in this
+    container only. This requires a driver of CUDA 13.4 or newer, cgroup v2, and root.
+    """
+
+
+@limits.command(
+    name="set",
+    cls=command_sections.SectionedCommand,
+    epilog=_examples(
+        "set trainer --limit 4Gi", "set trainer --limit 4096Mi --request 2Gi --gpu 0 --dry-run"
+    ),
+)
+@options.container
+@limit_options.limit
+@limit_options.request
+@limit_options.gpu
+@options.state_root
+@parameters.dry_run
+@options.output
+@node_options.library_options
+def set_(
+    *,
+    container: str,
+    limit: int,
+    request: int | None,
+    gpus: tuple[str, ...],
+    state_roots: tuple[str, ...],
+    is_dry: bool,
+    output: str,
+    **nvml: Any,
+) -> None:
+    """Set the limit of a running CONTAINER for the memory of its GPUs.
+
+    The limit applies at once, also to running processes, which keep the memory that they have. The
+    driver refuses a limit below the memory that it has accounted to the container. On kernels
+    without the dmem controller, accounting starts with the container's first limit and does not
+    include older allocations. The command reads the limit back from the driver and records it in
+    the ledger, so that `gpuhook repair` can restore it. It sets the limit on all of the GPUs or on
+    none. A restart of the container restores the granted limit.
+
+    See `gpuhook attach --help` for the names of a CONTAINER.
+    """
+    limit_options.require_order(request, limit)
+    names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
+
+    def changed(one: Target) -> Report:
+        library = node_options.library(**nvml)
+        with PatientDriver(library) as driver:
+            chosen = visible_gpus.chosen(
+                one.found.id, visible_gpus.visible_gpus(one, library), names
+            )
+            return limit_changes.set_limits(one, driver, chosen, wish, is_dry=is_dry)
+
+    with options.failing("limits-set", container, output):
+        report = _changed(container, state_roots, changed, is_dry=is_dry)
+    report.notes += limit_options.warnings(limit)
+    options.show([report.document()], "limits-set", output)
+
+
+@limits.command(
+    cls=command_sections.SectionedCommand,
+    epilog=_examples("clear trainer", "clear trainer --gpu 1 --all"),
+)
+@options.container
+@limit_options.gpu
+@click.option(
+    "--all",
+    "lifts_grants",
+    is_flag=True,
+    help="Also lift the granted limit: the container then has no limit. If this node cannot "
+    "enforce limits, only the ledger is changed.",
+)
+@options.state_root
+@parameters.dry_run
+@options.output
+@node_options.library_options
+def clear(
+    *,
+    container: str,
+    gpus: tuple[str, ...],
+    lifts_grants: bool,
+    state_roots: tuple[str, ...],
+    is_dry: bool,
+    output: str,
+    **nvml: Any,
+) -> None:
+    """Remove the limits that `gpuhook limits set` has set for a running CONTAINER.
+
+    The granted limit, of a device plugin or of NVIDIA_GPU_MEMORY_LIMIT, applies again. A container
+    without a granted limit has no limit then. If the kernel's dmem controller enforces limits, the
+    command also frees the memory that is reserved above the granted guarantee: the reservation
+    would outlive the container.
+
+    See `gpuhook attach --help` for the names of a CONTAINER.
+    """
+    names = limit_options.names_of(gpus)
+
+    def cleared(one: Target) -> Report:
+        library = node_options.library(**nvml)
+        chosen = _to_clear(one, library, names)
+        try:
+            with PatientDriver(library) as driver:
+                guarantee = options.context().settings.limits_guarantee
+                return limit_changes.clear(
+                    one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=is_dry
+                )
+        except GpuhookError as error:
+            if not lifts_grants or error.code not in drop_limits.UNHELD:
+                raise
+            return drop_limits.lifted(one, chosen, error, is_dry=is_dry)
+
+    with options.failing("limits-clear", container, output):
+        report = _changed(container, state_roots, cleared, is_dry=is_dry)
+    options.show([report.document()], "limits-clear", output)
+
+
+@limits.command(
+    cls=command_sections.SectionedCommand, epilog=_examples("show", "show trainer -o json")
+)
+@options.container_or_none
+@options.state_root
+@parameters.output(
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    help="table shortens UUIDs and container ids, wide does not.",
+)
+@parameters.no_headers
+@node_options.library_options
+def show(
+    *,
+    container: str | None,
+    state_roots: tuple[str, ...],
+    output: str,
+    no_headers: bool,
+    **nvml: Any,
+) -> None:
+    """Show the memory limits of one running CONTAINER, or of all containers with a limit.
+
+    GRANTED is the limit from the container's creation, LIMIT and REQUEST are the limit and the
+    guarantee in the ledger, DRIVER is the limit in the driver, USED the memory in use. BY is what
+    enforces the limit: `driver`; `guard` if the device plugin's guard ends processes above it; or
+    `nobody`, also if the guard only reports. "(over)" marks a container that the guard last saw
+    above its limit.
+
+    Standard error lists the guard's actions, differences between the ledger and the driver with the
+    command that fixes them, guarantees that were left out (limits.guarantee in the settings), and
+    whether this node can enforce limits. The exit status is 1 if nothing could be read.
+
+    See `gpuhook attach --help` for the names of a CONTAINER.
+    """
+    library = partial(node_options.library, **nvml)
+
+    def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
+        with limit_report.asking(library) as own:
+            return limit_report.of_target(one, own), own.library, own.trouble
+
+    with console.progress("asking the driver"), limit_report.asking(library) as asked:
+        if container is None:
+            visibility.missing()  # raises a fault for a state directory that is not one
+            shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
+        else:
+            view, asked.library, asked.trouble = container_worker.work_on(
+                container, state_roots, look
+            )
+            shown = [view]
+    limit_tables.show(shown, asked, output, no_headers=no_headers)
+    hidden = [] if container else visibility.warnings()
+    for warning in hidden:
+        console.warn(warning)
+    if hidden and not shown:
+        raise click.exceptions.Exit(1)
+    if not (container or shown) and output in ("table", "wide"):
+        console.say("no container has a memory limit")
+
+
+def _changed(
+    container: str, roots: tuple[str, ...], work: Callable[[Target], Report], *, is_dry: bool
+) -> Report:
+    """Return the report of `work` on the container; GH1784 unless the user is the host's root."""
+    if state.is_rootless():
+        raise fault("GH1784", user=os.geteuid())
+    return container_worker.work_on(container, roots, work, to_change=not is_dry)
+
+
+def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
+    """Return the UUIDs of the named GPUs, or of all; those of lost GPUs are in the ledger."""
+    records = limit_records.records_of(one.entry)
+    own = visible_gpus.visible_gpus(one, library, records)
+    if names:
+        return [str(gpu.uuid) for gpu in visible_gpus.chosen(one.found.id, own, names)]
+    whole = [str(gpu.uuid) for gpu in own if gpu.mig_mode != "enabled"]
+    found = list(dict.fromkeys([*whole, *records]))
+    if not found:
+        raise fault("GH1780", container=one.found.id)
+    return found
+
+
+def _limited(asked: limit_report.LimitQuestion) -> list[dict[str, Any]]:
+    """Return the ledger entries of containers with a limit, also one that only the guard has."""
+    watched = {container for container, _ in asked.watched}
+    return [
+        entry
+        for entry in ledger.living()
+        if limit_records.records_of(entry) or entry["id"] in watched
+    ]

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook doctor`: the faults of a node, their meaning and their fixes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import Any
+
+import click
+
+from gpuhook.cli.diagnosis import doctor_target
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
+from gpuhook.doctor import doctor_document, doctor_text, fix
+from gpuhook.doctor.check import FAILED, SECTIONS, WARNING
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.reading_collectors import ReadingPlace
+from gpuhook.errors import fault
+from gpuhook.host import console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.doctor.check import Check
+    from gpuhook.doctor.examination import Examination
+    from gpuhook.doctor.fix import FixResult
+
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook doctor
+  gpuhook doctor --checks driver,devices.uvm
+  gpuhook doctor --root /mnt/node -o json
+  gpuhook doctor --from gpuhook-bundle-node7.tar.gz
+  gpuhook doctor --fix --dry-run
+"""
+
+
+def _check_ids(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return the ids for the words of --checks (ids, prefixes of ids, sections), None for none."""
+    if not values:
+        return None
+    words = [word.strip() for value in values for word in value.split(",")]
+    words = [word for word in dict.fromkeys(words) if word]
+    found: list[str] = []
+    for word in words:
+        meant = [
+            check.id
+            for check in checks()
+            if word in (check.id, check.section, check.id.partition(".")[0])
+        ]
+        if not meant:
+            raise click.BadParameter(_unknown(word), ctx, param)
+        found += meant
+    if not found:
+        raise click.BadParameter("it names no check", ctx, param)
+    return tuple(dict.fromkeys(found))
+
+
+def _completed(
+    ctx: click.Context,  # noqa: ARG001 # click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return the values of --checks with this prefix, for shell completion, also after a comma."""
+    before, comma, last = incomplete.rpartition(",")
+    known = dict.fromkeys([*SECTIONS, *(check.id for check in checks())])
+    return [before + comma + word for word in known if word.startswith(last)]
+
+
+def _unknown(word: str) -> str:
+    known = [*(check.id for check in checks()), *SECTIONS]
+    near = difflib.get_close_matches(word, known, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown check {word}{meant} (`gpuhook doctor --list` lists the checks)"
+
+
+@click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
+@click.option(
+    "--checks",
+    "chosen",
+    metavar="ID,...",
+    multiple=True,
+    callback=_check_ids,
+    shell_complete=_completed,
+    envvar="GPUHOOK_DOCTOR_CHECKS",
+    show_envvar=True,
+    help="Run only these checks and the checks that they need: ids, or sections such as driver; "
+    "repeatable.",
+)
+@click.option("--list", "is_list", is_flag=True, help="List the checks, and run none.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    show_envvar=True,
+    help="Check the node whose files are in DIR. --driver-root and --dev-root are then paths "
+    "inside DIR. Only the files are read, unless DIR is the root of this node as seen from a "
+    "container (kubectl debug node/NAME mounts it at /host).",
+)
+@click.option(
+    "--from",
+    "bundle",
+    metavar="BUNDLE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Check the node in this file of `gpuhook support-bundle`, as it was then.",
+)
+@click.option(
+    "--fix",
+    "is_fix",
+    is_flag=True,
+    help="Fix what is safe to fix, show each change, then check again.",
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="With --fix: only show the changes.")
+@parameters.output(
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    help="wide adds the evidence and the skipped checks. name: the ids of the checks that failed "
+    "or warned, which --checks accepts.",
+)
+@parameters.no_headers
+@container_options.state_root
+@node_options.place_options
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    *,
+    chosen: tuple[str, ...] | None,
+    is_list: bool,
+    root: str | None,
+    bundle: str | None,
+    is_fix: bool,
+    is_dry: bool,
+    output: str,
+    no_headers: bool,
+    state_roots: tuple[str, ...],
+    host_root: str,
+    **place: Any,
+) -> None:
+    """Check why containers get no GPUs: each fault, its meaning and its fix.
+
+    The checks cover the driver, device nodes, GPUs, CDI specs, engines, Kubernetes, the
+    installation of gpuhook, and running containers. doctor works on nodes with NVIDIA's stack and
+    without any configuration of gpuhook. It changes nothing without --fix. Run it as root: other
+    users cannot read much of a node.
+
+    The first fault is the root cause of those below it: checks that depend on a failed check are
+    skipped. The exit status is 1 if a check has failed, and 0 if there are only warnings.
+    """
+    if is_list:
+        if is_fix or bundle is not None:
+            raise click.UsageError("--list runs no checks: use it without --fix and --from")
+        _print_list(chosen, output, no_headers=no_headers)
+        return
+    _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
+    where = ReadingPlace(host_root=host_root, **place)
+    node = (
+        doctor_target.target_of_bundle(bundle)
+        if bundle is not None
+        else doctor_target.target_of_options(root, where, state_roots)
+    )
+
+    if os.geteuid() != 0 and node.is_live:
+        console.say("not running as root: some checks are skipped")
+
+    def look() -> Examination:
+        with console.progress("looking at the node"):
+            return examine(node.look(), checks(), chosen)
+
+    fixes: list[FixResult] | None = None
+    if is_fix and not is_dry:
+        found, fixes = fix.apply_fixes(look, console.say)
+    else:
+        found = look()
+        fixes = fix.planned_fixes(found) if is_fix else None
+    if output in (console.JSON, console.YAML):
+        document = doctor_document.doctor_document(
+            found, bundle or root or host_root, is_live=node.is_live, fixes=fixes
+        )
+        console.document(document, output)
+    elif output == console.NAME:
+        wrong = [*found.of(FAILED), *found.of(WARNING)]
+        console.names(dict.fromkeys(one.check.id for one in wrong))
+    else:
+        _print(found, fixes, is_wide=output == console.WIDE)
+    ctx.exit(0 if found.is_well else 1)
+
+
+def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry: bool) -> None:
+    """Raise a usage error for contradictory options; GH1903 for --fix on another node."""
+    if is_dry and not is_fix:
+        raise click.UsageError("--dry-run requires --fix")
+    if bundle is not None and root is not None:
+        raise click.UsageError("--from and --root cannot be used together: each names a node")
+    if is_fix and (bundle or root):
+        raise fault("GH1903", path=bundle or root)
+
+
+def _print(found: Examination, fixes: Sequence[FixResult] | None, *, is_wide: bool) -> None:
+    has_colour, is_quiet = console.has_colour(), console.is_quiet()
+    lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
+    for line in [*lines, *doctor_text.fix_lines(fixes)]:
+        click.echo(line)
+    if is_quiet:  # a node without GPUs has no findings
+        for said in doctor_text.without_gpu(found):
+            click.echo(said, err=True)
+    console.say(doctor_text.summary(found))
+
+
+def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) -> None:
+    listed: list[Check] = [one for one in checks() if chosen is None or one.id in chosen]
+    listed.sort(key=lambda check: SECTIONS.index(check.section))
+    if output in (console.JSON, console.YAML):
+        console.document(doctor_document.listing(listed), output)
+        return
+    if output == console.NAME:
+        console.names(check.id for check in listed)
+        return
+    lines = [[check.id, check.section, check.title] for check in listed]
+    headers = ["CHECK", "SECTION", "MAKES SURE THAT"]
+    if output == console.WIDE:
+        headers.append("NEEDS")
+        lines = [
+            [*line, ",".join(check.needs) or "-"] for line, check in zip(lines, listed, strict=True)
+        ]
+    console.rows(headers, lines, no_headers=no_headers)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook explain`: which GPUs a container requests and gets, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
+from gpuhook.errors import GpuhookError
+from gpuhook.explain import (
+    error_codes,
+    explain_document,
+    explain_graph,
+    explain_inputs,
+    manifest_questions,
+    node_context,
+    question,
+    simulate,
+)
+from gpuhook.explain.text import explain_text
+from gpuhook.host import console, documents
+from gpuhook.host.hot import settings
+from gpuhook.live import container_worker
+from gpuhook.node import settings_file
+from gpuhook.request import parse
+from gpuhook.vendors.nvidia.hot import requirements
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.explain.node_context import ExplainedNode
+    from gpuhook.explain.question import Question
+
+TEXT, WIDE, DIFF, DOT = "text", "wide", "diff", "dot"
+_MOUNTS = "/var/run/nvidia-container-devices"
+
+
+def _paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths; a usage error for one that is not absolute."""
+    for path in value:
+        if not path.startswith("/"):
+            raise click.BadParameter(f"{path!r} is not an absolute path", ctx, param)
+    return value
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """Return the pairs of a repeatable NAME=VALUE option; else a usage error."""
+    pairs = [entry.partition("=") for entry in value]
+    wrong = [entry for entry, (name, equals, _) in zip(value, pairs) if not name or not equals]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not {param.metavar}", ctx, param)
+    return {name: text for name, _, text in pairs}
+
+
+@click.command(cls=command_sections.SectionedCommand)
+@click.argument("what", required=False)
+@click.option(
+    "-e",
+    "--env",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="A variable of the container, as in `docker run -e`; repeatable. Takes precedence over "
+    "WHAT, and works without WHAT. For a pod, a variable of its image.",
+)
+@click.option(
+    "--annotation",
+    "annotations",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="An annotation of the container, such as cdi.k8s.io/x=nvidia.com/gpu=0; repeatable.",
+)
+@click.option(
+    "--mount",
+    "mounts",
+    metavar="PATH",
+    multiple=True,
+    callback=_paths,
+    help=f"A mount of /dev/null at this path, such as {_MOUNTS}/0; repeatable.",
+)
+@click.option("--privileged", is_flag=True, help="The container is privileged.")
+@parameters.output(
+    TEXT,
+    WIDE,
+    console.JSON,
+    console.YAML,
+    help="text: the explanation; wide: with all files and alternatives; json, yaml: a document.",
+)
+@click.option("--diff", "is_diff", is_flag=True, help="Print only the changes of config.json.")
+@click.option("--dot", "is_dot", is_flag=True, help="Print only a graph for Graphviz's dot.")
+@click.option(
+    "--plugin-config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The device plugin's configuration, which defines the resources of pods. Default: the "
+    "plugin's defaults.",
+)
+@container_options.state_root
+@node_options.node_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    *,
+    what: str | None,
+    env: dict[str, str],
+    annotations: dict[str, str],
+    mounts: tuple[str, ...],
+    privileged: bool,
+    output: str,
+    is_diff: bool,
+    is_dot: bool,
+    state_roots: tuple[str, ...],
+    plugin_config: str | None,
+    **node: Any,
+) -> None:
+    """Explain which GPUs a container requests and gets, and why, step by step.
+
+    WHAT is one of: the directory of a bundle; a config.json; an image's configuration (docker image
+    inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
+    yaml); `-` for one of these on standard input; a running container, named as in `gpuhook attach
+    --help`; or an error code such as GH1102. Without WHAT, the options describe a container. For a
+    running container with GPUs from its engine's CDI or NVIDIA's stack, the answer names those.
+
+    The node is this machine: its CDI specs, or the spec that generate-cdi would write now.
+    --inventory selects another node, and --driver-root the node at that root. Nothing is changed:
+    the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in the root
+    file system.
+
+    \b
+    Examples:
+      gpuhook explain --env NVIDIA_VISIBLE_DEVICES=0
+      docker image inspect IMAGE | gpuhook explain - --env NVIDIA_VISIBLE_DEVICES=all
+      gpuhook explain pod.yaml --inventory h100x8
+      gpuhook explain 3f2a9c --diff
+      gpuhook explain /run/bundle --dot | dot -Tsvg > request.svg
+      gpuhook explain GH1102
+
+    The exit status is 1 if a container would not start.
+    """  # noqa: D301 # click keeps the lines after this mark
+    form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
+    if what is not None and error_codes.is_code(what) and not explain_inputs.is_present(what):
+        if form in (DIFF, DOT):
+            raise click.UsageError(f"a code has no --{form}")
+        _print_code(error_codes.document(what), output)
+        return
+    more = question.Additions(env, annotations, mounts, privileged=privileged)
+    asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
+    target = _explained_node(ctx, node)
+    if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):
+        load = partial(node_options.load_node, **node, require_nodes=False)
+        target = node_context.with_facts(target, load)
+    image_env = [f"{name}={value}" for name, value in env.items()]
+    asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env)
+    asked = [question.with_additions(one, more) for one in asked]
+    with console.progress("explaining"):
+        document, lines = _explained(asked, target, is_diff=form == DIFF)
+    if form == DIFF:
+        for line in lines:
+            click.echo(line)
+    else:
+        _print(document, [_pod(one, is_wide=output == WIDE) for one in asked], form)
+    ctx.exit(0 if explain_document.is_well(document) else 1)
+
+
+def _explained(
+    asked: Sequence[Question], target: ExplainedNode, *, is_diff: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the document of the answers, and with `is_diff` the lines of the difference."""
+
+    def work() -> tuple[dict[str, Any], list[str]]:
+        found = [simulate.simulate(one, target) for one in asked]
+        changes = [line for one in found if is_diff for line in simulate.difference(one)]
+        return explain_document.explain_document(found, target), changes
+
+    roots = [one.where for one in asked if one.has_root]
+    return container_worker.call_in_child(", ".join(roots), work) if roots else work()
+
+
+def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> str:
+    """Return the output format; a usage error for two of --diff, --dot and -o."""
+    named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
+    forms = [DIFF] * is_diff + [DOT] * is_dot
+    if len(forms) + named > 1:
+        raise click.UsageError("--diff, --dot and -o cannot be used together")
+    return forms[0] if forms else output
+
+
+def _questions(
+    what: str | None, state_roots: tuple[str, ...], *, is_imagined: bool
+) -> list[Question]:
+    if what == "-":
+        return explain_inputs.text_questions(documents.read(what), documents.STANDARD_INPUT)
+    if what is not None:
+        return explain_inputs.named_questions(what, state_roots)
+    if not is_imagined:
+        raise click.UsageError("name WHAT to explain, or pass --env")
+    return [question.imagined(question.OPTIONS, "the container of the options")]
+
+
+def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:
+    """Return the node that the options select, else this node."""
+    load = partial(node_options.load_node, **node, require_nodes=False)
+    others = ("inventory", "driver_root", "dev_root", "nvml_library")
+    sources = {name: ctx.get_parameter_source(name) for name in others}
+    # Variables of the environment describe this node.
+    selected = [name for name in others if sources[name] is click.core.ParameterSource.COMMANDLINE]
+    chosen, failure = settings.Settings(), None
+    if node["inventory"] is not None:
+        return node_context.other_node(load(), chosen, node["inventory"])
+    try:
+        chosen = settings_file.of_node()
+    except GpuhookError as error:
+        failure = error
+    if selected:
+        return node_context.live_node(
+            chosen, failure, load, f"the node of --{selected[0].replace('_', '-')}"
+        )
+    return node_context.this_node(chosen, failure, load)
+
+
+def _pod(asked: Question, *, is_wide: bool) -> list[str]:
+    """Return the lines on the manifest of a pod, [] for other questions."""
+    if asked.asked is None:
+        return []
+    from gpuhook.explain.text import pod_text  # it loads the code for manifests
+
+    return pod_text.lines(asked.asked, asked.allocated, is_wide=is_wide)
+
+
+def _print(document: dict[str, Any], pods: list[list[str]], output: str) -> None:
+    if output == DOT:
+        for line in explain_graph.lines(document):
+            click.echo(line)
+    elif output in (TEXT, WIDE):
+        for line in explain_text.lines(document, pods, is_wide=output == WIDE):
+            click.echo(line)
+    else:
+        console.document(document, output)
+
+
+def _print_code(document: dict[str, Any], output: str) -> None:
+    if output not in (TEXT, WIDE):
+        console.document(document, output)
+        return
+    for line in explain_text.code_lines(document):
+        click.echo(line)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook ps`: the containers that use GPUs, their memory and their isolation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from gpuhook.cli.diagnosis import screen, usage_options
+from gpuhook.cli.options import command_sections, node_options, parameters
+from gpuhook.cli.options import container_options as options
+from gpuhook.errors import printable
+from gpuhook.host import console, documents
+from gpuhook.host.text_table import table
+from gpuhook.usage import ps_text, visibility
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.usage.node_usage import NodeUsage
+
+_MAX_LINE = 4096
+_DOCUMENTS = (console.JSON, console.YAML)
+
+
+@click.command(
+    cls=command_sections.SectionedCommand,
+    epilog="\b\nExamples:\n"
+    "  gpuhook ps\n"
+    "  gpuhook ps -o wide --watch\n"
+    "  gpuhook ps --isolation --recorded\n"
+    "  gpuhook ps -o json | jq '.containers[] | {id, pod, usage}'",
+)
+@parameters.output(
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    help="table shortens UUIDs and container ids and sums up the GPUs of a container, wide does "
+    "not. name: the ids of the containers.",
+)
+@parameters.no_headers
+@click.option(
+    "--isolation",
+    is_flag=True,
+    help="Show for each container and GPU how it is shared and what is isolated: memory, compute, "
+    "whether the share changes, and the effect of another container's crash. JSON always has it.",
+)
+@click.option(
+    "--recorded",
+    is_flag=True,
+    help="List only containers in gpuhook's ledger, none with GPUs from other programs.",
+)
+@screen.options
+@usage_options.options
+@options.state_root
+@node_options.library_options
+def ps(
+    *,
+    output: str,
+    no_headers: bool,
+    isolation: bool,
+    recorded: bool,
+    watch: bool,
+    interval: float,
+    **asked: Any,
+) -> None:
+    """List the containers that use GPUs: their GPU memory, and how busy they are.
+
+    The list has all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's stack
+    (route nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory of processes on the host,
+    "(unknown)" memory that no visible process accounts for.
+
+    MEMORY is the memory that the container's processes use on its GPUs, as the driver reports it.
+    SHARE is MEMORY as a part of the container's fair share: its limit, else its replicas' part of
+    the GPU's memory, else that memory divided by the number of containers. BUSY is the part of the
+    last seconds in which its processes computed; MIG instances do not report it.
+
+    LIMIT is the memory limit for each GPU, and what enforces it: `3776Mi driver`; `3776Mi guard` if
+    the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard ends
+    processes above the limit; else `3776Mi nobody`, also if the guard only reports. "(over:
+    5000Mi)" is the memory of a container that the guard last saw above its limit.
+
+    WARNINGS, if any, are the codes of the warnings from the container's start: `gpuhook explain
+    CONTAINER` prints them. -o wide also lists the containers that requested a GPU and started
+    without one.
+
+    A ledger entry without a state of its runtime, as in the device plugin's pod, is listed with a
+    warning. The command changes nothing. The exit status is 1 if nothing could be read.
+    """
+    missing = visibility.missing()
+    is_judged = isolation or output in _DOCUMENTS
+    with usage_options.opened(**asked, recorded=recorded, is_judged=is_judged) as look:
+        if watch:
+            screen.run(lambda: _block(look(), output, isolation, no_headers), interval)
+            return
+        with console.progress("looking at the GPUs"):
+            usage = look()
+    _print(usage, output, isolation=isolation, no_headers=no_headers)
+    hidden = usage_options.print_warnings(usage)
+    if output == console.TABLE and usage.document["without_gpu"]:
+        console.say("`gpuhook ps -o wide` lists the containers that started without a GPU")
+    held = bool(usage.document["containers"])
+    if hidden and not held:
+        raise click.exceptions.Exit(1)
+    if not held and output not in _DOCUMENTS:
+        why = f": {missing} does not exist yet" if missing else ""
+        if not why and usage_options.has_no_driver(usage):
+            why = ", and this node has no NVIDIA driver"
+        console.say(f"no container has a GPU{why}")
+
+
+def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> None:
+    if output in _DOCUMENTS:
+        console.document(usage.document, output)
+    elif output == console.NAME:
+        console.names(one["id"] for one in usage.document["containers"])
+    else:
+        click.echo(_text(usage, output, isolation=isolation, no_headers=no_headers), nl=False)
+
+
+def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
+    is_wide = output == console.WIDE
+    if isolation:
+        lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
+        return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
+    headers = ps_text.headers(usage.document, is_wide=is_wide)
+    rows = ps_text.rows(usage.document, is_wide=is_wide)
+    return table(None if no_headers else headers, rows)
+
+
+def _block(usage: NodeUsage, output: str, isolation: bool, no_headers: bool) -> str:
+    """Return the text for --watch: a document, or the warnings and the table."""
+    if output == console.JSON:
+        return json.dumps(usage.document) + "\n"
+    if output == console.YAML:
+        import yaml
+
+        return "---\n" + documents.yaml_text(usage.document, yaml.SafeDumper)
+    if output == console.NAME:
+        return "".join(printable(one["id"]) + "\n" for one in usage.document["containers"]) + "\n"
+    text = _text(usage, output, isolation=isolation, no_headers=no_headers)
+    return usage_options.heading(usage) + text + "\n"

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook support-bundle`: the facts of a node that an allow-list names, in one file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import click
+
+from gpuhook.cli import main
+from gpuhook.cli.diagnosis import doctor_target
+from gpuhook.cli.options import command_sections, container_options, node_options, parameters
+from gpuhook.doctor import doctor_document
+from gpuhook.doctor.check import FAILED, WARNING
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.reading_collectors import ReadingPlace
+from gpuhook.host import console, output_file, worker_pool
+from gpuhook.host.worker import NoAnswerError
+from gpuhook.node import node_readings
+from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.examination import Examination
+    from gpuhook.support_bundle.bundle_contents import Bundle
+
+SCHEMA = "gpuhook/support-bundle-report/v1"
+_STANDARD_OUTPUT = "-"
+_COMMAND_SECONDS = 20.0  # the deadline of a command of gpuhook
+_MOST_INSPECTED, _MOST_HEALTHY = 32, 3
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook support-bundle
+  gpuhook support-bundle --dry-run
+  gpuhook support-bundle --file /tmp/node7.tar.gz --no-logs
+  kubectl debug node/NAME ... -- gpuhook support-bundle --root /host --file /host/tmp/b.tar.gz
+  gpuhook doctor --from /tmp/node7.tar.gz
+"""
+
+
+@click.command(name="support-bundle", cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="The file to write. Default: gpuhook-bundle-NODE-TIME.tar.gz in this directory.",
+)
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    show_envvar=True,
+    help="Collect from the node whose files are in DIR, as in `gpuhook doctor --root`.",
+)
+@click.option("--no-logs", is_flag=True, help="Leave out log lines.")
+@click.option(
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="List the files of the bundle, with their sizes and the keys that are kept and left out, "
+    "and write nothing.",
+)
+@parameters.output(
+    "table", "json", "yaml", "name", help="The report to print; name is only the path of the file."
+)
+@parameters.no_headers
+@container_options.state_root
+@node_options.place_options
+def support_bundle(
+    *,
+    path: str | None,
+    root: str | None,
+    no_logs: bool,
+    is_dry: bool,
+    output: str,
+    no_headers: bool,
+    state_roots: tuple[str, ...],
+    host_root: str,
+    **place: Any,
+) -> None:
+    """Collect all that is needed to diagnose this node in one file.
+
+    The bundle has all that doctor reads: files of the driver, CDI specs, engines and the kubelet,
+    the inventory, versions, units, processes, and the cluster's object of the node. It also has the
+    output of doctor, ps and inspect, and the last lines of gpuhook's logs.
+
+    An allow-list names the files, and the keys whose values are kept; the words "left out" replace
+    all other values. User names, home directories and /etc/passwd are never included. --dry-run
+    lists the contents. Only the owner of the file can read it.
+
+    `gpuhook doctor --from FILE` checks the node on any machine. Run this command as root: other
+    users cannot read much of a node. It changes nothing on the node.
+    """
+    if path in ("", _STANDARD_OUTPUT):
+        raise click.BadParameter("the bundle is a file: name one", param_hint="'--file'")
+    if path is not None and not is_dry:
+        output_file.require_place(path)  # fail now, not after a minute
+    where = ReadingPlace(host_root=host_root, **place)
+    node = doctor_target.target_of_options(root, where, state_roots)
+    with console.progress("looking at the node"):
+        looked = node.look()
+        seen = bundle_contents.recording_node(looked)
+        found = examine(seen, checks())
+    documents: dict[str, Any] = {
+        "doctor.json": doctor_document.doctor_document(
+            found, root or host_root, is_live=node.is_live
+        )
+    }
+    left_out: list[tuple[str, str]] = []
+    if node.is_live and root is None:
+        options = [f"--state-root={root}" for root in state_roots]
+        if where.nvml_library:
+            options.append(f"--nvml-library={where.nvml_library}")
+        with console.progress("running ps and inspect"):
+            _add_commands(looked, options, documents, left_out)
+    texts: dict[str, str] = {}
+    if not no_logs:
+        with console.progress("reading the logs"):
+            texts, silent = log_lines.log_lines(looked, is_live=node.is_live and root is None)
+        left_out += silent
+    bundle = bundle_contents.collect(seen, documents, texts, left_out)
+    if is_dry:
+        _print_dry(bundle, found, output, no_headers=no_headers)
+        return
+    path = _name(bundle) if path is None else path
+    bundle_archive.write(path, bundle.members, bundle.made)
+    _print(path, bundle, found, output, no_headers=no_headers)
+
+
+def _add_commands(
+    node: ExaminedNode,
+    options: list[str],
+    documents: dict[str, Any],
+    left_out: list[tuple[str, str]],
+) -> None:
+    """Add the documents of ps and inspect for this node, with these options."""
+    commands = {"ps.json": ["ps", "-o", "json", *options]}
+    wrong, healthy = _containers(node)
+    chosen = [*wrong[:_MOST_INSPECTED], *healthy[:_MOST_HEALTHY]]
+    if len(chosen) < len(wrong) + len(healthy):
+        others = len(wrong) + len(healthy) - len(chosen)
+        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with a finding"
+        left_out.append(("inspect", why))
+    for identity in chosen:
+        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]
+        commands[f"inspect/{name}.json"] = ["inspect", "-o", "json", *options, "--", identity]
+    for name, document, trouble in _command_documents(commands, _COMMAND_SECONDS):
+        if trouble:
+            left_out.append((name, trouble))
+        else:
+            documents[name] = document
+
+
+def _containers(node: ExaminedNode) -> tuple[list[str], list[str]]:
+    """Return the ids of running containers: those with a finding, and the others."""
+    known = node.readings.document(node_readings.CONTAINERS)
+    wrong: list[str] = []
+    healthy: list[str] = []
+    for one in known["containers"] if known else ():
+        (wrong if one["missing"] or one["findings"] else healthy).append(one["id"])
+    return wrong, healthy
+
+
+def _name(bundle: Bundle) -> str:
+    node = "".join(c if c.isalnum() or c in "-." else "-" for c in os.uname().nodename)
+    return (
+        f"gpuhook-bundle-{node}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(bundle.made))}.tar.gz"
+    )
+
+
+def _print(path: str, bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
+    if output == console.NAME:
+        console.names([path])
+    elif output in (console.JSON, console.YAML):
+        console.document(_report(path, bundle, found), output)
+    else:
+        lines = [[str(one["count"]), str(one["what"]), str(one["where"])] for one in bundle.removed]
+        if lines:
+            console.rows(["LEFT OUT", "KEY", "WHERE"], lines, no_headers=no_headers)
+    for one in bundle.left_out:
+        console.say(f"left out: {one['what']}: {one['why']}")
+    removed = sum(one["count"] for one in bundle.removed)
+    size = os.stat(path).st_size >> 10
+    console.say(f"{path}: {len(bundle.members)} files, {size} KiB; values left out: {removed}")
+    failed, doubtful = len(found.of(FAILED)), len(found.of(WARNING))
+    console.say(f"doctor: {failed} failed, {doubtful} warnings")
+
+
+def _print_dry(bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
+    """Print the contents of a bundle: each file, its size, the keys kept and left out."""
+    if output == console.NAME:
+        console.names(list(bundle.members))
+    elif output in (console.JSON, console.YAML):
+        document = _report(None, bundle, found)
+        document["sizes"] = {name: len(content) for name, content in bundle.members.items()}
+        document["kept"] = bundle.kept
+        console.document(document, output)
+    else:
+        lines = [
+            [name, str(len(content)), _keys(bundle.kept, name), _keys(bundle.removed, name)]
+            for name, content in bundle.members.items()
+        ]
+        console.rows(["FILE", "BYTES", "KEPT", "LEFT OUT"], lines, no_headers=no_headers)
+    for one in bundle.left_out:
+        console.say(f"left out: {one['what']}: {one['why']}")
+    console.say("nothing was written")
+
+
+def _keys(counted: list[dict[str, Any]], member: str) -> str:
+    """Return the keys of a member, and of the readings in it."""
+    keys = {one["what"]: None for one in counted if one["where"].partition(": ")[0] == member}
+    return ", ".join(keys) or "-"
+
+
+def _report(path: str | None, bundle: Bundle, found: Examination) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "file": path,
+        "bytes": os.stat(path).st_size if path is not None else None,
+        "members": list(bundle.members),
+        "removed": bundle.removed,
+        "left_out": bundle.left_out,
+        "failed": [one.check.id for one in found.of(FAILED)],
+    }
+
+
+_AT_ONCE = min(4, os.cpu_count() or 1)
+_LONGEST = 400
+
+
+def _command_documents(
+    commands: Mapping[str, Sequence[str]], seconds: float
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name of each command, the JSON document that it prints, and "".
+
+    The document is None, with a reason, if the command prints none within `seconds`. The commands
+    run in child processes of this interpreter, which has their modules loaded.
+    """
+    answers = worker_pool.each(
+        lambda name: _document_of(commands[name]), list(commands), seconds, _AT_ONCE
+    )
+    for name, answer in answers:
+        if isinstance(answer, NoAnswerError):
+            yield name, None, answer.reason
+        else:
+            yield name, *answer
+
+
+def _document_of(words: Sequence[str]) -> tuple[Any, str]:
+    """Return the JSON document that a command prints, or None and the error."""
+    data, talk = io.StringIO(), io.StringIO()
+    status: object = 0
+    with redirect_stdout(data), redirect_stderr(talk):
+        try:
+            main.main(list(words), prog_name="gpuhook")
+        except SystemExit as end:
+            status = end.code
+    try:
+        return json.loads(data.getvalue()), ""
+    except ValueError as error:
+        return None, talk.getvalue().strip()[:_LONGEST] or f"exit status {status}: {error}"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of commands that show who uses the GPUs, and their warnings."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import click
+
+from gpuhook.cli.options import node_options
+from gpuhook.errors import GpuhookError, printable
+from gpuhook.host import console
+from gpuhook.usage import kubelet_units, node_usage, visibility
+from gpuhook.usage.gpu_readings import DriverReading, UsageLook
+from gpuhook.usage.node_usage import UsageQuestion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    from gpuhook.usage.node_usage import NodeUsage
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+_NO_LIBRARY = "GH1200"  # a node without a driver, which is no fault
+_NOT_ALLOWED = "GH1746"
+_MAX_LINE = 4096
+
+
+def options(command: F) -> F:
+    """Add the options to a click command; they are the arguments of opened()."""
+    no_nvml = click.option(
+        "--no-nvml",
+        is_flag=True,
+        help="Do not ask the driver: memory, processes and utilization remain unknown.",
+    )
+    root = click.option(
+        "--kubelet-root",
+        metavar="DIR",
+        type=click.Path(exists=True, file_okay=False),
+        show_envvar=True,
+        help="The kubelet's --root-dir, whose checkpoint lists the replicas of each pod. "
+        f"Default: the first existing directory of {', '.join(kubelet_units.ROOTS)}.",
+    )
+    return no_nvml(root(command))
+
+
+@contextmanager
+def opened(
+    *,
+    no_nvml: bool = False,
+    kubelet_root: str | None = None,
+    state_roots: tuple[str, ...] = (),
+    recorded: bool = False,
+    is_judged: bool = False,
+    **library: Any,
+) -> Iterator[Callable[[], NodeUsage]]:
+    """Yield a function that reads the usage of the GPUs now; the driver remains open."""
+    place = kubelet_units.root() if kubelet_root is None else kubelet_root
+    question = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
+    if no_nvml:
+        yield lambda: node_usage.look(question, UsageLook(is_asked=False))
+        return
+    try:
+        path = node_options.library(**library)
+    except GpuhookError as error:
+        trouble = error
+        yield lambda: node_usage.look(question, UsageLook(trouble=trouble))
+        return
+    with DriverReading(path) as driver:
+        yield lambda: node_usage.look(question, driver.look())
+
+
+def print_warnings(usage: NodeUsage) -> list[str]:
+    """Print the warnings on standard error; return those about missing permissions."""
+    hidden, others = _warnings(usage)
+    for text in (*hidden, *others):
+        console.warn(text)
+    return hidden
+
+
+def has_no_driver(usage: NodeUsage) -> bool:
+    """Return whether the node has no driver, which is not a warning."""
+    return any(one.code == _NO_LIBRARY for one in usage.trouble)
+
+
+def warnings(usage: NodeUsage) -> list[str]:
+    """Return the warnings about what could not be read."""
+    return [text for part in _warnings(usage) for text in part]
+
+
+def heading(usage: NodeUsage) -> str:
+    """Return the heading of one of several outputs: the time and the warnings."""
+    lines = [time.strftime("%Y-%m-%d %H:%M:%S %z")]
+    lines += [f"warning: {printable(text, _MAX_LINE)}" for text in warnings(usage)]
+    return "\n".join(lines) + "\n"
+
+
+def _warnings(usage: NodeUsage) -> tuple[list[str], list[str]]:
+    """Return the warnings about missing permissions, and all others."""
+    hidden = visibility.warnings()
+    faults = [one for one in usage.trouble if one.code != _NO_LIBRARY]
+    if not hidden:  # else those name the missing permissions
+        hidden = [one.message for one in faults if one.code == _NOT_ALLOWED]
+    others = [
+        f"{one.code}: {one.message}; {one.hint}" for one in faults if one.code != _NOT_ALLOWED
+    ]
+    return hidden, [*others, *usage.warnings]

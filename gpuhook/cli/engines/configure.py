@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook configure`: registers gpuhook with container engines, shows that, and undoes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuhook.cli.engines import configure_options, configure_text, configure_users
+from gpuhook.cli.options import command_sections, parameters
+from gpuhook.engines.configure import engine_plan, engine_restart
+from gpuhook.host import console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configure.configure_engine import EngineResult
+
+
+@click.group(cls=command_sections.Sentences)
+def configure() -> None:
+    """Register gpuhook with a container engine, show that, and undo it.
+
+    gpuhook parses each new file as the engine does before it replaces the old one, and keeps the
+    old one: `gpuhook configure undo ENGINE` restores it byte for byte.
+
+    \b
+    Examples:
+      gpuhook configure docker --dry-run
+      gpuhook configure containerd --restart
+      gpuhook configure undo containerd --restart
+    """  # noqa: D301 # click keeps the lines after this mark
+
+
+@configure_options.engine_command("containerd")
+def containerd(**options: Any) -> None:
+    """Register the runtime with containerd, or enable CDI; also on Kubernetes, k3s and RKE2."""
+    _configure("containerd", **options)
+
+
+@configure_options.engine_command("crio")
+def crio(**options: Any) -> None:
+    """Register the runtime with CRI-O, in a drop-in file."""
+    _configure("crio", **options)
+
+
+@configure_options.engine_command("docker")
+def docker(**options: Any) -> None:
+    """Register the runtime in Docker's daemon.json; for a user, in that of rootless Docker."""
+    _configure("docker", **options)
+
+
+@configure_options.engine_command("podman")
+def podman(**options: Any) -> None:
+    """Register the hook or the runtime with Podman; for a user, with rootless Podman."""
+    _configure("podman", **options)
+
+
+for _command in (containerd, crio, docker, podman, configure_users.users):
+    configure.add_command(_command)
+
+
+def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **options: Any) -> None:
+    from gpuhook.engines.configure import configure_engine
+    from gpuhook.engines.configure.host_files import Host
+
+    host = Host(host_root)
+    where = configure_options.where(
+        engine, host_root, options.pop("config"), options.pop("drop_in")
+    )
+    how = options.pop("restart")
+    options_of_engine, warnings = configure_options.engine_options(engine, host, **options)
+    for sentence in warnings:
+        console.warn(sentence)
+    result = configure_engine.configure(host, where, options_of_engine, how=how, is_dry=is_dry)
+    _print(result, "configure", output, is_dry=is_dry)
+
+
+@configure.command(cls=configure_options.ConfigureCommand)
+@click.argument("engine", metavar="ENGINE", type=click.Choice(engine_plan.ENGINES))
+@configure_options.restart
+@configure_options.dry_run
+@configure_options.host_root
+@parameters.output("text", "json", "yaml")
+def undo(
+    engine: str, restart: engine_restart.How, is_dry: bool, host_root: str, output: str
+) -> None:
+    """Restore the files of ENGINE from before gpuhook configured it.
+
+    If a file was edited since then, only the changes of gpuhook are removed from it.
+
+    \b
+    Examples:
+      gpuhook configure undo docker --dry-run
+      gpuhook configure undo containerd --restart
+    """  # noqa: D301 # click keeps the lines after this mark
+    from gpuhook.engines.configure import configure_engine
+    from gpuhook.engines.configure.host_files import Host
+
+    where = configure_options.where(engine, host_root)
+    result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
+    _print(result, "undo", output, is_dry=is_dry)
+
+
+@configure.command()
+@click.argument(
+    "engine", metavar="[ENGINE]", type=click.Choice(engine_plan.ENGINES), required=False
+)
+@configure_options.host_root
+@parameters.no_headers
+@parameters.output("table", "json", "yaml")
+def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> None:
+    """Show the GPU runtimes of ENGINE, or of all engines of this host, and whether CDI is enabled.
+
+    CONFIGURED shows whether gpuhook, by its record, or another program configured the runtime.
+
+    \b
+    Examples:
+      gpuhook configure show
+      gpuhook configure show containerd -o json
+    """  # noqa: D301 # click keeps the lines after this mark
+    from gpuhook.engines.configure import engine_status
+    from gpuhook.engines.configure.host_files import Host
+
+    host = Host(host_root)
+    names = (engine,) if engine else engine_plan.ENGINES
+    found = [
+        engine_status.engine_status(host, configure_options.where(name, host_root))
+        for name in names
+    ]
+    present = [one for one in found if engine or one.is_there]
+    if output != "table":
+        console.document(configure_text.shown_document(present), output)
+        return
+    if not present:
+        console.say("this host has no configuration of an engine")
+        return
+    lines = [line for one in present for line in configure_text.lines(one)]
+    console.rows(configure_text.HEADERS, lines, no_headers=no_headers)
+    for sentence in configure_text.remarks(present):
+        console.say(sentence)
+
+
+def _print(result: EngineResult, command: str, output: str, *, is_dry: bool) -> None:
+    if output != console.TEXT:
+        console.document(configure_text.document(result, command, is_dry=is_dry), output)
+        return
+    if is_dry:
+        click.echo(configure_text.difference_text(result.writes), nl=False)
+    for sentence in configure_text.sentences(result, command, is_dry=is_dry):
+        console.say(sentence)

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `gpuhook configure ENGINE`, and the engine options that they set.
+
+The spellings of `nvidia-ctk runtime configure` work too; --help does not list them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any
+
+import click
+
+from gpuhook.cli.options import parameters
+from gpuhook.engines.configure import engine_restart
+from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.errors import fault
+from gpuhook.host.hot import state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.engines.configure.configure_engine import Where
+    from gpuhook.engines.configure.host_files import Host
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+RUNTIME, HOOK = "gpuhook-runtime", "gpuhook-prestart"
+ALIASES = {
+    "--nvidia-runtime-name": "--runtime-name",
+    "--nvidia-runtime-path": "--runtime-path",
+    "--nvidia-runtime-hook-path": "--hook-path",
+    "--oci-hook-path": "--hook-path",
+    "--nvidia-set-as-default": "--set-as-default",
+    "--drop-in-config": "--drop-in",
+    "--cdi.enable": "--enable-cdi",
+    "--cdi.enabled": "--enable-cdi",
+}
+_PLACES = ("/usr/bin", "/usr/local/bin", "/opt/gpuhook/bin")
+# Every engine accepts such a name, and none takes it for an option or a path.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_WITH_HOMES = ("docker", "podman")  # rootless engines
+_WITH_HANDLERS = ("containerd", "crio")  # a RuntimeClass needs a handler with every route
+
+host_root = parameters.host_root(
+    metavar="DIR",
+    type=click.Path(file_okay=False, exists=True),
+    default="/",
+    show_default=True,
+    help="The root directory of the host, as seen from a container.",
+)
+dry_run = click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Print the changes as a diff, and write nothing."
+)
+restart = click.option(
+    "--restart",
+    type=click.Choice(engine_restart.HOWS),
+    is_flag=False,
+    flag_value="auto",
+    default="none",
+    show_default=True,
+    show_envvar=True,
+    help="Make the engine read changed files: restart it with systemd, or send a signal if that is "
+    "enough. --restart without a value is auto: use whichever works.",
+)
+
+
+class ConfigureCommand(click.Command):
+    """A command that accepts the toolkit's spellings, and --restart without a value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; replace an alias by its option."""
+        words = [_own(word, "".join(args[at + 1 : at + 2])) for at, word in enumerate(args)]
+        return super().parse_args(ctx, words)
+
+
+def _own(word: str, following: str) -> str:
+    if word == "--restart" and following not in engine_restart.HOWS:
+        return "--restart=auto"  # else click would take the engine as its value
+    name, equals, value = word.partition("=")
+    if name in ("--cdi.enable", "--cdi.enabled", "--enable-cdi") and equals:
+        # The toolkit's flags accept a value.
+        return "--enable-cdi" if value.lower() in ("true", "1", "t") else "--no-enable-cdi"
+    return ALIASES.get(name, name) + equals + value
+
+
+def _path_option(option: str, metavar: str, text: str) -> Callable[[F], F]:
+    return click.option(option, metavar=metavar, default="", show_envvar=True, help=text)
+
+
+_OPTIONS = (
+    click.option(
+        "--route",
+        type=click.Choice(ROUTES),
+        show_envvar=True,
+        help="wrapper: a runtime that runs gpuhook-runtime; hook: the engine's own runtime with "
+        "gpuhook's OCI hook; cdi: the engine applies CDI specs itself. Default: wrapper, for "
+        "podman hook.",
+    ),
+    click.option(
+        "--runtime-name",
+        metavar="NAME",
+        default=NAME,
+        show_default=True,
+        show_envvar=True,
+        help="The name of the runtime: the handler of a RuntimeClass, docker run --runtime.",
+    ),
+    click.option(
+        "--set-as-default/--no-set-as-default",
+        "is_default",
+        default=False,
+        show_envvar=True,
+        help="Make it the default runtime of the engine.",
+    ),
+    click.option(
+        "--take-over",
+        "takes_over",
+        is_flag=True,
+        show_envvar=True,
+        help="Replace another program's runtime of that name; undo restores it.",
+    ),
+    click.option(
+        "--enable-cdi/--no-enable-cdi",
+        "has_cdi",
+        default=None,
+        hidden=True,
+        help="Option of nvidia-ctk: every route enables CDI.",
+    ),
+    _path_option("--runtime-path", "PATH", f"The path of {RUNTIME} on the host."),
+    _path_option("--hook-path", "PATH", f"The path of {HOOK} on the host."),
+    _path_option("--config", "FILE", "The engine's main configuration file."),
+    _path_option("--drop-in", "FILE", "The drop-in file to write."),
+    host_root,
+    dry_run,
+    restart,
+    parameters.output("text", "json", "yaml"),
+)
+
+_RUNTIME_OPTIONS = 4  # the first options are about the runtime
+
+_EXAMPLES = {
+    "containerd": (
+        "containerd --dry-run",
+        "containerd --runtime-name gpuhook --restart",
+        "containerd --config /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+        "undo containerd --restart",
+    ),
+    "crio": ("crio --dry-run", "crio --set-as-default --restart", "undo crio --restart"),
+    "docker": (
+        "docker --dry-run",
+        "docker --take-over --restart",
+        "docker --route cdi",
+        "undo docker --restart",
+    ),
+    "podman": ("podman --dry-run", "podman --route wrapper", "undo podman"),
+}
+_ENABLE_CRI = click.option(
+    "--enable-cri",
+    "enables_cri",
+    is_flag=True,
+    show_envvar=True,
+    help="Remove cri from disabled_plugins, where Docker's package adds it; a kubelet needs it.",
+)
+
+
+def engine_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Return the decorator for the command that configures an engine."""
+
+    def decorated(function: Callable[..., None]) -> click.Command:
+        more = (_ENABLE_CRI,) if name == "containerd" else ()
+        for option in reversed((*_OPTIONS[:_RUNTIME_OPTIONS], *more, *_OPTIONS[_RUNTIME_OPTIONS:])):
+            function = option(function)
+        lines = "".join(f"\n  gpuhook configure {words}" for words in _EXAMPLES[name])
+        return click.command(name=name, cls=ConfigureCommand, epilog=f"\b\nExamples:{lines}")(
+            function
+        )
+
+    return decorated
+
+
+def where(engine: str, root: str, config: str = "", drop_in: str = "") -> Where:
+    """Return the place of an engine's files; for a user, that of the rootless engine."""
+    from gpuhook.engines.configure.configure_engine import Where
+
+    for option, path in (("--config", config), ("--drop-in", drop_in)):
+        if path and not path.startswith("/"):
+            raise click.BadParameter("it is not an absolute path", param_hint=f"'{option}'")
+    is_own = engine in _WITH_HOMES and root == "/" and state.is_rootless()
+    return Where(engine, config, drop_in, os.path.expanduser("~") if is_own else None)
+
+
+def engine_options(
+    engine: str,
+    host: Host,
+    *,
+    route: str | None,
+    runtime_name: str,
+    runtime_path: str,
+    hook_path: str,
+    has_cdi: bool | None,
+    **flags: bool,
+) -> tuple[EngineOptions, list[str]]:
+    """Return the options of the engine, and warnings; raises GH2010, GH2011 and OSError."""
+    chosen = route or ("hook" if engine == "podman" else "wrapper")
+    if not _NAME.fullmatch(runtime_name):
+        raise click.BadParameter(
+            "it is not a valid name of a runtime", param_hint="'--runtime-name'"
+        )
+    warnings = []
+    if has_cdi is False:
+        warnings.append("--enable-cdi=false has no effect: gpuhook's devices need CDI")
+    is_named = chosen == "wrapper" or engine in _WITH_HANDLERS
+    if runtime_name != NAME and not is_named:
+        warnings.append(_no_effect("--runtime-name", chosen, engine))
+    programs = []
+    needed = {"wrapper": RUNTIME, "hook": HOOK, "cdi": ""}[chosen]
+    for option, name, given in (
+        ("--runtime-path", RUNTIME, runtime_path),
+        ("--hook-path", HOOK, hook_path),
+    ):
+        path = given or _program_path(host, name)
+        if given and not given.startswith("/"):
+            raise click.BadParameter("it is not an absolute path", param_hint=f"'{option}'")
+        if needed == name and not path:
+            raise fault("GH2010", name=name, root=host.root, option=option)
+        if needed == name and given:
+            _require_program(host, given, option)
+        elif given:
+            warnings.append(_no_effect(option, chosen, engine))
+        programs.append(path or f"{_PLACES[0]}/{name}")
+    return EngineOptions(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
+
+
+def _no_effect(option: str, route: str, engine: str) -> str:
+    return f"{option} has no effect: the route {route} of {engine} does not use it"
+
+
+def _program_path(host: Host, name: str) -> str:
+    paths = (f"{place}/{name}" for place in _PLACES)
+    return next((path for path in paths if _is_program(host, path)), "")
+
+
+def _require_program(host: Host, path: str, option: str) -> None:
+    """Raise GH2011 unless a path is a program of the host."""
+    if _is_program(host, path):
+        return
+    found = host.status(path)
+    if found is None:
+        reason = "does not exist"
+    elif stat.S_ISREG(found.st_mode):
+        reason = "is not executable"
+    else:
+        reason = "is not a regular file"
+    raise fault("GH2011", path=path, root=host.root, said=reason, option=option)
+
+
+def _is_program(host: Host, path: str) -> bool:
+    found = host.status(path)
+    return bool(found and stat.S_ISREG(found.st_mode) and found.st_mode & 0o111)

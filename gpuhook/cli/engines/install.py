@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook install` and `gpuhook uninstall`: gpuhook on a host, from its image."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from gpuhook.cli.engines import install_options
+from gpuhook.cli.options import parameters
+from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.install import (
+    engine_choice,
+    installation,
+    mounted_host,
+    pod_wait,
+    runtime_tree,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.engines.configure.engine_plan import Route
+
+_EXAMPLES = """
+\b
+Examples:
+  gpuhook install --host-root /host
+  gpuhook install --host-root /host --engine containerd --restart systemd
+  gpuhook install --host-root /host --engine none --dry-run
+  gpuhook install --host-root /host --driver-root /run/nvidia/driver
+  gpuhook install --host-root /host --stay --undo-on-exit
+"""
+
+
+def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    """Return the path of the host without . and .., "" for an absent option."""
+    if path is None:
+        return ""
+    if not path.startswith("/"):
+        raise click.BadParameter(f"{path!r} is not an absolute path", ctx, param)
+    return posixpath.normpath(path)
+
+
+@click.command(epilog=_EXAMPLES)
+@install_options.host_root(required=True)
+@install_options.install_dir
+@click.option(
+    "--engine",
+    type=click.Choice(engine_choice.CHOICES),
+    default="auto",
+    show_default=True,
+    help="The engine to configure; auto: the engine of --config, else of the kubelet, else a "
+    "running one.",
+)
+@click.option(
+    "--route",
+    type=click.Choice(ROUTES),
+    help="How containers get their GPUs, as in `gpuhook configure ENGINE --help`; cdi copies no "
+    "programs. Default: wrapper, for podman hook.",
+)
+@click.option("--runtime-name", default=NAME, show_default=True, help="The name of the runtime.")
+@click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")
+@click.option("--take-over", is_flag=True, help="Replace another program's runtime of that name.")
+@click.option(
+    "--config",
+    default="",
+    metavar="FILE",
+    help="The engine's configuration file, a path of the host.",
+)
+@click.option(
+    "--drop-in", default="", metavar="FILE", help="The drop-in file to write, a path of the host."
+)
+@install_options.restart
+@click.option(
+    "--tree",
+    "tree_path",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="The runtime tree to copy  [default: the tree of this program]",
+)
+@click.option(
+    "--driver-root",
+    default=None,
+    callback=_absolute,
+    metavar="DIR",
+    help="The host's directory with the driver's user space: the default of driver.root for the "
+    "copied programs  [default: each program searches for it]",
+)
+@click.option(
+    "--dev-root",
+    default=None,
+    callback=_absolute,
+    metavar="DIR",
+    help="The host's directory with the driver's /dev: the default of driver.devRoot.",
+)
+@parameters.dry_run
+@click.option(
+    "--stay", "stays", is_flag=True, help="Do not exit before SIGTERM, as a pod needs it."
+)
+@click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
+@parameters.output("text", "json", "yaml")
+@click.pass_context
+def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) -> None:
+    """Install gpuhook on a host from a container, and configure the engine.
+
+    The host needs no Python: the runtime tree includes Python, its libraries and a shell. Files
+    that exist are not written again, and a configured engine is not restarted. An upgrade does not
+    affect containers: the old version remains as long as a container names it.
+    """
+    if values["undo_on_exit"] and not values["stays"]:
+        raise click.UsageError("--undo-on-exit needs --stay", ctx)
+    if values["stays"] and not is_dry:
+        pod_wait.block_signals()
+    where = installation.place(values["host_root"], values["install_dir"])
+    found = engine_choice.engines(where.root, values["engine"], values["config"])
+    route: Route = values["route"] or ("hook" if found == ("podman",) else "wrapper")
+    engine_options = _engine_options(where, route, values)
+    driver = runtime_tree.driver_text(values["driver_root"], values["dev_root"])
+    if driver and route == "cdi":
+        raise click.UsageError(
+            "--driver-root and --dev-root are for the copied programs, and --route cdi copies no "
+            "programs",
+            ctx,
+        )
+    copied = (
+        None
+        if route == "cdi"
+        else runtime_tree.read_tree(values["tree_path"] or runtime_tree.own_tree())
+    )
+    engines = tuple(
+        configure_engine.Where(one, values["config"], values["drop_in"]) for one in found
+    )
+    done = installation.install(
+        where,
+        copied,
+        engines,
+        engine_options,
+        driver=driver,
+        how=values["restart"],
+        is_dry=is_dry,
+    )
+    done = replace(done, notes=_absent_roots(where.root, values))
+    install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
+    if not values["stays"] or is_dry:
+        return
+    signal = pod_wait.wait().name
+    if values["undo_on_exit"] and installation.is_replaced(where, copied):
+        click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
+        return
+    _end(signal, where, values)
+
+
+def _engine_options(
+    where: installation.InstallPlace, route: Route, values: dict[str, Any]
+) -> EngineOptions:
+    return EngineOptions(
+        route=route,
+        name=values["runtime_name"],
+        program=where.program(installation.RUNTIME),
+        hook=where.program(installation.PRESTART),
+        is_default=values["set_as_default"],
+        takes_over=values["take_over"],
+    )
+
+
+def _absent_roots(root: str, values: dict[str, Any]) -> tuple[str, ...]:
+    """Return a note for each missing root of the driver: a driver container can start later."""
+    options = {f"--{name}": values[name.replace("-", "_")] for name in ("driver-root", "dev-root")}
+    return tuple(
+        f"{option}: the host has no directory {path}: no container gets a GPU until it exists"
+        for option, path in options.items()
+        if path and not os.path.isdir(mounted_host.inside(root, path))
+    )
+
+
+def _end(signal: str, where: installation.InstallPlace, values: dict[str, Any]) -> None:
+    click.echo(f"{signal}: {'uninstalling' if values['undo_on_exit'] else 'ending'}", err=True)
+    if values["undo_on_exit"]:
+        done = installation.uninstall(where, how=values["restart"])
+        install_options.show(done, "text", where.directory, is_dry=False, is_taken_away=True)
+
+
+_UNINSTALL_EXAMPLES = """
+\b
+Examples:
+  gpuhook uninstall
+  gpuhook uninstall --host-root /host
+  gpuhook uninstall --host-root /host --dry-run
+  gpuhook uninstall --host-root /host --restart systemd
+"""
+
+
+@click.command(epilog=_UNINSTALL_EXAMPLES)
+@install_options.host_root(default="/")
+@install_options.install_dir
+@install_options.restart
+@parameters.dry_run
+@click.option(
+    "--force", is_flag=True, help="Also remove versions that containers still name in their hooks."
+)
+@parameters.output("text", "json", "yaml")
+def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
+    """Remove gpuhook from a host: all that `gpuhook install` copied and configured.
+
+    This restores the configurations of engines. A version that a container needs remains: run
+    uninstall again after the container has ended. All versions remain if the state directory of an
+    engine cannot be read. With the last version, uninstall also removes the CDI specs that call its
+    hook, gpuhook's state and the file of its feature labels.
+    """
+    where = installation.place(values["host_root"], values["install_dir"])
+    done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)
+    install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options and the report of `gpuhook install` and `gpuhook uninstall`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gpuhook.cli.options import parameters
+from gpuhook.engines.configure import engine_restart
+from gpuhook.errors import printable
+from gpuhook.host import console
+from gpuhook.install import installation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from gpuhook.engines.configure.configure_engine import EngineResult
+    from gpuhook.install.installation import InstallOutcome
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+SCHEMA = "gpuhook/install/v1"
+_MAX_LINE = 4096
+
+
+def host_root(**default: Any) -> Callable[[F], F]:
+    """Return the option; `default` is `default` or `required` of click.option."""
+    return parameters.host_root(
+        type=click.Path(exists=True, file_okay=False),
+        metavar="DIR",
+        show_default=True,
+        help="The directory where the host's root is mounted.",
+        **default,
+    )
+
+
+install_dir = click.option(
+    "--install-dir",
+    default=installation.DIRECTORY,
+    show_default=True,
+    metavar="DIR",
+    help="The directory of gpuhook, a path of the host.",
+)
+restart = click.option(
+    "--restart",
+    type=click.Choice(engine_restart.HOWS),
+    default="none",
+    show_default=True,
+    is_flag=False,
+    flag_value="auto",
+    help="How to make the engine read its new configuration; --restart without a value is auto.",
+)
+
+
+def show(
+    done: InstallOutcome, output: str, directory: str, *, is_dry: bool, is_taken_away: bool
+) -> None:
+    """Print what was done."""
+    if output != "text":
+        console.document(_document(done, directory, is_dry=is_dry), output)
+        return
+    would = "would be " if is_dry else ""
+    verb = "removed" if is_taken_away else "installed"
+    if done.version not in done.kept and (done.version or done.is_new):
+        word = f"{would}{verb}" if done.is_new else "already installed"
+        click.echo(f"{directory}: {done.version or 'gpuhook'}: {word}")
+    for one in done.engines:
+        _show_engine(one, would)
+    _show_kept(done, directory, is_taken_away=is_taken_away)
+    for path in done.removed:
+        click.echo(f"{path}: {would}removed")
+    for note in done.notes:
+        click.echo(f"note: {printable(note, _MAX_LINE)}", err=True)
+    if is_taken_away and not (done.is_new or done.engines or done.removed):
+        click.echo(f"nothing to do: gpuhook is not installed in {directory}")
+
+
+def _show_engine(one: EngineResult, would: str) -> None:
+    for write in one.writes:
+        word = "removed" if write.after is None else "written"
+        click.echo(f"{write.path}: {would}{word}")
+    if not one.writes:
+        click.echo(f"{one.engine}: already configured")
+    if one.restarted:
+        click.echo(f"{one.engine}: {one.restarted}")
+    for note in one.notes:
+        click.echo(f"note: {one.engine}: {note}", err=True)
+
+
+def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> None:
+    for name in done.kept:
+        why = "a container names it" if is_taken_away else "it was used before or is named"
+        why = "a container may need it" if done.unknown else why
+        click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
+    for reason in done.unknown:
+        shown = printable(reason, _MAX_LINE)
+        click.echo(f"note: every version is kept: {shown}", err=True)
+    if is_taken_away and done.kept:
+        then = "after these containers have ended"
+        if done.unknown:
+            then = "when the cause is fixed, or with --force if no container needs them"
+        click.echo(f"note: run `gpuhook uninstall` again {then}", err=True)
+
+
+def _document(done: InstallOutcome, directory: str, *, is_dry: bool) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "dryRun": is_dry,
+        "directory": directory,
+        "version": done.version,
+        "changed": done.has_changed,
+        "kept": list(done.kept),
+        "unknown": list(done.unknown),
+        "removed": list(done.removed),
+        "notes": list(done.notes),
+        "engines": [
+            {
+                "engine": one.engine,
+                "files": [write.path for write in one.writes],
+                "restarted": one.restarted,
+                "notes": list(one.notes),
+            }
+            for one in done.engines
+        ],
+    }

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook generate-cdi`: the CDI spec of a node, for engines that read CDI and the wrapper."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from gpuhook.cdi import spec_file, validate
+from gpuhook.cdi.hot import names
+from gpuhook.cli.generate import (
+    generate_call,
+    generate_cdi_options,
+    spec_writer,
+    toolkit_options,
+    toolkit_switches,
+)
+from gpuhook.cli.options import node_options
+from gpuhook.cli.options.node_options import load_node
+from gpuhook.errors import fault
+from gpuhook.host import console
+from gpuhook.host.hot import state
+from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
+from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import (
+    DEFAULT_HOOK_PATH,
+    Choices,
+    Described,
+    ModeRoots,
+)
+from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_NODE_OPTIONS = (
+    "inventory", "driver_root", "dev_root", "host_root", "nvml_library", "library_search_path",
+)  # fmt: skip
+
+
+@click.command(
+    name="generate-cdi",
+    cls=generate_cdi_options.GenerateCommand,
+    epilog=generate_cdi_options.EXAMPLES,
+)
+@generate_cdi_options.generate_options
+def generate_cdi(
+    output: str | None,
+    fmt: str | None,
+    mode: str,
+    config_search_path: tuple[str, ...],
+    create_device_nodes: bool,
+    **options: Any,
+) -> None:
+    """Write a CDI spec for the GPUs and the driver of a node.
+
+    The spec describes a GPU in MIG mode by its MIG instances, and not as a whole.
+
+    Every container engine that reads CDI can then give containers these GPUs, and so can
+    gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
+
+    generate-cdi also reads the variables NVIDIA_CTK_CDI_GENERATE_* of NVIDIA's toolkit; its own
+    variables take precedence.
+    """
+    output = None if output == "-" else output
+    node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
+    inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
+    csv = generate_cdi_options.take_csv_options(options, mode)
+    if inventory is not None:
+        _require_no_live_option(mode, files_dir, create_nodes=create_device_nodes)
+    place = replace(
+        _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
+        files_dir=files_dir or site_rules.DIRECTORY,
+    )
+    is_here = inventory is None
+    meant = mode_table.chosen(mode, place) if is_here else mode_table.NVML
+    choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    notes += generate_cdi_options.csv_notes(csv, meant)
+    if meant == mode_table.MANAGEMENT:
+        _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
+    fmt = _format(output, fmt, choices)
+    for note in [*notes, *_ignored_options(files_dir, meant, choices)]:
+        click.echo(f"note: {note}", err=True)
+    found = _described(inventory, mode, place, choices)
+    _write(found, choices, output, fmt, files_dir=place.files_dir, is_here=is_here)
+
+
+def _require_no_live_option(mode: str, files_dir: str | None, *, create_nodes: bool) -> None:
+    """Raise a usage error for an option that --inventory excludes."""
+    option = ""
+    if mode not in (mode_table.AUTO, mode_table.NVML):
+        option = f"--mode {mode}"
+    if files_dir is not None:
+        option = "--files-dir"
+    if create_nodes:
+        option = "--create-device-nodes"
+    if option:
+        raise click.UsageError(
+            f"{option} cannot be used with --inventory, which describes the GPUs and the driver of "
+            "another node"
+        )
+
+
+def _format(output: str | None, fmt: str | None, choices: Choices) -> str:
+    """Return the format of the output; GH1514, and GH1520 for several JSON documents."""
+    chosen = spec_writer.format_of(output, fmt)
+    if choices.coherent and output is None and chosen == "json":
+        raise toolkit_switches.contradiction(
+            f"--feature-flag {toolkit_switches.COHERENT} and --format json without --output",
+            "that is more than one spec, and JSON is one document",
+        )
+    return chosen
+
+
+def _write(
+    found: Described,
+    choices: Choices,
+    output: str | None,
+    fmt: str,
+    *,
+    files_dir: str,
+    is_here: bool,
+) -> None:
+    """Check the specs, then write them to `output`, or to standard output."""
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    specs = [found.spec, *(further for _, further in found.further)]
+    for each in specs:
+        validate.check(each, output or "standard output")
+    if output is None:
+        for each in specs:
+            click.echo(spec_file.document(each, fmt), nl=False)
+        return
+    path = os.path.abspath(output)
+    given = generate_call.recorded_argv(click.get_current_context(), "output")
+    argv = [*given, "--output", path] if is_here else None
+    spec_writer.write(path, fmt, found, choices, argv, files_dir=files_dir)
+    console.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
+
+
+def _ignored_options(files_dir: str | None, mode: str, choices: Choices) -> Iterator[str]:
+    """Yield a note on each option that has no effect."""
+    if files_dir is not None and mode not in mode_table.OF_DRIVER_FILES:
+        yield f"--files-dir has no effect in mode {mode}, which includes no driver files"
+    hook = toolkit_options.foreign_hook(click.get_current_context())
+    if hook:
+        yield f"{hook} is ignored: the hook of this spec is {choices.hook_path}"
+
+
+def _place(
+    node_of: dict[str, Any],
+    config_search_path: tuple[str, ...],
+    *,
+    create_nodes: bool,
+    **csv: Any,
+) -> ModeRoots:
+    roots = discover.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
+    return ModeRoots(
+        roots=roots,
+        nvml_library=node_of["nvml_library"],
+        library_search_paths=node_of["library_search_path"],
+        config_search_paths=config_search_path,
+        create_nodes=create_nodes,
+        **csv,
+    )
+
+
+def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choices) -> Described:
+    """Return the spec of a dump or of this machine, and print the warnings of the node."""
+    if inventory is not None:
+        found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
+    else:
+        with console.progress("asking the driver"):
+            found = mode_table.described(mode, place, choices)
+        if found.node is not None:
+            node_options.print_warnings(found.node, place.roots.driver, warn_of_losses=False)
+    return found
+
+
+def _require_whole(choices: Choices, *, no_all: bool, creates: bool) -> None:
+    """Raise GH1520 for an option that selects devices: mode management has one device."""
+    for option, is_given in (
+        ("--device-id", bool(choices.device_ids)),
+        ("--no-all-device", no_all),
+        ("--create-device-nodes", creates),
+        (f"--feature-flag {toolkit_switches.COHERENT}", choices.coherent),
+    ):
+        if is_given:
+            both = f"{option} and --mode {mode_table.MANAGEMENT}"
+            raise toolkit_switches.contradiction(
+                both, "its only device, all, has every node of the host"
+            )
+
+
+def _choices(
+    options: dict[str, Any], mode: str, host_root: str, *, is_here: bool
+) -> tuple[Choices, list[str]]:
+    """Return the checked choices, and notes on what has no effect.
+
+    Raises GH1510, GH1515 and what toolkit_switches.choices raises.
+    """
+    vendor, _, device_class = mode_table.KINDS[mode].partition("/")
+    if options["vendor"] is None:
+        options["vendor"] = vendor
+    if options["device_class"] is None:
+        options["device_class"] = device_class
+    for option in ("vendor", "class"):
+        value = options["vendor" if option == "vendor" else "device_class"]
+        if not names.is_kind(f"{value}/x" if option == "vendor" else f"x/{value}"):
+            raise fault("GH1510", option=option, value=value)
+    hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
+    if not hook_path.startswith("/"):
+        raise fault("GH1515", path=hook_path)
+    switched, notes = toolkit_switches.choices(options, mode, is_here=is_here)
+    ids = tuple(
+        word for word in options["device_id"] if word not in ("none", device_selection.EVERY)
+    )
+    whole = Choices(
+        vendor=options["vendor"],
+        device_class=options["device_class"],
+        strategies=options["device_name_strategy"],
+        device_ids=() if device_selection.EVERY in options["device_id"] else ids,
+        with_all=not options["no_all_device"] and "none" not in options["device_id"],
+        hooks=options["hooks"],
+        hook_path=hook_path,
+        capabilities=options["capabilities"] or (_allowed() if is_here else None),
+        host_root=os.path.abspath(host_root),
+        **switched,
+    )
+    return whole, notes
+
+
+def _allowed() -> frozenset[str] | None:
+    """Return the capabilities that this node's settings allow, None for all of them.
+
+    An engine that applies the spec itself checks no policy. Raises GH1530 for broken settings.
+    """
+    return frozenset(settings_file.of_node().driver_capabilities) or None
+
+
+def _installed_hook() -> str:
+    """Return the path of this installation's gpuhook-hook, else one of the usual paths."""
+    beside = os.path.dirname(os.path.abspath(sys.argv[0])) if "/" in sys.argv[0] else ""
+    for directory in (beside, *state.PROGRAM_DIRS):
+        path = os.path.join(directory, hook_args.HOOK_NAME)
+        if directory and os.access(path, os.X_OK):
+            return path
+    return DEFAULT_HOOK_PATH

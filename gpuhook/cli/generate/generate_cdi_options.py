@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `gpuhook generate-cdi`, and the sections in which its --help lists them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import click
+
+from gpuhook.cdi import spec_file
+from gpuhook.cli.generate import toolkit_options, toolkit_switches
+from gpuhook.cli.options import node_options, parameters
+from gpuhook.vendors.nvidia.driver import site_rules
+from gpuhook.vendors.nvidia.modes import mode_table
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.generate_options import (
+    DEFAULT_HOOK_PATH,
+    DEFAULT_STRATEGIES,
+    HOOKS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_DIRECTORY = click.Path(file_okay=False)
+_OPTIONS = (
+    click.option(
+        "--mode",
+        type=click.Choice(mode_table.MODES),
+        default=mode_table.AUTO,
+        show_default=True,
+        envvar="GPUHOOK_GENERATE_CDI_MODE",
+        show_envvar=True,
+        help="How to find devices; auto detects the platform.",
+    ),
+    click.option(
+        "--config-search-path",
+        type=_DIRECTORY,
+        multiple=True,
+        show_envvar=True,
+        help="A directory below the driver root to search for the driver's configuration files "
+        "(ICDs), instead of /etc and the data directories; repeatable.",
+    ),
+    click.option(
+        "--csv-file",
+        type=click.Path(dir_okay=False),
+        multiple=True,
+        show_envvar=True,
+        help="On a Tegra, a file that lists what containers get, instead of the system's "
+        "devices.csv, drivers.csv and l4t.csv; repeatable, in the environment separated by colons.",
+    ),
+    click.option(
+        "--csv-ignore-pattern",
+        metavar="PATTERN",
+        multiple=True,
+        show_envvar=True,
+        help="Leave out the links (`sym`) of these files whose path matches; after **/ the last "
+        "part of the path has to match; repeatable.",
+    ),
+    click.option(
+        "--csv-compat-container-root",
+        metavar="DIRECTORY",
+        show_envvar=True,
+        help="Where images for this Tegra have newer CUDA libraries. Default: "
+        "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
+    ),
+    click.option(
+        "--files-dir",
+        type=click.Path(exists=True, file_okay=False),
+        show_envvar=True,
+        help="A directory with *.yaml files that add driver files or remove some. "
+        f"Default: {site_rules.DIRECTORY}, if it exists.",
+    ),
+    click.option(
+        "--output",
+        metavar="FILE",
+        show_envvar=True,
+        help="Write FILE (*.yaml or *.json) atomically, and compile it for the runtime wrapper. "
+        "Default, and -: standard output.",
+    ),
+    click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(spec_file.FORMATS),
+        envvar="GPUHOOK_GENERATE_CDI_FORMAT",
+        show_envvar=True,
+        help="Default: the format that the name of --output ends in, else yaml.",
+    ),
+    click.option(
+        "--vendor",
+        show_envvar=True,
+        help="Vendor of the kind. Default: the vendor of the mode, nvidia.com.",
+    ),
+    click.option(
+        "--class",
+        "device_class",
+        envvar="GPUHOOK_GENERATE_CDI_CLASS",
+        show_envvar=True,
+        help="Class of the kind. Default: the class of the mode, gpu.",
+    ),
+    click.option(
+        "--device-name-strategy",
+        metavar="|".join(device_selection.STRATEGIES),
+        multiple=True,
+        default=DEFAULT_STRATEGIES,
+        callback=toolkit_switches.one_of(*device_selection.STRATEGIES),
+        show_default=True,
+        show_envvar=True,
+        help="How to name devices: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
+        "repeatable, or a comma list.",
+    ),
+    click.option(
+        "--device-id",
+        metavar="ID",
+        multiple=True,
+        callback=toolkit_switches.words,
+        show_envvar=True,
+        help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
+        "none: all devices, without the device `all`; repeatable, or a comma list.",
+    ),
+    click.option(
+        "--create-device-nodes",
+        is_flag=True,
+        show_envvar=True,
+        help="Create the missing nodes of MIG instances below /dev/nvidia-caps.",
+    ),
+    click.option(
+        "--no-all-device", is_flag=True, show_envvar=True, help="Leave out the device `all`."
+    ),
+    click.option(
+        "--hooks",
+        type=click.Choice(HOOKS),
+        default="gpuhook",
+        show_default=True,
+        show_envvar=True,
+        help="none: name no program of the host, for engines and hosts that run no hooks.",
+    ),
+    click.option(
+        "--hook-path",
+        metavar="PATH",
+        show_envvar=True,
+        help="The path of gpuhook-hook on the host. Default: the gpuhook-hook of this "
+        f"installation, with --inventory {DEFAULT_HOOK_PATH}.",
+    ),
+    click.option(
+        "--driver-capabilities",
+        "capabilities",
+        metavar="LIST",
+        callback=parameters.capabilities,
+        envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
+        show_envvar=True,
+        help="Include only the files and nodes of these capabilities (compute,utility,...). "
+        "Default: request.driverCapabilities of the settings, else all.",
+    ),
+)
+EXAMPLES = """
+\b
+Examples:
+  gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
+  gpuhook generate-cdi --mode imex --output /etc/cdi/imex.yaml
+  gpuhook generate-cdi --inventory a100-mig --format json
+"""
+SECTIONS = {
+    "Devices": (
+        "mode", "device-id", "no-all-device", "device-name-strategy", "vendor", "class",
+        "driver-capabilities", "feature-flag", "create-device-nodes",
+    ),
+    "Output": ("output", "format"),
+    "Container edits": (
+        "hooks", "hook-path", "disable-hook", "enable-hook", "ldconfig-path",
+    ),
+    "Tegra": ("csv-file", "csv-ignore-pattern", "csv-compat-container-root"),
+    "Node": (
+        "inventory", "driver-root", "dev-root", "host-root", "nvml-library",
+        "library-search-path", "config-search-path", "files-dir",
+    ),
+    "Other": ("help",),
+}  # fmt: skip
+
+
+class GenerateCommand(toolkit_options.ToolkitCommand):
+    """generate-cdi, whose --help lists the options in sections."""
+
+    sections = SECTIONS
+
+
+def generate_options(command: F) -> F:
+    """Add the options to the click command."""
+    command = toolkit_switches.options(command)
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return node_options.spec_options(command)
+
+
+def take_csv_options(options: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Take the --csv options out of a command's, and return them as fields of ModeRoots.
+
+    Raises a usage error if `mode` is neither auto nor csv.
+    """
+    found = {
+        "csv_files": options.pop("csv_file"),
+        "csv_ignore_patterns": options.pop("csv_ignore_pattern"),
+        "csv_compat_root": options.pop("csv_compat_container_root") or "",
+    }
+    if any(found.values()) and mode not in ("auto", "csv"):
+        raise click.UsageError(f"the options --csv-... have no effect with --mode {mode}")
+    return found
+
+
+def csv_notes(found: dict[str, Any], mode: str) -> list[str]:
+    """Return a note if --csv options have no effect in `mode`, the mode of this machine."""
+    if mode == "csv" or not any(found.values()):
+        return []
+    return [f"the options --csv-... have no effect in mode {mode}"]

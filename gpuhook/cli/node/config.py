@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook config`: shows, checks, imports and compiles the settings of a node."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gpuhook.cli.options import command_sections, parameters
+from gpuhook.errors import fault
+from gpuhook.host import console
+from gpuhook.host.hot import settings
+from gpuhook.node import settings_file
+
+SCHEMA = "gpuhook/config-origins/v1"
+
+
+@click.group(cls=command_sections.Sentences)
+def config() -> None:
+    """Show, check and import the settings of this node."""
+
+
+@config.command()
+def path() -> None:
+    """Print the path of the settings file."""
+    click.echo(settings.path())
+
+
+@config.command()
+def default() -> None:
+    """Print the settings file that ships: each key with its meaning and its default.
+
+    All keys are commented out: run gpuhook config default > /etc/gpuhook/config.yaml, then remove
+    the mark from each key that you change.
+    """
+    click.echo(settings_file.shipped(), nl=False)
+
+
+@config.command()
+@click.option(
+    "--origin",
+    "is_with_origin",
+    is_flag=True,
+    help="Show the origin of each setting: default, a line of the file, or a variable.",
+)
+@parameters.output("yaml", "json")
+def show(is_with_origin: bool, output: str) -> None:
+    """Print the effective value of each setting, with defaults and environment.
+
+    The output is a settings file, but not with --origin.
+    """
+    from gpuhook.cli.node import settings_origins
+
+    document = _read(settings.path())
+    found = settings_origins.values(document)
+    _warn_of_variables()
+    shown: dict[str, Any] = settings_origins.plain(found)
+    if is_with_origin:
+        shown = {"schema": SCHEMA, **settings_origins.with_origins(found)}
+    console.document(shown, output)
+
+
+@config.command()
+@click.argument("file", required=False)
+def validate(file: str | None) -> None:
+    """Check FILE, by default the settings of this node; exit status 1 if it is invalid."""
+    where = file or settings.path()
+    if file is None:
+        settings.overridden(settings.Settings())  # GH1533
+        _warn_of_variables()
+    if not os.path.exists(where) and file is None:
+        click.echo(f"{where}: absent, defaults apply")
+        return
+    if not os.path.exists(where):
+        raise fault("GH1532", path=where, reason="the file does not exist")
+    reason = settings_file.problem(where) or settings_file.unknown_keys(where)
+    if reason:
+        raise fault("GH1532", path=where, reason=reason)
+    click.echo(f"{where}: valid")
+
+
+@config.command(name="import")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--output",
+    metavar="FILE",
+    show_envvar=True,
+    help="Write FILE, or replace it. Default: standard output.",
+)
+def import_file(file: str, output: str | None) -> None:
+    """Convert FILE, the config.toml of NVIDIA's container toolkit, to settings of gpuhook.
+
+    The result has each setting that differs from gpuhook's default. For each key that cannot be
+    converted, standard error has the line, the reason and what to do. FILE is not changed.
+
+    \b
+    Example:
+      gpuhook config import /etc/nvidia-container-runtime/config.toml \\
+          --output /etc/gpuhook/config.yaml
+    """  # noqa: D301 # click keeps the lines after this mark
+    from gpuhook.config import toolkit_import
+
+    found = toolkit_import.import_file(file)
+    for remark in found.remarks:
+        console.warn(f"{file}: {remark}")
+    count = len(found.remarks)
+    rest = f", {count} key{'s' * (count != 1)} not converted" if count else ""
+    _write(toolkit_import.text(found, file), output, rest)
+
+
+def _write(text: str, output: str | None, rest: str) -> None:
+    """Print a text, or write it to a file and report that; `rest` ends the sentence."""
+    from gpuhook.host import output_file
+
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output_file.write(output, text.encode(), 0o644)
+    console.say(f"wrote {output}{rest}")
+
+
+@config.command(name="compile", hidden=True)
+@click.argument("file")
+def compile_file(file: str) -> None:
+    """Compile FILE for the runtime wrapper; the error of an invalid file is compiled too."""
+    found = os.stat(file)
+    reason = settings_file.problem(file)
+    document: dict[str, object] = {"error": reason} if reason else _warned(file)
+    try:
+        settings.store(file, found, document)
+    except OSError:
+        # The caller finds no compiled file and logs the reason.
+        console.warn(str(fault("GH1531", path=file)))
+
+
+def _warn_of_variables() -> None:
+    from gpuhook.cli.node import settings_origins
+
+    for sentence in settings_origins.unknown_variables():
+        console.warn(sentence)
+
+
+def _read(where: str) -> dict[str, object]:
+    if not os.path.exists(where):
+        return {}
+    reason = settings_file.problem(where)
+    if reason:
+        raise fault("GH1530", path=where, reason=reason)
+    return _warned(where)
+
+
+def _warned(where: str) -> dict[str, object]:
+    """Return the document, and warn about unknown keys on standard error."""
+    unknown = settings_file.unknown_keys(where)
+    if unknown:
+        click.echo(f"warning: {where}: {unknown}", err=True)
+    return settings_file.load(where)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuhook device-plugin`: runs the device plugin, or checks a configuration."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import yaml
+
+from gpuhook.cli.options import command_sections, parameters
+from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import config_reader, config_source, findings
+from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
+from gpuhook.device_plugin.config.launch_options import Launch, launch
+from gpuhook.device_plugin.config.overrides import Given, read_overrides
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.errors import fault
+from gpuhook.host import console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.device_plugin.config.config_reader import ConfigReading
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.findings import ConfigFinding
+    from gpuhook.device_plugin.config.plugin_options import Option
+
+SCHEMA = "gpuhook/device-plugin-findings/v1"
+_PROCESS = "gpuhook.device_plugin.plugin_process"
+_PACKAGES = {"grpc": "grpcio", "google": "protobuf", "prometheus_client": "prometheus-client"}
+# asyncio and structlog import these if they are installed, and the plugin does not use them:
+# OpenSSL takes 5 MB of memory, rich 5 MB more. The client of the API server imports ssl later.
+_LEFT_OUT = ("ssl", "rich")
+
+
+_SECTIONS = {
+    "Devices": (
+        "mig-strategy", "exclude-devices", "device-discovery-strategy", "nvidia-driver-root",
+        "nvidia-dev-root", "fail-on-init-error", "gdrcopy-enabled", "gds-enabled",
+        "mofed-enabled", "imex-channel-ids", "imex-required",
+    ),
+    "Allocation": (
+        "device-list-strategy", "device-id-strategy", "pass-device-specs",
+        "shared-devices-allocation-policy", "pre-start-check", "min-free-memory",
+        "cdi-annotation-prefix", "nvidia-cdi-hook-path", "container-driver-root",
+        "host-files-path", "cdi-directory",
+    ),
+    "Memory limits and MPS": (
+        "memory-reserve", "mps-root", "guard-action", "guard-grace", "guard-kill-after",
+        "guard-tolerance", "guard-shortest-interval", "guard-longest-interval",
+    ),
+    "Health and metrics": (
+        "health-critical-xids", "health-ignored-xids", "health-enabled-xids",
+        "health-ask-driver", "health-poll-interval", "metrics-address",
+    ),
+    "Labels": (
+        "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "no-timestamp",
+        "output-file", "machine-type-file",
+    ),
+    "Configuration": (
+        "config-file", "config-dir", "config-name-file", "default-config",
+        "fallback-strategies", "node-name", "node-label", "strict-config", "validate",
+        "print-config", "print-schema", "output",
+    ),
+    "Process": ("kubelet-socket", "plugin-directory", "pod-resources-socket", "process-name"),
+    "Node options": (
+        "inventory", "node-driver-root", "node-dev-root", "host-root", "nvml-library",
+        "library-search-path",
+    ),
+    "Without effect": ("cdi-feature-flags", "cdi-disable-hooks", "use-node-feature-api"),
+}  # fmt: skip
+
+
+class _PluginOption(click.Option):
+    """An option whose variables the table of options reads, not click.
+
+    An error can then name the variable that has the wrong value.
+    """
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002 # click's
+        """Return nothing."""
+        return None
+
+
+class _PluginCommand(command_sections.SectionedCommand):
+    """device-plugin, whose --help lists the options in sections."""
+
+    sections = _SECTIONS
+
+
+def _decorator(option: Option) -> Callable[[Any], Any]:
+    """Return the decorator for one option of the table; a boolean needs no value."""
+    names = [f"--{name}" for name in (option.name, *option.aliases)]
+    alone: dict[str, Any] = {}
+    if isinstance(option.kind, Boolean):
+        alone = {"is_flag": False, "flag_value": "true"}
+    if option.field == "host_root":
+        alone = {"callback": parameters.export_host_root}
+    return click.option(
+        *names,
+        option.field,
+        cls=_PluginOption,
+        multiple=True,
+        metavar=option.kind.metavar,
+        **alone,
+        envvar=list(option.variables),
+        show_envvar=True,
+        help=option.about,
+    )
+
+
+def _plugin_options(command: Any) -> Any:
+    for option in reversed(OPTIONS):
+        command = _decorator(option)(command)
+    return command
+
+
+@click.command(name="device-plugin", cls=_PluginCommand)
+@_plugin_options
+@click.option(
+    "--validate",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Check a configuration file, with --inventory also for that node, and exit; the status is "
+    "1 if there are errors.",
+)
+@click.option(
+    "--print-config", is_flag=True, help="Print the effective configuration as YAML, and exit."
+)
+@click.option(
+    "--print-schema",
+    is_flag=True,
+    help="Print the JSON schema of the configuration file, and exit.",
+)
+@parameters.output("text", "json", "yaml", help="The output format of --validate.")
+@click.pass_context
+def device_plugin(
+    ctx: click.Context,
+    /,
+    validate: str | None,
+    print_config: bool,
+    print_schema: bool,
+    output: str,
+    **command_line: tuple[str, ...],
+) -> None:
+    """Run the Kubernetes device plugin of this node.
+
+    The plugin registers the GPUs with the kubelet and runs until SIGTERM or SIGINT; SIGHUP makes it
+    read the configuration and the node again. An option takes precedence over its variable, the
+    variable over the configuration file, and the file over the default; --print-config shows the
+    effective values. Separate the values of lists with commas.
+    """
+    if print_schema:
+        from gpuhook.device_plugin.config.grammar import config_schema
+
+        click.echo(config_schema.text(), nl=False)
+        return
+    given = read_overrides({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
+    if validate is not None:
+        ctx.exit(_validate(validate, given, output, print_config=print_config))
+    chosen = launch(given)
+    if print_config:
+        found = config_source.load(chosen.source, chosen.overrides, strict=chosen.strict)
+        _warn((*given.findings, *found.findings))
+        click.echo(_text(found.configuration), nl=False)
+        return
+    _warn(tuple(given.findings))
+    _run(ctx, chosen)
+
+
+def _validate(path: str, given: Given, output: str, *, print_config: bool) -> int:
+    """Print the findings in a file, and return the exit status."""
+    strict = given.launch.get("strict_config") is True
+    with open(path, "rb") as stream:
+        content = stream.read(config_source.LARGEST_READ)
+    reading = config_reader.read(content, path, given.overrides, strict=strict)
+    found = (*given.findings, *reading.findings)
+    node = given.launch.get("inventory")
+    if isinstance(node, str) and reading.configuration is not None:
+        found += _on_node(node, reading.configuration, reading, path)
+    failed = bool(findings.errors(found))
+    if output != "text":
+        document = _document(path, found, valid=not failed) | {"node": node}
+        console.document(document, output)
+    else:
+        for finding in found:
+            click.echo(str(finding), err=print_config)
+            if finding.hint:
+                click.echo(f"  hint: {finding.hint}", err=print_config)
+        if print_config and reading.configuration is not None:
+            click.echo(_text(reading.configuration), nl=False)
+        elif not failed:
+            click.echo(f"{path}: valid" + (f" on {node}" if node else ""), err=print_config)
+        if node is None and reading.configuration is not None:
+            _unchecked(path, reading.configuration, err=print_config)
+    return 1 if failed else 0
+
+
+def _on_node(
+    name: str, configuration: Configuration, reading: ConfigReading, path: str
+) -> tuple[ConfigFinding, ...]:
+    """Return the findings for the node of an inventory; raises what dump_file.load() does."""
+    from gpuhook.device_plugin import node_config_check
+    from gpuhook.vendors.nvidia.inventory import dump_file
+
+    return node_config_check.findings(dump_file.load(name), configuration, reading, path)
+
+
+def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:
+    """Print that limits and units were not checked, if the configuration has them."""
+    from gpuhook.device_plugin import node_config_check
+
+    if node_config_check.is_for_a_node(configuration.sharing):
+        text = "limits and units were not checked: pass --inventory, such as t4"
+        click.echo(f"{path}: {text}", err=err)
+
+
+def _document(path: str, found: tuple[ConfigFinding, ...], *, valid: bool) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": path,
+        "valid": valid,
+        "findings": [
+            {
+                "severity": finding.severity,
+                "path": finding.path,
+                "source": finding.source,
+                "line": finding.line or None,
+                "column": finding.column or None,
+                "message": finding.message,
+                "hint": finding.hint or None,
+            }
+            for finding in found
+        ],
+    }
+
+
+def _text(configuration: Configuration) -> str:
+    text: str = yaml.safe_dump(config_build.document(configuration), sort_keys=False)
+    return text
+
+
+def _warn(found: tuple[ConfigFinding, ...]) -> None:
+    for finding in found:
+        click.echo(str(finding), err=True)
+        if finding.hint:
+            click.echo(f"  hint: {finding.hint}", err=True)
+
+
+def _run(ctx: click.Context, chosen: Launch) -> None:
+    plugin = _plugin()
+    if chosen.process_name:
+        from gpuhook.kernel import process
+
+        process.rename(chosen.process_name)
+    from gpuhook.host import logs
+
+    main = ctx.find_root().params
+    logs.configure(main.get("log_format", "text"), debug=bool(main.get("debug")))
+    ctx.exit(plugin.run(chosen))
+
+
+def _plugin() -> Any:
+    """Return the module of the plugin's process; GH1805 if its packages are not installed."""
+    # Else gRPC's core writes its own log lines when a kubelet ends during a call.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    gc.disable()  # a collection during imports takes a tenth of the time to the first registration
+    try:
+        with _left_out(*_LEFT_OUT):
+            return importlib.import_module(_PROCESS)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        package = _PACKAGES.get(missing.partition(".")[0])
+        if missing == _PROCESS:
+            package = "gpuhook-device-plugin"  # a separate package in distributions
+        if package is None:
+            raise
+        raise fault("GH1805", package=package) from error
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def _left_out(*names: str) -> Iterator[None]:
+    """Hide modules that are not imported yet, as if they were not installed."""
+    hidden = [name for name in names if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment] # import then fails
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of one node compared, each in a child process with a deadline."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from gpuhook.compare import comparison
+from gpuhook.compare.expected_injection import PlanNode, own_spec
+from gpuhook.containers.warm import runtime_state
+from gpuhook.entry.plan_context import PlanContext
+from gpuhook.errors import GpuhookError, fault, printable, rebuild
+from gpuhook.host import worker_pool
+from gpuhook.host.error_text import worded
+from gpuhook.host.worker import NoAnswerError
+from gpuhook.live import container_worker
+from gpuhook.node import described_node
+from gpuhook.node.described_node import DescribedNode, Heard
+from gpuhook.target import running_container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_PROCESSES = min(4, os.cpu_count() or 1)
+_STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
+_MAX_LINE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class NodeComparison:
+    """Compares containers with the plan of one node.
+
+    `by` is the path of the spec that the plan comes from, or says that the node was described in
+    memory; `driver` is the driver's version in the second case.
+    """
+
+    plan_node: PlanNode
+    by: str
+    driver: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the source of the plan as JSON has it."""
+        return {"by": self.by, "driver": self.driver}
+
+    def container(self, found: Found) -> dict[str, Any]:
+        """Return the comparison of a container, {} if it has no GPU; raises its faults.
+
+        Raises GH1760 if the container's file systems do not answer in time.
+        """
+        compared = next(iter(self.containers([found])), {})
+        if "code" in compared:
+            raise rebuild(compared["code"], compared["message"], compared["hint"])
+        return compared
+
+    def containers(self, chosen: Sequence[Found]) -> list[dict[str, Any]]:
+        """Return the comparison of each container with a GPU, or its failure.
+
+        Child processes compare: one container that does not answer does not delay the others.
+        """
+        answers = worker_pool.each(self._result, chosen, container_worker.SECONDS, _PROCESSES)
+        results = [
+            failure(found.id, container_worker.no_answer(found.id, answer))
+            if isinstance(answer, NoAnswerError)
+            else dict(answer)
+            for found, answer in answers
+        ]
+        return [one for one in results if one]
+
+    def _result(self, found: Found) -> dict[str, Any]:
+        try:
+            with running_container.hold(found) as one:
+                compared = comparison.compare_container(one, self.plan_node)
+            return compared.document() if compared is not None else {}
+        except (GpuhookError, OSError) as error:
+            return failure(found.id, worded(error))
+        except Exception as error:  # a bug must not end the comparison of the others
+            return failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
+
+
+def node_comparison(
+    context: PlanContext, load: Callable[[], Node], *, is_here: bool
+) -> NodeComparison:
+    """Return the comparison by the node's CDI spec, else by the node that `load` returns.
+
+    `context` is the plan of this node's specs, which only apply if `is_here`. Raises what `load`
+    and describing the node raise.
+    """
+    context.log = Heard()
+    path = own_spec(context.settings, context.node.kind) if is_here else ""
+    if path:
+        return NodeComparison(PlanNode(context), path)
+    node = load()
+    plan = PlanContext(context.settings, DescribedNode(node, context.settings), context.log)
+    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version)
+
+
+def is_comparable(found: Found) -> bool:
+    """Return whether a container has started and belongs to this user.
+
+    A container that is only created may not have all its edits yet.
+    """
+    return found.status in _STARTED and found.is_ours
+
+
+def failure(container: str, error: GpuhookError) -> dict[str, Any]:
+    """Return a container that could not be compared as the document has it, and the hint."""
+    return {
+        "container": container,
+        "code": error.code,
+        "message": printable(error.message, _MAX_LINE),
+        "hint": error.hint,
+    }
