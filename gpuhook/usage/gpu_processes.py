@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.device_plugin.guard.container_processes import About
+    from gpuhook.device_plugin.guard.container_processes import ProcessFacts
 
 HOST = "host"
 ENDED, HIDDEN, STRANGE = "ended", "hidden", "strange"
@@ -33,7 +33,7 @@ class Members:
         self._firsts = {found.id: found.pid for found in known if found.pid}
         self._known = frozenset((*self._firsts, *ids))
         self._by_mounts: dict[tuple[int, int], str] | None = None
-        self._hosts = self._processes.hosts()
+        self._hosts = self._processes.host_mounts()
         trouble = self._processes.trouble()
         self.trouble = fault("GH1953") if trouble is not None else None
 
@@ -53,10 +53,10 @@ class Members:
             return named, ""
         return self._by_home(about)
 
-    def _by_home(self, about: About) -> tuple[str, str]:
-        if about.home is None or self._hosts is None:
+    def _by_home(self, about: ProcessFacts) -> tuple[str, str]:
+        if about.scope is None or self._hosts is None:
             return "", HIDDEN
-        mounts = about.home.mounts
+        mounts = about.scope.mounts
         if mounts in self._hosts:
             return "", HOST
         found = self._mounts().get(mounts, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's own object in the API server: its labels, and the pods that run on it."""
+"""The node's object in the API server, and its labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer, Changes
 
-_READ = Purpose("get", "nodes", "the node's label that chooses a configuration")
-_WATCH = Purpose("watch", "nodes", "the node's label that chooses a configuration")
+_READ = Purpose("get", "nodes", "the node's label that selects a configuration")
+_WATCH = Purpose("watch", "nodes", "the node's label that selects a configuration")
 _LABEL = Purpose("patch", "nodes", "feature labels without node feature discovery")
 
 
@@ -40,13 +40,13 @@ def watch(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
     return server.watch("/api/v1/nodes", _WATCH, query, seconds)
 
 
-def set_labels(server: ApiServer, node: str, wanted: Mapping[str, str | None]) -> None:
-    """Give a node these labels; None takes one away. Raises GH1862 to GH1864."""
-    server.patch(path(node), {"metadata": {"labels": dict(wanted)}}, _LABEL)
+def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) -> None:
+    """Set labels of a node; None removes one. Raises GH1862 to GH1864."""
+    server.patch(path(node), {"metadata": {"labels": dict(changes)}}, _LABEL)
 
 
 def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels of any object; what is no text is none."""
+    """Return the labels of any object, without values that are not text."""
     known = _metadata(found).get("labels")
     if not isinstance(known, dict):
         return {}
@@ -54,7 +54,7 @@ def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def version_of(found: Mapping[str, Any]) -> str:
-    """Return the resourceVersion of any object, "" where it has none."""
+    """Return the resourceVersion of any object, "" without one."""
     return str(_metadata(found).get("resourceVersion") or "")
 
 

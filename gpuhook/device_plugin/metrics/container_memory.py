@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a GPU's memory each container uses, against its limit and its fair share.
+"""The memory of a GPU that each container uses, with its limit and its fair share.
 
-Pure. Three witnesses are put together, each of which may be missing: the driver says which
-process uses how much, the process's cgroup says which container it is in, and the ledger and the
-kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
-limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
-says was set or granted; of a container that the ledger does not know, that of the units that the
-kubelet says are held. One that the ledger knows without a limit is older than that of its units.
+Pure. It combines three sources, each of which may be missing: the driver reports the memory of each
+process, the process's cgroup names its container, and the ledger and the kubelet know which
+container holds which unit. The fair share of a unit is its guaranteed memory, else the device's
+memory divided by the number of units. The limit of a container is the one in the ledger; of a
+container without an entry, that of the units that it holds. A container with an entry and without a
+limit is older than the limit of its units.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
     class ProcessUse(Protocol):
-        """A process that uses a GPU, and how much memory; None: the driver cannot tell."""
+        """A process that uses a GPU, and its memory; None: the driver does not report it."""
 
         @property
         def pid(self) -> int: ...
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """What one unit is of its device, in bytes. `hard` None: it has no limit.
+    """The share of one unit in its device, in bytes. `hard` None: no limit.
 
-    `by` is who bounds a container that has such units and no record of a limit in the ledger: not
-    the driver, for nobody knows of that.
+    `by` names the component that enforces the limit of a container without a limit in the ledger,
+    which is never the driver.
     """
 
     device: str
@@ -53,17 +53,17 @@ class MemoryShare:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitFact:
-    """What the ledger says of a container's memory of one device, in bytes."""
+    """The memory limit of a container on one device in the ledger, in bytes."""
 
     device: str
     hard: int
     soft: int
-    is_held: bool = False  # the driver was told, and read back so
+    is_held: bool = False  # the driver enforces it; it was read back
 
 
 @dataclass(frozen=True, slots=True)
 class HolderEntry:
-    """What the ledger says of a container: its id, its names in Kubernetes, its units."""
+    """The ledger entry of a container: its id, its names in Kubernetes, its units."""
 
     id: str
     namespace: str = ""
@@ -74,13 +74,13 @@ class HolderEntry:
 
     @property
     def names(self) -> Names:
-        """Return how the container is called: outside of Kubernetes by its id."""
+        """Return the names for metrics; outside of Kubernetes the id is the container's name."""
         return (self.namespace, self.pod, self.container) if self.pod else ("", "", self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What the driver says of one device, a GPU or a MIG instance. None: it cannot tell."""
+    """The driver's report on a GPU or MIG instance. None: the driver does not report it."""
 
     uuid: str
     total_bytes: int | None = None
@@ -90,7 +90,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class ContainerMemory:
-    """One container on one device. `used_bytes` None: not known, or not which container it is."""
+    """One container on one device. `used_bytes` None: unknown, or not attributable."""
 
     gpu: str
     namespace: str
@@ -98,23 +98,23 @@ class ContainerMemory:
     container: str
     used_bytes: int | None
     fair_share_bytes: int | None
-    limit_bytes: int | None = None  # None: it has none
+    limit_bytes: int | None = None  # None: no limit
     guaranteed_bytes: int | None = None
-    limited_by: str = BY_NOBODY  # who holds it to its limit: sharing_isolation.BY_DRIVER and so on
+    limited_by: str = BY_NOBODY  # what enforces the limit: sharing_isolation.BY_DRIVER and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container
 
 
 def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, MemoryShare]:
-    """Return the share of each unit; `guards`: the plugin ends who is above a limit."""
-    found: dict[str, MemoryShare] = {}
+    """Return the share of each unit; `guards`: the plugin ends processes above a limit."""
+    by_unit: dict[str, MemoryShare] = {}
     for resource in resources:
         for device in resource.devices:
             ids = resource.index.ids[device.uuid]
             share = _share(resource, device, len(ids), guards=guards)
-            found |= dict.fromkeys(ids, share)
-    return found
+            by_unit |= dict.fromkeys(ids, share)
+    return by_unit
 
 
 def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> MemoryShare:
@@ -135,8 +135,8 @@ def container_memory(
 ) -> tuple[ContainerMemory, ...]:
     """Return each container that holds a unit or uses memory of a device, by device and name.
 
-    `units` comes from shares(). A container of a pod that the ledger does not know is taken for
-    the only holder of a device where the device has but one.
+    `units` comes from shares(). A pod's container without a ledger entry is attributed to the only
+    holder of a device, if there is exactly one.
     """
     held = _held(holders, entries, units)
     by_device = {share.device: share.by for share in units.values()}
@@ -164,9 +164,9 @@ def container_memory(
 
 
 def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int | None:
-    """Return how much of a device's used memory is no container's: contexts, the host's processes.
+    """Return the used memory of a device outside of containers: contexts, the host's processes.
 
-    None where the driver does not say what is used, or by whom.
+    None if the driver does not report the used memory or the processes.
     """
     if use.used_bytes is None or use.processes is None:
         return None
@@ -181,7 +181,7 @@ def _held(
 ) -> dict[tuple[str, Names], MemoryShare]:
     """Return the share of each container on each device of which it holds units.
 
-    The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
+    The kubelet has priority over the ledger, which may have entries of ended containers.
     """
     by_names: dict[Names, set[str]] = {}
     for unit, holder in holders.items():
@@ -200,7 +200,7 @@ def _held(
 
 
 def _times(share: MemoryShare, count: int) -> MemoryShare:
-    """Return what `count` units are together."""
+    """Return the share of `count` units."""
     fair, hard, soft = (
         None if one is None else one * count for one in (share.fair, share.hard, share.soft)
     )
@@ -208,7 +208,7 @@ def _times(share: MemoryShare, count: int) -> MemoryShare:
 
 
 def _recorded(entries: Mapping[str, HolderEntry]) -> dict[tuple[str, Names], MemoryLimitFact]:
-    """Return the limits that the ledger knows; of several containers of one name the youngest's."""
+    """Return the limits in the ledger; of several containers with one name the newest's."""
     return {
         (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
     }
@@ -225,7 +225,7 @@ def _as_recorded(
 def _sole(
     uuid: str, holders: Mapping[str, Holder], units: Mapping[str, MemoryShare]
 ) -> Names | None:
-    """Return the only container of a pod that holds units of a device, if there is but one."""
+    """Return the only container of a pod that holds units of a device, None if not exactly one."""
     found = {
         (holder.namespace, holder.pod, holder.container)
         for unit, holder in holders.items()
@@ -240,9 +240,9 @@ def _used(
     entries: Mapping[str, HolderEntry],
     sole: Names | None,
 ) -> dict[Names, int | None]:
-    """Return what the processes in each container use of a device, None where none could be told.
+    """Return the memory of the processes in each container, None if none is reported.
 
-    Processes of the host are in no container.
+    Processes of the host are left out.
     """
     found: dict[Names, int | None] = {}
     for pid, memory in _by_pid(use.processes or ()).items():
@@ -262,7 +262,7 @@ def _used(
 
 
 def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
-    """Return the memory of each process: one that computes and draws is told twice, with all."""
+    """Return the memory of each process; the driver lists one twice that computes and draws."""
     found: dict[int, int | None] = {}
     for process in processes:
         before, now = found.get(process.pid), process.memory_bytes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as the device plugin may read it: without judging which containers are alive.
+"""Reads the ledger without deciding which containers are alive.
 
 In a pod the plugin sees neither the state directories of the runtimes nor, without hostPID, the
-processes of the host. It must not take that for the end of all containers: it removes no entry.
+processes of the host, which does not mean that all containers have ended: it removes no entry.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MOST = 4096
 
 
 def read() -> dict[str, HolderEntry]:
-    """Return what the ledger says of each container, by id; of several of one id, the youngest."""
+    """Return the containers of the ledger by id; of several with one id, the newest."""
     return {entry["id"]: _entry(entry) for entry in documents()}
 
 
 def documents() -> list[dict[str, Any]]:
-    """Return the entries of the ledger as they are, oldest first."""
+    """Return the parsed entries of the ledger, oldest first."""
     directory = ledger.directory()
     try:
         listed = sorted(os.listdir(directory))[:_MOST]
@@ -46,7 +46,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def names(entry: dict[str, Any]) -> Names:
-    """Return how the container of an entry is called: outside of Kubernetes by its id."""
+    """Return HolderEntry.names of an entry."""
     return _entry(entry).names
 
 
@@ -58,7 +58,7 @@ def _entry(found: dict[str, Any]) -> HolderEntry:
 
 
 def _units(found: dict[str, Any]) -> tuple[str, ...]:
-    """Return the replicas, and the devices that are held as such."""
+    """Return the replicas, and the whole devices."""
     replicas = _strings(found.get("replicas"))
     devices = (name.rpartition("=")[2] for name in _strings(found.get("devices")))
     shared = {replica.partition("::")[0] for replica in replicas}
@@ -66,7 +66,7 @@ def _units(found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _memory(found: dict[str, Any]) -> tuple[MemoryLimitFact, ...]:
-    """Return the limits of its memory, the form of which is told in container/ledger.py."""
+    """Return the memory limits; containers/hot/ledger.py documents their format."""
     records = found.get("memory")
     limits = (_limit(one) for one in records) if isinstance(records, list) else ()
     return tuple(limit for limit in limits if limit is not None)

@@ -60,7 +60,7 @@ def overcommitments(
         for limit in entry.memory
     }
     accounted = _accounted(offered, units)
-    found = []
+    overcommitted = []
     for resource in offered.values():
         for device in resource.devices:
             if device.uuid not in resource.memory:
@@ -74,8 +74,10 @@ def overcommitments(
                     before = held.get(pod, 0)
                     held[pod] = None if has is None or before is None else before + has
             if held:
-                found.append(Overcommitment(resource.name, device, dict(sorted(held.items()))))
-    return tuple(found)
+                overcommitted.append(
+                    Overcommitment(resource.name, device, dict(sorted(held.items())))
+                )
+    return tuple(overcommitted)
 
 
 def _accounted(

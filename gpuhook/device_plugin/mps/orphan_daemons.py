@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MPS control daemons that earlier plugins of this node have started, by a file of each.
+"""Records of started MPS control daemons, for the next plugin of the node.
 
-A daemon outlives its plugin, and the GPUs that it had are for one process alone until their compute
-mode is set back. So the next plugin has to know of a daemon that nobody wants any more.
+A daemon outlives its plugin, and its GPUs serve no other process until their compute mode is reset.
+So the next plugin must find daemons that no resource needs any more.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from gpuhook.device_plugin.mps.mps_plan import MpsPlan
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 
-_NAME = "gpus"  # in the directory of the daemon: the UUID of a GPU per line
+_NAME = "gpus"  # in the directory of the daemon: one GPU UUID per line
 _MAX_SIZE = 1 << 16
 
 
-def keep(plan: MpsPlan) -> None:
-    """Note the GPUs of a daemon that is about to be started. Raises OSError."""
+def record(plan: MpsPlan) -> None:
+    """Record the GPUs of a daemon before its start. Raises OSError."""
     text = "".join(f"{uuid}\n" for uuid in plan.uuids)
     files.replace(os.path.join(plan.root, _NAME), text.encode(), mode=0o644)
 
 
 def forget(plan: MpsPlan) -> None:
-    """Take the note away. Raises OSError, but not where there is none."""
+    """Remove the record, if it exists. Raises OSError."""
     try:
         os.unlink(os.path.join(plan.root, _NAME))
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def forget(plan: MpsPlan) -> None:
 
 
 def orphan_daemons(mps_root: str) -> list[MpsPlan]:
-    """Return the daemons that were started and never stopped; their limits are not known."""
+    """Return the daemons that were started and never stopped; their limits are not recorded."""
     try:
         names = sorted(os.listdir(mps_root))
     except OSError:

@@ -14,16 +14,16 @@ import pytest
 
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.labels import label_service
+from gpuhook.device_plugin.labels.label_service import LabelService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer import resources
-from gpuhook.device_plugin.services import label_service
-from gpuhook.device_plugin.services.label_service import Labelling
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.inventory import dump_file
 
 NODE = dump_file.load("t4")
-LOOK = Look(NODE, NODE, is_dump=True)
+LOOK = NodeSnapshot(NODE, NODE, is_dump=True)
 
 
 class Log:
@@ -59,17 +59,17 @@ def configuration(path: Path, **own: bool) -> Configuration:
     return replace(made, flags=replace(made.flags, gfd=gfd), own=replace(made.own, **own))  # type: ignore[arg-type]
 
 
-def run(server: Server, log: Log, scenario: Callable[[Labelling], Awaitable[None]]) -> None:
+def run(server: Server, log: Log, scenario: Callable[[LabelService], Awaitable[None]]) -> None:
     async def ran() -> None:
         launch = Launch(node_name="n1", inventory="t4")
-        made = Labelling(launch, server, News(log))  # type: ignore[arg-type]
+        made = LabelService(launch, server, Notifier(log))  # type: ignore[arg-type]
         await asyncio.wait_for(scenario(made), 30)
 
     asyncio.run(ran())
 
 
-def offer(made: Labelling, wanted: Configuration) -> None:
-    made.offered(wanted, LOOK, resources.offered(NODE, wanted).resources)
+def offer(made: LabelService, wanted: Configuration) -> None:
+    made.update(wanted, LOOK, resources.offered(NODE, wanted).resources)
 
 
 async def until(wanted: Callable[[], object]) -> None:
@@ -87,7 +87,7 @@ def test_labels_that_failed_are_tried_again_without_a_turn(tmp_path: Path) -> No
     trouble = fault("GH1862", where="api", reason="Connection refused")
     server, log = Server(trouble, trouble, trouble), Log()
 
-    async def scenario(made: Labelling) -> None:
+    async def scenario(made: LabelService) -> None:
         offer(made, configuration(tmp_path / "gfd", label_node=True))
         await until(lambda: server.labels)
 
@@ -100,7 +100,7 @@ def test_labels_that_are_forbidden_are_not_tried_again(tmp_path: Path) -> None:
     forbidden = fault("GH1863", verb="patch", resource="nodes", feature="labels")
     server, log = Server(forbidden), Log()
 
-    async def scenario(made: Labelling) -> None:
+    async def scenario(made: LabelService) -> None:
         wanted = configuration(tmp_path / "gfd", label_node=True)
         for _ in range(2):
             offer(made, wanted)
@@ -116,7 +116,7 @@ def test_nobody_waits_for_an_api_server_that_hangs(tmp_path: Path) -> None:
     server = Server()
     server.patch = lambda *_: gate.wait()  # type: ignore[assignment,method-assign]
 
-    async def scenario(made: Labelling) -> None:
+    async def scenario(made: LabelService) -> None:
         offer(made, configuration(tmp_path / "gfd", labels=True, label_node=True))
         await until((tmp_path / "gfd").exists)
         await made.end(configuration(tmp_path / "gfd"))
@@ -127,7 +127,7 @@ def test_nobody_waits_for_an_api_server_that_hangs(tmp_path: Path) -> None:
 
 
 def test_file_that_moves_leaves_none_behind(tmp_path: Path) -> None:
-    async def scenario(made: Labelling) -> None:
+    async def scenario(made: LabelService) -> None:
         offer(made, configuration(tmp_path / "old", labels=True))
         await until((tmp_path / "old").exists)
         offer(made, configuration(tmp_path / "new", labels=True))
@@ -143,9 +143,9 @@ def test_labels_are_removed_at_the_end_when_asked(tmp_path: Path) -> None:
         tmp_path / "gfd", labels=True, label_node=True, remove_labels_on_exit=True
     )
 
-    async def scenario(made: Labelling) -> None:
+    async def scenario(made: LabelService) -> None:
         offer(made, wanted)
-        await until(lambda: made._on_node)
+        await until(lambda: made._node_labels)
         await made.end(wanted)
 
     run(server, Log(), scenario)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.change_watch import Lookout
+from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.kubelet import directory_watch
@@ -26,7 +26,9 @@ def run(
 
     async def ran() -> None:
         triggers = Triggers()
-        lookout = Lookout(Launch(ConfigSource(file=str(path)), inventory="t4"), triggers, seconds)
+        lookout = ChangeWatch(
+            Launch(ConfigSource(file=str(path)), inventory="t4"), triggers, seconds
+        )
         lookout.start(polled)
         try:
             await asyncio.wait_for(scenario(triggers), 30)

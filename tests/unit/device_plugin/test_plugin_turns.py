@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin import node_snapshot, reconcile
-from gpuhook.device_plugin.api_clients import Connections
+from gpuhook.device_plugin import active_config, node_snapshot, reconcile
+from gpuhook.device_plugin.api_server.api_clients import ApiClients
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.health import health_service
+from gpuhook.device_plugin.mps.mps_service import MpsService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.plugin import Plugin
-from gpuhook.device_plugin.services import config_service, health_service
-from gpuhook.device_plugin.services.mps_service import MpsKeeping
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import GpuhookError, fault
 
@@ -69,9 +69,9 @@ class Turns:
 
     async def _run(self, scenario: Callable[[Turns], Awaitable[None]]) -> None:
         self.triggers = Triggers()
-        connections = Connections(self.launch, self.log)
-        loaded = config_service.load(self.launch, None, "")
-        news = News(self.log)
+        connections = ApiClients(self.launch, self.log)
+        loaded = active_config.load(self.launch, None, "")
+        news = Notifier(self.log)
         self.plugin = Plugin(self.launch, loaded, connections, self.triggers, news)
         self.keeping = asyncio.ensure_future(self.plugin.keep())
         try:
@@ -85,7 +85,7 @@ class Turns:
 
     def offered(self) -> int:
         """Return how many units are on offer."""
-        return sum(len(o.server.resource.units) for o in self.plugin._serving._offerings.values())
+        return sum(len(o.server.resource.units) for o in self.plugin._sockets._offerings.values())
 
     async def until(self, wanted: Callable[[], object]) -> None:
         """Wait for `wanted()` while the plugin runs."""
@@ -134,7 +134,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("error", FAULTS, ids=repr)
-@pytest.mark.parametrize("where", [(node_snapshot, "look"), (reconcile, "worked_out")])
+@pytest.mark.parametrize("where", [(node_snapshot, "take"), (reconcile, "reconcile")])
 def test_turn_that_fails_is_taken_again(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception, where: tuple[Any, str]
 ) -> None:
@@ -156,8 +156,8 @@ def test_turn_that_fails_is_taken_again(
 def test_turn_that_fails_takes_nothing_away(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    failing = Failing(node_snapshot.look, None)
-    monkeypatch.setattr(node_snapshot, "look", failing)
+    failing = Failing(node_snapshot.take, None)
+    monkeypatch.setattr(node_snapshot, "take", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -175,7 +175,7 @@ def test_first_turn_that_fails_ends_the_plugin_where_that_is_asked_for(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     turns.config.write_text(CONFIG.replace("false", "true"))
-    monkeypatch.setattr(reconcile, "worked_out", Failing(reconcile.worked_out, error))
+    monkeypatch.setattr(reconcile, "reconcile", Failing(reconcile.reconcile, error))
 
     async def scenario(turns: Turns) -> None:
         await asyncio.wait({turns.keeping})
@@ -187,8 +187,8 @@ def test_first_turn_that_fails_ends_the_plugin_where_that_is_asked_for(
 def test_failed_health_book_ends_nothing(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
-        failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
-        monkeypatch.setattr(turns.plugin._monitoring, "unhealthy", failing)
+        failing = Failing(turns.plugin._health.unhealthy, KeyError("a fault of ours"))
+        monkeypatch.setattr(turns.plugin._health, "unhealthy", failing)
         turns.triggers.pull(Reason.HEALTH)
         await turns.until(lambda: turns.log.told("a fault of ours"))
         failing.error = None
@@ -209,7 +209,7 @@ def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     entered = threading.Event()
-    monkeypatch.setattr(node_snapshot, "look", _hanging(lambda *_: entered.set(), gate))
+    monkeypatch.setattr(node_snapshot, "take", _hanging(lambda *_: entered.set(), gate))
 
     async def scenario(turns: Turns) -> None:
         await asyncio.sleep(0.05)
@@ -223,23 +223,23 @@ def test_health_does_not_wait_for_a_look_that_hangs(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     looking = threading.Event()
-    look = node_snapshot.look
+    look = node_snapshot.take
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
 
-        def hang(launch: Launch, configuration: Configuration) -> Look:
+        def hang(launch: Launch, configuration: Configuration) -> NodeSnapshot:
             looking.set()
             gate.wait()
             return look(launch, configuration)
 
-        monkeypatch.setattr(node_snapshot, "look", hang)
+        monkeypatch.setattr(node_snapshot, "take", hang)
         turns.triggers.pull(Reason.NODE)
         await turns.until(looking.is_set)
-        (gpu,) = turns.plugin._look.node.gpus
-        turns.plugin._monitoring._book.lost(str(gpu.uuid), "it is gone", 1.0)
-        turns.plugin._monitoring._changed()
-        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        (gpu,) = turns.plugin._snapshot.node.gpus
+        turns.plugin._health._health.mark_lost(str(gpu.uuid), "it is gone", 1.0)
+        turns.plugin._health._publish()
+        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
         assert not gate.is_set()
 
     turns.run(scenario)
@@ -251,14 +251,14 @@ def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
         # Not before: on a busy machine the plugin's own first look takes longer.
-        monkeypatch.setattr(health_service, "_ANSWERS_WITHIN", 0.05)
-        monkeypatch.setattr(node_snapshot, "look", _hanging(node_snapshot.look, gate))
+        monkeypatch.setattr(health_service, "_DRIVER_TIMEOUT", 0.05)
+        monkeypatch.setattr(node_snapshot, "take", _hanging(node_snapshot.take, gate))
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
-        assert turns.log.told("has not answered for 0.05 seconds: no GPU is given away") == 1
+        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        assert turns.log.told("has not answered for 0.05 seconds: no GPU is assigned") == 1
         assert turns.offered() == 1
         gate.set()
-        await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
 
     turns.run(scenario)
 
@@ -268,9 +268,9 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 ) -> None:
     """Two threads would set up the same daemons and files."""
     now, most = 0, 0
-    look = node_snapshot.look
+    look = node_snapshot.take
 
-    def counted(launch: Launch, configuration: Configuration) -> Look:
+    def counted(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         nonlocal now, most
         now += 1
         most = max(most, now)
@@ -280,11 +280,11 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
-        monkeypatch.setattr(node_snapshot, "look", counted)
+        monkeypatch.setattr(node_snapshot, "take", counted)
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: now)
-        failing = Failing(turns.plugin._monitoring.unhealthy, KeyError("a fault of ours"))
-        monkeypatch.setattr(turns.plugin._monitoring, "unhealthy", failing)
+        failing = Failing(turns.plugin._health.unhealthy, KeyError("a fault of ours"))
+        monkeypatch.setattr(turns.plugin._health, "unhealthy", failing)
 
         def told() -> bool:
             turns.triggers.pull(Reason.HEALTH, Reason.NODE)
@@ -303,9 +303,9 @@ def test_health_that_cannot_be_told_during_a_look_does_not_begin_a_second_one(
 def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(node_snapshot.look, None)
-    monkeypatch.setattr(node_snapshot, "look", failing)
-    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+    failing = Failing(node_snapshot.take, None)
+    monkeypatch.setattr(node_snapshot, "take", failing)
+    monkeypatch.setattr(MpsService, "is_needed", True)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -320,10 +320,10 @@ def test_daemon_that_is_looked_after_is_no_reason_to_tell_a_failure_again(
 def test_daemons_that_cannot_be_looked_after_do_not_put_off_the_next_look(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, outcomes = Failing(node_snapshot.look, None), Failing(reconcile.worked_out, None)
-    monkeypatch.setattr(node_snapshot, "look", looks)
-    monkeypatch.setattr(reconcile, "worked_out", outcomes)
-    monkeypatch.setattr(MpsKeeping, "is_needed", True)
+    looks, outcomes = Failing(node_snapshot.take, None), Failing(reconcile.reconcile, None)
+    monkeypatch.setattr(node_snapshot, "take", looks)
+    monkeypatch.setattr(reconcile, "reconcile", outcomes)
+    monkeypatch.setattr(MpsService, "is_needed", True)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -338,16 +338,16 @@ def test_what_is_pulled_during_a_turn_is_another_turn(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     calls = 0
-    look = node_snapshot.look
+    look = node_snapshot.take
 
-    def counted(launch: Launch, configuration: Configuration) -> Look:
+    def counted(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         nonlocal calls
         calls += 1
         if calls == 2:
             gate.wait()
         return look(launch, configuration)
 
-    monkeypatch.setattr(node_snapshot, "look", counted)
+    monkeypatch.setattr(node_snapshot, "take", counted)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -363,25 +363,25 @@ def test_what_is_pulled_during_a_turn_is_another_turn(
 def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = node_snapshot.look
+    look = node_snapshot.take
     trouble = fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded")
     is_gone = False
 
-    def looked(launch: Launch, configuration: Configuration) -> Look:
+    def looked(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         found = look(launch, configuration)
-        return replace(Look(), trouble=trouble) if is_gone else found
+        return replace(NodeSnapshot(), trouble=trouble) if is_gone else found
 
-    monkeypatch.setattr(node_snapshot, "look", looked)
+    monkeypatch.setattr(node_snapshot, "take", looked)
 
     async def scenario(turns: Turns) -> None:
         nonlocal is_gone
         await turns.until(turns.offered)
         is_gone = True
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answering.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
         assert turns.offered() == 1
         is_gone = False
-        await turns.until(lambda: not turns.plugin._answering.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
 
     turns.run(scenario)
 
@@ -390,8 +390,8 @@ def test_what_answers_go_by_is_what_is_offered(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A configuration that the node contradicts changes neither the offer nor labels of it."""
-    failing = Failing(reconcile.worked_out, None)
-    monkeypatch.setattr(reconcile, "worked_out", failing)
+    failing = Failing(reconcile.reconcile, None)
+    monkeypatch.setattr(reconcile, "reconcile", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -400,10 +400,10 @@ def test_what_answers_go_by_is_what_is_offered(
         turns.config.write_text(CONFIG + text)
         await turns.until(lambda: turns.log.told("channel 7"))
         assert turns.offered() == 1
-        assert turns.plugin._answering.known.configuration.sharing.strategy == "none"
+        assert turns.plugin._answers.known.configuration.sharing.strategy == "none"
         failing.error = None
         await turns.until(lambda: turns.offered() == 2)
-        assert turns.plugin._answering.known.configuration.sharing.strategy == "time-slicing"
+        assert turns.plugin._answers.known.configuration.sharing.strategy == "time-slicing"
 
     turns.run(scenario)
 
@@ -446,7 +446,7 @@ def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
 
 def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
     def unchanged() -> int:
-        return turns.plugin._observations.counted().counters["reloads"].get(("unchanged",), 0)
+        return turns.plugin._counters.snapshot().counters["reloads"].get(("unchanged",), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -500,8 +500,8 @@ def test_node_that_offers_nothing_says_so(turns: Turns) -> None:
 def test_node_of_which_nothing_is_known_yet_is_not_said_to_offer_nothing(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(node_snapshot.look, fault("GH1204", path="libnvidia-ml.so.1", reason="gone"))
-    monkeypatch.setattr(node_snapshot, "look", failing)
+    failing = Failing(node_snapshot.take, fault("GH1204", path="libnvidia-ml.so.1", reason="gone"))
+    monkeypatch.setattr(node_snapshot, "take", failing)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(lambda: failing.calls >= 2)
@@ -520,23 +520,23 @@ def test_configuration_that_the_node_cannot_have_is_refused_as_a_whole(turns: Tu
     """What is in force, what metrics say of it and what is offered are of one configuration."""
 
     def counted(what: str) -> int:
-        return turns.plugin._observations.counted().counters["reloads"].get((what,), 0)
+        return turns.plugin._counters.snapshot().counters["reloads"].get((what,), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(lambda: turns.offered() == 4)
-        before = turns.plugin._observations.counted().configuration
+        before = turns.plugin._counters.snapshot().configuration
         guard = "gpuhook: {guard: {action: terminate}, "
         turns.config.write_text(CONFIG.replace("gpuhook: {", guard) + TOO_MUCH)
         await turns.until(lambda: turns.log.told("4 replicas of 4096 MiB") == 1)
         assert counted("refused") == 1
         assert counted("applied") == 0
-        assert turns.plugin._observations.counted().configuration == before
-        assert turns.plugin._guarding._settings.action == "report"
-        assert turns.plugin._configs.loaded.configuration.own.guard.action == "report"
+        assert turns.plugin._counters.snapshot().configuration == before
+        assert turns.plugin._guard._settings.action == "report"
+        assert turns.plugin._config.loaded.configuration.own.guard.action == "report"
         (fields,) = [f for line, f in turns.log.lines if "4 replicas of 4096" in line]
         assert fields["reason"] == "ConfigRefused"
         assert fields["at"] == f"{turns.config}:4:37"
-        assert fields["goes_on"] == turns.plugin._configs.loaded.digest
+        assert fields["goes_on"] == turns.plugin._config.loaded.digest
         assert not [f for _, f in turns.log.lines if f.get("reason") == "NotOffered"]
         turns.config.write_text(CONFIG + FAIR.replace("4", "2"))
         await turns.until(lambda: turns.offered() == 2)
@@ -550,14 +550,14 @@ def test_refused_configuration_is_tried_again_with_the_node(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A card with more memory may come: then what was refused is right."""
-    look, is_larger = node_snapshot.look, False
+    look, is_larger = node_snapshot.take, False
 
-    def looked(launch: Launch, configuration: Configuration) -> Look:
+    def looked(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         found = look(launch, configuration)
         gpus = tuple(replace(gpu, memory_bytes=80 << 30) for gpu in found.node.gpus)
         return replace(found, node=replace(found.node, gpus=gpus)) if is_larger else found
 
-    monkeypatch.setattr(node_snapshot, "look", looked)
+    monkeypatch.setattr(node_snapshot, "take", looked)
 
     async def scenario(turns: Turns) -> None:
         nonlocal is_larger
@@ -571,7 +571,7 @@ def test_refused_configuration_is_tried_again_with_the_node(
         is_larger = True
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: turns.offered() == 4)
-        assert turns.plugin._observations.counted().counters["reloads"][("refused",)] == 1
+        assert turns.plugin._counters.snapshot().counters["reloads"][("refused",)] == 1
 
     turns.run(scenario)
 

@@ -10,38 +10,38 @@ import pytest
 
 from gpuhook.device_plugin.config.configuration import KILL
 from gpuhook.device_plugin.guard import ledger_limits, process_scope
-from gpuhook.device_plugin.guard.container_processes import About, Processes
-from gpuhook.device_plugin.guard.ledger_limits import Recorded
-from gpuhook.device_plugin.guard.process_scope import Home
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
+from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
+from gpuhook.device_plugin.guard.process_scope import ProcessScope
 from gpuhook.device_plugin.metrics import cgroup_names
 
 HOST = (4, 1)
 WEB, JOB = (10, 100), (20, 200)  # pids, and when they started
 
 
-def home(path: str, mounts: int) -> Home:
-    return Home((("", path),), (4, mounts))
+def home(path: str, mounts: int) -> ProcessScope:
+    return ProcessScope((("", path),), (4, mounts))
 
 
-def about(path: str, mounts: int, started: int = 100) -> About:
-    return About(started, cgroup_names.parse(f"0::{path}"), home(path, mounts))
+def about(path: str, mounts: int, started: int = 100) -> ProcessFacts:
+    return ProcessFacts(started, cgroup_names.parse(f"0::{path}"), home(path, mounts))
 
 
 class Kernel:
     """Processes that a test makes up."""
 
-    def __init__(self, **found: About) -> None:
+    def __init__(self, **found: ProcessFacts) -> None:
         self.found = {int(name[1:]): one for name, one in found.items()}
         self.is_open = True
 
-    def about(self, pid: int) -> About | None:
+    def about(self, pid: int) -> ProcessFacts | None:
         return self.found.get(pid)
 
-    def hosts(self) -> frozenset[tuple[int, int]] | None:
+    def host_mounts(self) -> frozenset[tuple[int, int]] | None:
         return frozenset({HOST}) if self.is_open else None
 
 
-def whose(one: About, known: dict[str, Home]) -> str | None:
+def whose(one: ProcessFacts, known: dict[str, ProcessScope]) -> str | None:
     return process_scope.container(one, set(known), known)
 
 
@@ -65,7 +65,7 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
 def test_whoever_else_is_there_is_not_of_the_container(path: str, mounts: int) -> None:
     known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert whose(about(path, mounts), known) is None
-    assert whose(replace(about(path, mounts), home=None), known) is None
+    assert whose(replace(about(path, mounts), scope=None), known) is None
 
 
 def test_what_a_cgroup_is_called_counts_first() -> None:
@@ -103,7 +103,9 @@ def test_a_first_process_that_is_none() -> None:
         process_scope.container_scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
     )
     assert (
-        process_scope.container_scopes(Kernel(p10=replace(about("/a", 7), home=None)), {"web": WEB})
+        process_scope.container_scopes(
+            Kernel(p10=replace(about("/a", 7), scope=None)), {"web": WEB}
+        )
         == {}
     )
     closed = Kernel(p10=about("/apps/gpu", 7))
@@ -117,18 +119,18 @@ def test_the_root_of_the_hierarchy_is_nobodys() -> None:
 
 
 def test_hierarchies_of_version_1_count_all_of_them() -> None:
-    one = Home(process_scope.cgroups("4:devices:/a/gpu\n0::/\n"), (4, 7))
+    one = ProcessScope(process_scope.cgroups("4:devices:/a/gpu\n0::/\n"), (4, 7))
     for content, holds in (
         ("0::/\n4:devices:/a/gpu\n", True),
         ("0::/x\n4:devices:/a/gpu/x\n", True),
         ("0::/\n4:devices:/a\n", False),
         ("0::/\n", False),
     ):
-        assert one.holds(Home(process_scope.cgroups(content), (4, 7))) is holds
+        assert one.holds(ProcessScope(process_scope.cgroups(content), (4, 7))) is holds
 
 
 def test_an_id_that_two_containers_have_has_no_first_process() -> None:
-    entries = [Recorded("web", ("", "", "web"), {}, first=one) for one in (WEB, JOB)]
+    entries = [LedgerLimits("web", ("", "", "web"), {}, first=one) for one in (WEB, JOB)]
     (found,) = ledger_limits.unambiguous(entries)
     assert found.first is None
 
@@ -138,6 +140,6 @@ def test_the_processes_of_this_machine() -> None:
     kernel = Processes()
     ours = kernel.about(os.getpid())
     assert ours is not None
-    assert ours.home is not None
-    assert ours.home.mounts in (kernel.hosts() or ())
+    assert ours.scope is not None
+    assert ours.scope.mounts in (kernel.host_mounts() or ())
     assert process_scope.container_scopes(kernel, {KILL: (os.getpid(), ours.started)}) == {}

@@ -6,16 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, TERMINATE, Guard
-from gpuhook.device_plugin.guard import guard_policy, sample_interval
+from gpuhook.device_plugin.guard import guard_policy
 from gpuhook.device_plugin.guard.guard_policy import (
     END,
     FAILED,
     SETTLED,
     TERM,
     GuardMark,
+    GuardSample,
     GuardVerdict,
     Order,
-    Sight,
     User,
 )
 from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
@@ -41,15 +41,15 @@ class Looks:
     def see(self, *users: User, elapsed: float = 10.0, unknown: bool = False) -> GuardVerdict:
         self.now += elapsed
         seen = {GPU: None if unknown else users}
-        self.sight = Sight({self.share.key: self.share}, seen, self.now, elapsed)
-        verdict = guard_policy.judged(self.marks, self.sight, self.settings)
+        self.sight = GuardSample({self.share.key: self.share}, seen, self.now, elapsed)
+        verdict = guard_policy.guard_verdict(self.marks, self.sight, self.settings)
         self.marks = dict(verdict.marks)
         return verdict
 
     def obey(self, verdict: GuardVerdict, what: str = "") -> Order:
         (order,) = verdict.orders
         sent = what or order.signal
-        self.marks = guard_policy.acted(self.marks, self.sight, order, sent)
+        self.marks = guard_policy.marks_after_signal(self.marks, self.sight, order, sent)
         return order
 
     @property
@@ -192,18 +192,20 @@ def test_one_process_of_a_container_at_a_time() -> None:
     users = {GPU: (user(1, 5), user(2, 1)), "GPU-2": (user(1, 5), user(2, 6))}
     shares = {SHARE.key: SHARE, other.key: other}
     settings = replace(SETTINGS, grace=0.0)
-    verdict = guard_policy.judged({}, Sight(shares, users, 1.0), settings)
+    verdict = guard_policy.guard_verdict({}, GuardSample(shares, users, 1.0), settings)
     (order,) = verdict.orders
-    marks = guard_policy.acted(verdict.marks, Sight(shares, users, 1.0), order, TERM)
+    marks = guard_policy.marks_after_signal(
+        verdict.marks, GuardSample(shares, users, 1.0), order, TERM
+    )
     assert all(mark.sent[0].pid == 1 for mark in marks.values())
-    later = guard_policy.judged(marks, Sight(shares, users, 2.0, 1.0), settings)
+    later = guard_policy.guard_verdict(marks, GuardSample(shares, users, 2.0, 1.0), settings)
     assert [one.user.pid for one in later.orders] == [2]
 
 
 def test_marks_of_what_nobody_holds_any_more_go() -> None:
     looks = Looks()
     looks.see(user(1, 5))
-    verdict = guard_policy.judged(looks.marks, Sight({}, {}, looks.now), SETTINGS)
+    verdict = guard_policy.guard_verdict(looks.marks, GuardSample({}, {}, looks.now), SETTINGS)
     assert (verdict.marks, len(verdict.ended)) == ({}, 1)
 
 
@@ -211,11 +213,11 @@ def test_looks_are_frequent_near_a_limit_and_ever_rarer_far_from_it() -> None:
     settings = Guard(shortest_interval=2.0, longest_interval=30.0)
     waits = [0.0]
     for _ in range(6):
-        waits.append(sample_interval.interval(waits[-1], is_near=False, settings=settings))
+        waits.append(guard_policy.interval(waits[-1], is_near=False, settings=settings))
     assert waits == [0, 2, 4, 8, 16, 30, 30]
-    assert sample_interval.interval(30, is_near=True, settings=settings) == 2
-    near = Sight({SHARE.key: SHARE}, {GPU: (user(1, 3.3),)}, 0)
-    assert sample_interval.is_near(near)
-    assert not sample_interval.is_near(replace(near, users={GPU: (user(1, 3),)}))
-    assert not sample_interval.is_near(replace(near, users={GPU: (user(1, 9, None),)}))
-    assert not sample_interval.is_near(replace(near, users={GPU: None}))
+    assert guard_policy.interval(30, is_near=True, settings=settings) == 2
+    near = GuardSample({SHARE.key: SHARE}, {GPU: (user(1, 3.3),)}, 0)
+    assert guard_policy.is_near(near)
+    assert not guard_policy.is_near(replace(near, users={GPU: (user(1, 3),)}))
+    assert not guard_policy.is_near(replace(near, users={GPU: (user(1, 9, None),)}))
+    assert not guard_policy.is_near(replace(near, users={GPU: None}))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.guard import guard_signal, process_scope
-from gpuhook.device_plugin.guard.container_processes import About, Processes
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin.guard import guard_loop, process_scope
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
@@ -70,7 +71,7 @@ def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     assert (found.started, found.member) == (started, member)
     ours = Processes().about(os.getpid())
     assert ours is not None
-    assert found.home == ours.home
+    assert found.scope == ours.scope
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert Processes().about(sleeper.pid) is None  # a zombie uses no GPU
@@ -194,10 +195,10 @@ class InContainers(Processes):
         super().__init__()
         self.containers = {pid: identity for identity, pid in containers.items()}
 
-    def about(self, pid: int) -> About | None:
+    def about(self, pid: int) -> ProcessFacts | None:
         found = super().about(pid)
         identity = self.containers.get(pid)
-        return found and About(found.started, Membership((identity,) if identity else ()))
+        return found and ProcessFacts(found.started, Membership((identity,) if identity else ()))
 
 
 def carried_out(
@@ -208,9 +209,9 @@ def carried_out(
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)
     target = SampleTarget("GPU-1", "GPU-1")
-    whose = partial(process_scope.container, known={"web", "job"}, homes={})
-    return guard_signal.carried_out(
-        order, driver, kernel, target, whose=whose, is_wanted=lambda: True
+    whose = partial(process_scope.container, known={"web", "job"}, scopes={})
+    return guard_loop.send_signal(
+        order, driver, kernel, target, whose=whose, is_allowed=lambda: True
     )
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.kubelet import plugin_sockets, resource_offer
-from gpuhook.device_plugin.kubelet.observer import Log, Observer
-from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
+from gpuhook.device_plugin.kubelet.observer import Observer
+from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
 from gpuhook.device_plugin.kubelet.registration import KubeletSocket
+from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.inotify import Inotify
 from tests.kubelet.kubelet import AdmissionError, Kubelet
@@ -257,7 +258,7 @@ def test_tasks_that_are_cancelled(tmp_path: Path) -> None:
 
     async def work(hung: socket.socket) -> None:
         observed = Observed()
-        serving = Serving(str(tmp_path), str(tmp_path / "kubelet.sock"), Answers(), observed)
+        serving = PluginSockets(str(tmp_path), str(tmp_path / "kubelet.sock"), Answers(), observed)
         await serving.offer((resource(),), {})
         connection, _ = await asyncio.to_thread(hung.accept)
         tasks = {one._task for one in serving._offerings.values()}
@@ -308,7 +309,7 @@ def test_a_kubelet_that_stopped_watching(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kubelet that dropped the resource without a restart is registered with again."""
-    monkeypatch.setattr(resource_offer, "_COMES_BACK_WITHIN", 0.01)
+    monkeypatch.setattr(resource_offer, "_REOPEN_TIMEOUT", 0.01)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     kubelet.endpoint(GPU).stream.cancel()
@@ -321,7 +322,7 @@ def test_a_kubelet_that_never_watched(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A registration that led to no stream is made again."""
-    monkeypatch.setattr(resource_offer, "_WATCHES_WITHIN", 0.01)
+    monkeypatch.setattr(resource_offer, "_STREAM_TIMEOUT", 0.01)
     monkeypatch.setattr(resource_offer.ResourceOffer, "_stream_ended", lambda self: None)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -342,7 +343,7 @@ def test_without_inotify(
         raise OSError(24, "raise fs.inotify.max_user_instances", "inotify")
 
     monkeypatch.setattr(Inotify, "__init__", none_left)
-    monkeypatch.setattr(plugin_sockets, "_LOOKS_EVERY_BLIND", 0.01)
+    monkeypatch.setattr(plugin_sockets, "_INTERVAL_WITHOUT_INOTIFY", 0.01)
     plugin.offer(resource())
     assert plugin.observed.count("watch_failed") == 1
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -352,8 +353,8 @@ def test_without_inotify(
 
 def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that were lost are made up for by a look, which comes by itself."""
-    monkeypatch.setattr(plugin_sockets, "_LOOKS_EVERY", 0.01)
-    monkeypatch.setattr(Serving, "_changed", lambda self, path, made: None)
+    monkeypatch.setattr(plugin_sockets, "_INTERVAL", 0.01)
+    monkeypatch.setattr(PluginSockets, "_on_change", lambda self, path, made: None)
     with Plugin(kubelet.directory) as plugin:
         plugin.offer(resource())
         kubelet.wait_for_devices(GPU, healthy=4)
@@ -365,7 +366,7 @@ def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_directory_too_deep(tmp_path: Path) -> None:
     """A directory in which no socket can be is refused with the reason, before anything is."""
     with pytest.raises(GpuhookError) as raised:
-        Serving("/" + "d" * 100, "", Answers(), Observed())
+        PluginSockets("/" + "d" * 100, "", Answers(), Observed())
     assert raised.value.code == "GH1822"
 
 
@@ -396,7 +397,7 @@ def test_log_lines_of_an_observer(capsys: pytest.CaptureFixture[str]) -> None:
     from gpuhook.host import logs
 
     logs.configure("json")
-    log: Observer = Log()
+    log = Observer(Counters())
     error = fault("GH1823", socket="/k", resource=GPU, reason="UNAVAILABLE")
     log.serving(GPU, "/p/nvidia-gpu.sock")
     log.serving_failed(GPU, error, None)
@@ -445,9 +446,9 @@ def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
 
 def test_why_no_socket_can_be_made_is_told(tmp_path: Path) -> None:
     """The gRPC library does not say it, and a mount without write access is common."""
-    from gpuhook.device_plugin.kubelet.grpc_endpoint import _why_not
+    from gpuhook.device_plugin.kubelet.grpc_endpoint import _bind_error
 
-    assert _why_not("/proc/nvidia-gpu.sock") not in ("", "no socket can be made there")
-    assert _why_not(str(tmp_path / "gone" / "a.sock")) == "No such file or directory"
-    assert _why_not(str(tmp_path / "a.sock")) == "no socket can be made there"
+    assert _bind_error("/proc/nvidia-gpu.sock") not in ("", "no socket can be created there")
+    assert _bind_error(str(tmp_path / "gone" / "a.sock")) == "No such file or directory"
+    assert _bind_error(str(tmp_path / "a.sock")) == "no socket can be created there"
     assert list(tmp_path.iterdir()) == []

@@ -18,17 +18,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin import driver_usage
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
-from gpuhook.device_plugin.metrics.counters import Observations
-from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsSource, parsed
+from gpuhook.device_plugin.metrics.counters import Counters
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint, parse_address
+from gpuhook.device_plugin.metrics.metrics_service import MetricsService
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
-from gpuhook.device_plugin.services.metrics_service import Measuring
 from gpuhook.host.logs import logger
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
@@ -123,12 +124,12 @@ def get(path: str = "/metrics", **headers: str) -> str:
 
 
 def with_endpoint(
-    scrape: Scrape, seen: Observations, scenario: Callable[[int], Awaitable[None]]
+    scrape: Scrape, seen: Counters, scenario: Callable[[int], Awaitable[None]]
 ) -> None:
     """Run `scenario` with the port of an endpoint."""
 
     async def run() -> None:
-        metrics = MetricsSource("127.0.0.1:0", scrape, seen)
+        metrics = MetricsEndpoint("127.0.0.1:0", scrape, seen)
         assert await metrics.start() is None
         try:
             assert metrics.port
@@ -143,7 +144,7 @@ def with_endpoint(
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def scraped(scrape: Scrape, seen: Observations | None = None) -> Series:
+def scraped(scrape: Scrape, seen: Counters | None = None) -> Series:
     """Return all series of one scrape over HTTP: (name, sorted labels) to value."""
     found: Series = {}
 
@@ -158,7 +159,7 @@ def scraped(scrape: Scrape, seen: Observations | None = None) -> Series:
                 assert key not in found
                 found[key] = sample.value
 
-    with_endpoint(scrape, seen or Observations(), scenario)
+    with_endpoint(scrape, seen or Counters(), scenario)
     return found
 
 
@@ -176,14 +177,14 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver names the host's processes: /proc of the plugin's own container knows others."""
-    monkeypatch.setattr(driver_usage, "driver_usage", lambda _: Driver())
+    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: Driver())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     async def scrape() -> str:
-        measuring = Measuring(Observations(), News(logger(), None), "", str(place))
-        await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+        measuring = MetricsService(Counters(), Notifier(logger(), None), "", str(place))
+        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
         _, _, body = await http(port, get())
         await measuring.end()
         return body.decode()
@@ -196,8 +197,8 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
 
 def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin before this one may not have ended yet; that is told once."""
-    monkeypatch.setattr(driver_usage, "driver_usage", lambda _: None)
-    measuring = Measuring(Observations(), News(logger(), None), "")
+    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: None)
+    measuring = MetricsService(Counters(), Notifier(logger(), None), "")
 
     async def turns() -> int:
         with socket.socket() as taken:
@@ -205,8 +206,8 @@ def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
             taken.listen()
             port = taken.getsockname()[1]
             for _ in range(2):
-                await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
-        await measuring.offered(Settings(f"127.0.0.1:{port}"), Look(), (T4,), {})
+                await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
         status, _, _ = await http(port, get())
         await measuring.end()
         return status
@@ -345,15 +346,16 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
 
 def test_what_has_happened(place: Path) -> None:
     """Counters and histograms have what the plugin has told."""
-    seen = Observations()
-    seen.allocated(NAME, [["x"]], 0.0007)
-    seen.refused(NAME, "Allocate", "no", 0.004)
-    seen.preferred(NAME, 0.002)
-    seen.registered(NAME, 0.03)
+    seen = Counters()
+    events = Observer(seen)
+    events.allocated(NAME, [["x"]], 0.0007)
+    events.refused(NAME, "Allocate", "no", 0.004)
+    events.preferred(NAME, 0.002)
+    events.registered(NAME, 0.03)
     seen.xid(GPU, 79)
-    seen.reloaded("applied")
-    seen.configured("default", "0123abcd")
-    seen.streams(NAME, 1)
+    seen.reload("applied")
+    seen.set_config("default", "0123abcd")
+    events.streams(NAME, 1)
     found = scraped(scrape_of(place, Driver()), seen)
     assert of(found, "gpuhook_allocations_total", "resource", "outcome") == {
         (NAME, "allocated"): 1,
@@ -372,8 +374,9 @@ def test_what_has_happened(place: Path) -> None:
 
 def test_openmetrics(place: Path) -> None:
     """Who asks for OpenMetrics gets text that its parser takes whole."""
-    seen = Observations()
-    seen.allocated(NAME, [["x"]], 0.0007)
+    seen = Counters()
+    events = Observer(seen)
+    events.allocated(NAME, [["x"]], 0.0007)
 
     async def scenario(port: int) -> None:
         accept = "application/openmetrics-text; version=1.0.0"
@@ -432,7 +435,7 @@ def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> N
         assert found == status
         assert (body == b"") == request_text.startswith("HEAD")
 
-    with_endpoint(scrape_of(place, Driver()), Observations(), scenario)
+    with_endpoint(scrape_of(place, Driver()), Counters(), scenario)
 
 
 def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
@@ -449,7 +452,7 @@ def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
             assert (await http(port, get()))[0] == 500
 
     with capture_logs() as lines:
-        with_endpoint(Scrape(broken, lambda: None, holders), Observations(), scenario)
+        with_endpoint(Scrape(broken, lambda: None, holders), Counters(), scenario)
     assert [line["event"] for line in lines] == ["metrics failed"] * 2
 
 
@@ -472,7 +475,7 @@ def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
         assert {status for status, _, _ in await asyncio.gather(*asking)} == {200}
         assert len(pulls) == 1
 
-    with_endpoint(Scrape(lambda: Offered((T4,)), lambda: None, holders), Observations(), scenario)
+    with_endpoint(Scrape(lambda: Offered((T4,)), lambda: None, holders), Counters(), scenario)
 
 
 def test_connections_are_bounded(place: Path) -> None:
@@ -486,19 +489,19 @@ def test_connections_are_bounded(place: Path) -> None:
         while (await http(port, get()))[0] != 200:
             await asyncio.sleep(0.01)
 
-    with_endpoint(scrape_of(place, None), Observations(), scenario)
+    with_endpoint(scrape_of(place, None), Counters(), scenario)
 
 
 def test_who_does_not_read_its_answer_is_disconnected(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its connection, and the megabytes of its answer, would stay for as long as it likes."""
-    monkeypatch.setattr(metrics_endpoint, "_SECONDS", 0.2)
+    monkeypatch.setattr(metrics_endpoint, "_TIMEOUT", 0.2)
     size = 64 << 20  # more than the kernel keeps for both ends
     monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
 
     async def scenario() -> None:
-        metrics = MetricsSource("127.0.0.1:0", scrape_of(place, None), Observations())
+        metrics = MetricsEndpoint("127.0.0.1:0", scrape_of(place, None), Counters())
         assert await metrics.start() is None
         reader, writer = await asyncio.open_connection("127.0.0.1", metrics.port, limit=1)
         writer.write(get().encode())
@@ -526,10 +529,10 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
             await asyncio.Event().wait()
             return HELD
 
-        metrics = MetricsSource(
+        metrics = MetricsEndpoint(
             "127.0.0.1:0",
             Scrape(lambda: Offered((T4,)), lambda: None, holders, timeout=3600),
-            Observations(),
+            Counters(),
         )
         assert await metrics.start() is None
         port = metrics.port
@@ -540,7 +543,7 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
         await metrics.stop()
         await asyncio.gather(asking, return_exceptions=True)
         silent.close()
-        again = MetricsSource(f"127.0.0.1:{port}", scrape_of(place, None), Observations())
+        again = MetricsEndpoint(f"127.0.0.1:{port}", scrape_of(place, None), Counters())
         assert await again.start() is None
         await again.stop()
 
@@ -557,7 +560,7 @@ def test_a_port_in_use_is_said() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             scrape = Scrape(Offered, lambda: None, holders)
-            metrics = MetricsSource(address, scrape, Observations())
+            metrics = MetricsEndpoint(address, scrape, Counters())
             wrong = await metrics.start()
             assert wrong is not None
             assert wrong.code == "GH1890"
@@ -583,7 +586,7 @@ def test_addresses(address: str, code: str | None) -> None:
         return HELD
 
     async def scenario() -> str | None:
-        metrics = MetricsSource(address, Scrape(Offered, lambda: None, holders), Observations())
+        metrics = MetricsEndpoint(address, Scrape(Offered, lambda: None, holders), Counters())
         wrong = await metrics.start()
         assert metrics.port is None
         await metrics.stop()
@@ -594,6 +597,6 @@ def test_addresses(address: str, code: str | None) -> None:
 
 def test_forms_of_addresses() -> None:
     """Hosts may be left out, and IPv6 stands in brackets."""
-    assert parsed("127.0.0.1:9395") == ("127.0.0.1", 9395)
-    assert parsed("[::1]:9395") == ("::1", 9395)
-    assert parsed(":9395") == ("", 9395)
+    assert parse_address("127.0.0.1:9395") == ("127.0.0.1", 9395)
+    assert parse_address("[::1]:9395") == ("::1", 9395)
+    assert parse_address(":9395") == ("", 9395)

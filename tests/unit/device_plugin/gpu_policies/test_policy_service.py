@@ -16,9 +16,9 @@ from gpuhook.device_plugin import node_snapshot
 from gpuhook.device_plugin.config.configuration import Configuration, SharedResource
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.gpu_policies import saved_policies
-from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService, PolicyState
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
-from gpuhook.device_plugin.services.policy_service import PolicyKeeping, PolicyState
 from gpuhook.vendors.nvidia.gpu import compute_policy
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated import stub_events, time_slices
@@ -36,15 +36,15 @@ class Plugin:
         for gpu in node.node.gpus:
             stub_events.say(node, str(gpu.uuid), "compute_mode 0")
         self.look = self.seen()
-        self.keeping = PolicyKeeping(node.host_root)
+        self.keeping = PolicyService(node.host_root)
 
-    def seen(self) -> Look:
+    def seen(self) -> NodeSnapshot:
         """Look at the node anew."""
         node = self.node
         launch = Launch(
             node_driver_root=node.driver_root, node_dev_root=node.dev_root, host_root=node.host_root
         )
-        return node_snapshot.look(launch, Configuration())
+        return node_snapshot.take(launch, Configuration())
 
     def resource(self, *entries: SharedResource | None, sharing: str = "time-slicing") -> Resource:
         """Return a resource of the first GPUs, one for each entry; None: without an entry."""
@@ -59,12 +59,12 @@ class Plugin:
     def turn(self, *resources: Resource) -> PolicyState:
         """Take a turn with another look at the node."""
         self.look = replace(self.look)
-        self.keeping.leave(resources, self.look)
-        return self.keeping.keep(resources, self.look)
+        self.keeping.restore(resources, self.look)
+        return self.keeping.update(resources, self.look)
 
     def killed(self) -> None:
         """Let the process end at once, and another one begin."""
-        self.keeping = PolicyKeeping(self.node.host_root)
+        self.keeping = PolicyService(self.node.host_root)
 
     def uuid(self, index: int) -> str:
         """Return the UUID of a GPU."""
@@ -143,8 +143,8 @@ def test_same_look_at_the_node_is_not_asked_about_again(plugin: Plugin) -> None:
     wanted = plugin.resource(entry("short"))
     plugin.turn(wanted)
     calls = len(plugin.driver.calls())
-    plugin.keeping.leave([wanted], plugin.look)
-    assert plugin.keeping.keep([wanted], plugin.look) == PolicyState()
+    plugin.keeping.restore([wanted], plugin.look)
+    assert plugin.keeping.update([wanted], plugin.look) == PolicyState()
     assert len(plugin.driver.calls()) == calls
 
 
@@ -240,8 +240,8 @@ def test_refusal_is_still_told_of_in_a_turn_without_a_look(plugin: Plugin) -> No
     wanted = plugin.resource(entry("short"))
     plugin.driver.mood("old")
     first = plugin.turn(wanted)
-    plugin.keeping.leave([wanted], plugin.look)
-    assert codes(plugin.keeping.keep([wanted], plugin.look)) == codes(first) == ["GH1261"]
+    plugin.keeping.restore([wanted], plugin.look)
+    assert codes(plugin.keeping.update([wanted], plugin.look)) == codes(first) == ["GH1261"]
 
 
 def test_gpu_that_cannot_be_put_back_is_tried_again(plugin: Plugin) -> None:
@@ -285,11 +285,11 @@ def test_gpu_has_its_own_mode_back_before_mps_gets_it(plugin: Plugin) -> None:
     """The daemon sets the same mode: putting it back later would take that away from it."""
     plugin.turn(plugin.resource(entry(None, "exclusive-process")))
     shared = plugin.resource(entry(), sharing="mps")
-    plugin.keeping.leave([shared], plugin.look)
+    plugin.keeping.restore([shared], plugin.look)
     assert plugin.mode(0) == 0
     with nvml_inventory.opened(plugin.node.nvml_library):
         pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(plugin.uuid(0)), 3)
-    plugin.keeping.keep([shared], plugin.look)
+    plugin.keeping.update([shared], plugin.look)
     plugin.keeping.end()
     assert plugin.mode(0) == 3
 

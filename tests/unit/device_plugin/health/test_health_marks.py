@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
 from gpuhook.device_plugin.config.configuration import Health
-from gpuhook.device_plugin.health import health_marks_file
+from gpuhook.device_plugin.health import health_marks
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
-from gpuhook.device_plugin.health.gpu_health import HealthBook
+from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
-from gpuhook.device_plugin.health.nvml_watcher import Reported
+from gpuhook.device_plugin.health.nvml_watcher import XidReport
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
@@ -38,35 +38,35 @@ def health(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["health", *arguments], prog_name="gpuhook")
 
 
-def marked() -> HealthBook:
-    book = HealthBook(Health(), NODE)
-    book.seen([Gpu(0, UUID)], 0.0)
-    book.xid(Reported(UUID, 95, 2, None), None, 1_700_000_000.0)
+def marked() -> GpuHealth:
+    book = GpuHealth(Health(), NODE)
+    book.update_gpus([Gpu(0, UUID)], 0.0)
+    book.add_xid(XidReport(UUID, 95, 2, None), None, 1_700_000_000.0)
     return book
 
 
 def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
     """The pod's restart is no evidence, whatever the GPU answers; a reboot is."""
-    book = HealthBook(Health(), NODE)
-    book.xid(Reported(UUID, 79), None, 1.0)
-    health_marks_file.write(book.marks)
-    again = HealthBook(Health(), NODE, health_marks_file.read())
-    assert again.evidence(NODE) == ()
-    again.seen([Gpu(0, UUID)], 2.0)
+    book = GpuHealth(Health(), NODE)
+    book.add_xid(XidReport(UUID, 79), None, 1.0)
+    health_marks.write(book.marks)
+    again = GpuHealth(Health(), NODE, health_marks.read())
+    assert again.update_evidence(NODE) == ()
+    again.update_gpus([Gpu(0, UUID)], 2.0)
     assert list(again.unhealthy([DEVICE])) == [UUID]
     rebooted = Evidence("boot-2", "driver-1")
-    later = HealthBook(Health(), rebooted, health_marks_file.read())
-    assert len(later.evidence(rebooted)) == 1
+    later = GpuHealth(Health(), rebooted, health_marks.read())
+    assert len(later.update_evidence(rebooted)) == 1
     assert later.unhealthy([DEVICE]) == {}
 
 
 def test_a_condition_is_not_kept() -> None:
     """That a GPU is not listed is seen anew, or not."""
     book = marked()
-    book.seen([], 2.0)
+    book.update_gpus([], 2.0)
     assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
-    health_marks_file.write(book.marks)
-    assert [mark.source for mark in health_marks_file.read()] == ["xid 95"]
+    health_marks.write(book.marks)
+    assert [mark.source for mark in health_marks.read()] == ["xid 95"]
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_a_condition_is_not_kept() -> None:
 )
 def test_a_broken_file_says_nothing(text: str) -> None:
     """No file, and no file that makes sense, are the same."""
-    assert health_marks_file.read() == ()
-    os.makedirs(health_marks_file.directory())
-    Path(health_marks_file.path()).write_text(text, encoding="utf-8")
-    assert health_marks_file.read() == ()
+    assert health_marks.read() == ()
+    os.makedirs(health_marks.directory())
+    Path(health_marks.path()).write_text(text, encoding="utf-8")
+    assert health_marks.read() == ()
 
 
 def test_a_file_that_others_can_write_is_not_believed() -> None:
     """Nobody but root and the plugin's user marks GPUs."""
-    health_marks_file.write(marked().marks)
-    os.chmod(health_marks_file.path(), 0o666)
-    assert health_marks_file.read() == ()
+    health_marks.write(marked().marks)
+    os.chmod(health_marks.path(), 0o666)
+    assert health_marks.read() == ()
 
 
 def test_evidence_is_read_from_the_node(place: Path) -> None:
@@ -106,7 +106,7 @@ def test_show() -> None:
     """People get a table and programs an object; nothing marked is said on standard error."""
     assert "no GPU is marked" in health("show").stderr
     assert json.loads(health("show", "-o", "json").stdout)["marks"] == []
-    health_marks_file.write(marked().marks)
+    health_marks.write(marked().marks)
     header, row = health("show").stdout.splitlines()
     assert header.split() == ["GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE"]
     assert row.split()[:3] == ["0", UUID, "2:*"]
@@ -132,57 +132,57 @@ def test_show() -> None:
 def test_clear_is_asked_of_the_plugin(name: str) -> None:
     """The request waits until the plugin has done it, and is for what is marked by then."""
     book = marked()
-    health_marks_file.write(book.marks)
+    health_marks.write(book.marks)
     assert health("clear", name).exit_code == 0
     assert "is being cleared" in health("show").stdout
-    assert list(health_marks_file.clear_requests()) == [UUID]
-    for gpu, since in health_marks_file.clear_requests().items():
-        assert len(book.cleared(gpu, since)) == 1
-        health_marks_file.done(gpu)
-        health_marks_file.done(gpu)
-    assert health_marks_file.clear_requests() == {}
+    assert list(health_marks.clear_requests()) == [UUID]
+    for gpu, since in health_marks.clear_requests().items():
+        assert len(book.clear(gpu, since)) == 1
+        health_marks.remove_request(gpu)
+        health_marks.remove_request(gpu)
+    assert health_marks.clear_requests() == {}
     assert book.unhealthy([DEVICE]) == {}
 
 
 def test_clear_all_needs_no_mark() -> None:
     """It is of use where the marks cannot be read."""
     assert health("clear", "all").exit_code == 0
-    assert list(health_marks_file.clear_requests()) == ["all"]
+    assert list(health_marks.clear_requests()) == ["all"]
 
 
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
 def test_clear_wants_one_gpu(name: str) -> None:
     """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
-    health_marks_file.write([*marked().marks, HealthMark(OTHER, "lost", "lost")])
+    health_marks.write([*marked().marks, HealthMark(OTHER, "lost", "lost")])
     failed = health("clear", name)
     assert failed.exit_code == 1
     assert "GH1861" in failed.stderr
-    assert health_marks_file.clear_requests() == {}
+    assert health_marks.clear_requests() == {}
 
 
 def test_a_request_is_named_by_a_gpu() -> None:
     """Nothing else becomes the name of a file, and nothing else is read as a request."""
     with pytest.raises(GpuhookError, match="not the UUID"):
-        health_marks_file.ask_to_clear("../GPU-0")
-    health_marks_file.ask_to_clear(UUID)
-    stray = Path(health_marks_file.directory(), "clear", "stray")
+        health_marks.request_clear("../GPU-0")
+    health_marks.request_clear(UUID)
+    stray = Path(health_marks.directory(), "clear", "stray")
     stray.touch()
-    assert list(health_marks_file.clear_requests()) == [UUID]
+    assert list(health_marks.clear_requests()) == [UUID]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])
 def test_marks_that_cannot_be_read_are_told(text: str) -> None:
     """To a person it must not seem that all is well; the plugin begins anew."""
-    Path(health_marks_file.directory()).mkdir(parents=True)
-    Path(health_marks_file.path()).write_text(text)
+    Path(health_marks.directory()).mkdir(parents=True)
+    Path(health_marks.path()).write_text(text)
     shown = health("show")
     assert shown.exit_code == 1
     assert "GH1865" in shown.stderr
-    assert health_marks_file.read() == ()
+    assert health_marks.read() == ()
 
 
 def test_marks_that_anybody_can_write_are_not_believed() -> None:
     """So it is said, too."""
-    health_marks_file.write(marked().marks)
-    os.chmod(health_marks_file.path(), 0o666)
+    health_marks.write(marked().marks)
+    os.chmod(health_marks.path(), 0o666)
     assert "others than root can write it" in health("show").stderr

@@ -16,22 +16,26 @@ from typing import Any
 import pytest
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin import driver_usage
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.api_server.node_events import NodeEvents
 from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, Guard
-from gpuhook.device_plugin.guard import container_processes, guard_marks, guard_shares
-from gpuhook.device_plugin.guard.container_processes import About, Processes
+from gpuhook.device_plugin.guard import (
+    container_processes,
+    guard_marks,
+    guard_service,
+    guard_shares,
+)
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_policy import GuardMark
+from gpuhook.device_plugin.guard.guard_service import GuardService
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
-from gpuhook.device_plugin.metrics.counters import Observations
+from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
-from gpuhook.device_plugin.services import guard_service
-from gpuhook.device_plugin.services.guard_service import Guarding
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import procfs
 from gpuhook.memory_limits import guard_state
@@ -81,10 +85,10 @@ class Host(Processes):
     def trouble(self) -> GpuhookError | None:
         return self.fault
 
-    def about(self, pid: int) -> About | None:
+    def about(self, pid: int) -> ProcessFacts | None:
         found = super().about(pid)
         identity = self.containers.get(pid)
-        return found and About(found.started, Membership((identity,) if identity else ()))
+        return found and ProcessFacts(found.started, Membership((identity,) if identity else ()))
 
     def processes(self, _uuid: str) -> tuple[ProcessUse, ...]:
         self.questions += 1
@@ -101,11 +105,11 @@ class Room:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.host = Host()
         self.log = Log()
-        self.observations = Observations()
+        self.observations = Counters()
         self.asked = 0
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
-        monkeypatch.setattr(driver_usage, "driver_usage", lambda _look: self.host)
+        monkeypatch.setattr(driver_memory, "driver_usage", lambda _look: self.host)
         monkeypatch.setattr(container_processes, "Processes", lambda: self.host)
         monkeypatch.setattr(unit_holders, "ask", self._ask)
 
@@ -113,11 +117,13 @@ class Room:
         self.asked += 1
         return self.holdings
 
-    def run(self, scenario: Callable[[Guarding], Awaitable[None]], settings: Guard = FAST) -> None:
+    def run(
+        self, scenario: Callable[[GuardService], Awaitable[None]], settings: Guard = FAST
+    ) -> None:
         async def running() -> None:
-            news = News(self.log, self.events)
-            guard = Guarding(settings, "/socket", news, self.observations)
-            guard.offered(Look(), (RESOURCE,))
+            news = Notifier(self.log, self.events)
+            guard = GuardService(settings, "/socket", news, self.observations)
+            guard.update(NodeSnapshot(), (RESOURCE,))
             try:
                 await scenario(guard)
             finally:
@@ -127,7 +133,7 @@ class Room:
         asyncio.run(running())
 
     def counted(self) -> dict[tuple[str, ...], int]:
-        return self.observations.counted().counters["guard_actions"]
+        return self.observations.snapshot().counters["guard_actions"]
 
 
 @pytest.fixture
@@ -161,18 +167,18 @@ def enter(identity: str = "web", by: str = "", hard: int = 4 * GIB, pid: int = 0
 def test_nobody_is_asked_while_nobody_holds_a_share(room: Room) -> None:
     """The driver is not; the kubelet once, then when it has given something away."""
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(lambda: room.asked == 1 and guard._wait is None)
         enter("other", by="driver")
-        guard.polled()
+        guard.on_poll()
         await until(lambda: room.asked == 2)
         await asyncio.sleep(0.2)
         assert (room.asked, room.host.questions) == (2, 0)
         room.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
-        guard.allocated()
+        guard.on_allocate()
         await until(lambda: room.host.questions > 3)
         room.holdings = Holdings()
-        guard.polled()
+        guard.on_poll()
         await until(lambda: guard._wait is None)
 
     room.run(scenario)
@@ -181,20 +187,20 @@ def test_nobody_is_asked_while_nobody_holds_a_share(room: Room) -> None:
 def test_a_kubelet_that_tells_later_is_asked_again(room: Room) -> None:
     """It calls Allocate before it takes note of who has got what."""
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(lambda: room.asked == 1 and guard._wait is None)
-        guard.allocated()
+        guard.on_allocate()
         await until(lambda: room.asked == 2 and guard._wait is None)
         room.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
-        guard.polled()
+        guard.on_poll()
         await until(lambda: room.host.questions)
         room.holdings = Holdings()
         for _ in range(10):
-            guard.polled()
+            guard.on_poll()
             await asyncio.sleep(0.02)
         await until(lambda: guard._wait is None)
         asked = room.asked
-        guard.polled()
+        guard.on_poll()
         await asyncio.sleep(0.05)
         assert room.asked == asked
 
@@ -212,9 +218,9 @@ def test_who_is_above_its_limit_is_told_marked_and_ended(
         host.containers = {sleeper.pid: "web", 1: STRANGER}
         host.uses = {sleeper.pid: 5 * GIB, 1: 9 * GIB, os.getpid(): 9 * GIB}
 
-        async def scenario(guard: Guarding) -> None:
+        async def scenario(guard: GuardService) -> None:
             enter()
-            guard.polled()
+            guard.on_poll()
             await until(lambda: "MemoryLimitExceeded" in room.log.reasons())
             await until(lambda: sleeper.poll() is not None)
             del host.uses[sleeper.pid]
@@ -242,13 +248,13 @@ def test_the_grace_goes_on_in_the_next_plugin(room: Room, sleeper: subprocess.Po
     enter()
     slow = Guard(action=REPORT, grace=600, shortest_interval=0.05)
 
-    async def first(_guard: Guarding) -> None:
+    async def first(_guard: GuardService) -> None:
         await until(lambda: any(mark.spent > 0.1 for mark in guard_marks.read()))
 
     room.run(first, slow)
     (before,) = guard_marks.read()
 
-    async def second(_guard: Guarding) -> None:
+    async def second(_guard: GuardService) -> None:
         await until(lambda: any(mark.spent > before.spent for mark in guard_marks.read()))
 
     room.run(second, slow)
@@ -263,13 +269,13 @@ def test_none_ends_it_at_once_and_another_action_begins_it(
     room.host.uses = {sleeper.pid: 5 * GIB}
     enter()
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(guard_marks.read)
-        guard.configured(Guard(action=NO_ACTION))
+        guard.configure(Guard(action=NO_ACTION))
         await until(lambda: not guard_marks.read() and guard._wait is None)
         assert sleeper.poll() is None
         assert room.log.reasons() == ["MemoryLimitExceeded"]
-        guard.configured(FAST)
+        guard.configure(FAST)
         await until(lambda: sleeper.poll() is not None)
 
     room.run(scenario, Guard(action=REPORT, shortest_interval=0.05))
@@ -283,14 +289,14 @@ def test_who_began_with_a_limit_keeps_it_when_nothing_is_limited_any_more(
     room.host.uses = {sleeper.pid: 5 * GIB}
     room.holdings = Holdings({"unit": Holder("default", "web", "main")})
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(lambda: room.asked and guard._wait is None)
-        guard.offered(Look(), ())
-        guard.polled()
+        guard.update(NodeSnapshot(), ())
+        guard.on_poll()
         await asyncio.sleep(0.2)
         assert (room.asked, room.host.questions) == (1, 0)
         enter(pid=2**22 + 1)
-        guard.polled()
+        guard.on_poll()
         await until(lambda: sleeper.poll() is not None)
 
     room.run(scenario)
@@ -305,15 +311,17 @@ def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Po
     names = {"namespace": "default", "pod": "old", "container": "main"}
     ledger.record("", STRANGER, {**own, **names})
 
-    async def scenario(guard: Guarding) -> None:
-        guard.polled()
+    async def scenario(guard: GuardService) -> None:
+        guard.on_poll()
         await until(lambda: host.questions > 6)
         assert sleeper.poll() is None
         assert not room.log.lines
         share = guard_shares.GuardShare(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
                               is_certain=False)  # fmt: skip
-        guard._began(GuardMark(share, 5 * GIB, 0.0))
-        assert "above the 4096 MiB of its units now; it shows no grant" in room.log.lines[0][1]
+        guard._report_began(GuardMark(share, 5 * GIB, 0.0))
+        assert (
+            "above the 4096 MiB of its units now; its mounts show no grant" in room.log.lines[0][1]
+        )
 
     room.run(scenario, Guard(action=KILL, grace=0.0, shortest_interval=0.05, longest_interval=0.1))
 
@@ -326,9 +334,9 @@ def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
     enter()
     room.host.answers.clear()
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(lambda: room.host.questions)
-        guard.configured(Guard(action=REPORT, grace=0.0))
+        guard.configure(Guard(action=REPORT, grace=0.0))
         room.host.answers.set()
         await until(guard_marks.read)
         assert not guard_marks.read()[0].sent
@@ -340,16 +348,16 @@ def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
 def test_a_driver_that_hangs_is_told_once_and_has_one_thread(
     room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    monkeypatch.setattr(guard_service, "_ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr(guard_service, "_ROUND_TIMEOUT", 0.05)
     room.host.containers = {sleeper.pid: "web"}
     room.host.uses = {sleeper.pid: 5 * GIB}
     room.host.answers.clear()
     enter()
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(room.log.reasons)
         for _ in range(5):
-            guard.allocated()
+            guard.on_allocate()
             await asyncio.sleep(0.02)
         threads = [one for one in threading.enumerate() if one.name == "gpuhook-guard"]
         assert (len(threads), room.host.questions) == (1, 1)
@@ -371,12 +379,12 @@ def test_others_read_whom_the_guard_watches_while_it_can(
     room.host.uses = {sleeper.pid: GIB}
     enter()
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(guard_state.watched)
         assert {key: one.action for key, one in guard_state.watched().items()} == {
             ("web", GPU): KILL
         }
-        monkeypatch.setattr(guard_service, "_ANSWERS_WITHIN", 0.05)
+        monkeypatch.setattr(guard_service, "_ROUND_TIMEOUT", 0.05)
         room.host.answers.clear()
         await until(lambda: not guard_state.watched())
         room.host.answers.set()
@@ -394,10 +402,10 @@ def test_a_plugin_that_cannot_know_who_is_who_says_so_once(room: Room) -> None:
     room.host.fault = fault("GH1885", reason="the plugin is in a pid namespace of its own")
     enter()
 
-    async def scenario(guard: Guarding) -> None:
+    async def scenario(guard: GuardService) -> None:
         await until(room.log.reasons)
         for _ in range(3):
-            guard.allocated()
+            guard.on_allocate()
             await until(lambda: not guard._wake.is_set())
         assert room.host.questions == 0
 
@@ -410,7 +418,7 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
     room.host.error = RuntimeError("a bug")
     enter()
 
-    async def scenario(_guard: Guarding) -> None:
+    async def scenario(_guard: GuardService) -> None:
         await until(lambda: room.host.questions > 2)
 
     room.run(scenario)
@@ -420,12 +428,12 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 IDLE = """\
 import asyncio, sys
 from gpuhook.device_plugin.config.configuration import Guard
-from gpuhook.device_plugin.services.guard_service import Guarding
-from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.guard.guard_service import GuardService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 
 async def idle():
-    guard = Guarding(Guard(), "/none", None, None)
-    guard.offered(Look(), ())
+    guard = GuardService(Guard(), "/none", None, None)
+    guard.update(NodeSnapshot(), ())
     while guard._is_stale:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.3)
@@ -439,7 +447,7 @@ print([name for name in sys.modules if name.startswith("gpuhook.device_plugin.gu
 def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
     """It is a megabyte, and some of the plugin's start."""
     done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
-    loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("ledger_limits", "guard_need")]
+    loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("ledger_limits", "guard_service")]
     assert done.stdout.strip() == str(loaded)
     assert done.stderr == ""
 
@@ -448,10 +456,12 @@ def test_a_dump_is_not_guarded(room: Room) -> None:
     enter()
 
     async def scenario() -> None:
-        guard = Guarding(FAST, "/socket", News(room.log), room.observations, keeps=False)
-        guard.offered(Look(), (RESOURCE,))
-        guard.allocated()
-        guard.polled()
+        guard = GuardService(
+            FAST, "/socket", Notifier(room.log), room.observations, is_this_machine=False
+        )
+        guard.update(NodeSnapshot(), (RESOURCE,))
+        guard.on_allocate()
+        guard.on_poll()
         await asyncio.sleep(0.05)
         await guard.end()
 

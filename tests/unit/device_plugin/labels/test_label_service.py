@@ -16,14 +16,14 @@ from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, LabelFlags, Own
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.labels import feature_file
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.labels.label_service import LabelService
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.resources import offered
-from gpuhook.device_plugin.services.label_service import Labelling
 from gpuhook.host.logs import logger
 from tests.unit.offering import T4
 
-LOOK = Look(T4, T4, is_dump=True)
+LOOK = NodeSnapshot(T4, T4, is_dump=True)
 LAUNCH = Launch(inventory="t4", node_name="node-1")
 
 
@@ -35,10 +35,10 @@ def kept(*configurations: Configuration, server: Any = None) -> None:
     """Keep the labels under one configuration after the other, and end."""
 
     async def turns() -> None:
-        labelling = Labelling(LAUNCH, server, News(logger(), None))
+        labelling = LabelService(LAUNCH, server, Notifier(logger(), None))
         for configuration in configurations:
             resources = offered(T4, configuration).resources
-            labelling.offered(configuration, LOOK, resources)
+            labelling.update(configuration, LOOK, resources)
             assert labelling._task is not None
             await labelling._task
         await labelling.end(configurations[-1])

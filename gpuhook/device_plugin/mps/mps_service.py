@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MPS control daemons of all resources, started and kept running."""
+"""Keeps the MPS control daemons of all resources running."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
     from gpuhook.device_plugin.mps.mps_plan import MpsPlan
-    from gpuhook.device_plugin.node_snapshot import Look
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 
 @dataclass(frozen=True, slots=True)
 class MpsState:
-    """What containers get of each resource whose daemon answers, and why others have none.
+    """The allocation for each resource whose daemon answers, and the reasons of other resources.
 
-    `unready` has reasons by device UUID, `faults` what they came of; `started` are the resources
-    whose daemon is new, `changed` those whose daemon has other limits now and ran before: a server
-    that it had started keeps its own.
+    `unready` has reasons by device UUID, `faults` their errors. `started` are the resources with a
+    new daemon, `changed` those whose running daemon got other limits: MPS servers that it started
+    before keep the old ones.
     """
 
     given: dict[str, Allocation] = field(default_factory=dict)
@@ -37,39 +37,41 @@ class MpsState:
     faults: tuple[GpuhookError, ...] = ()
 
 
-class MpsKeeping:
-    """Keeps one daemon for each resource that is shared by MPS. Its methods block."""
+class MpsService:
+    """Keeps one daemon for each resource shared by MPS. Its methods block."""
 
     def __init__(self) -> None:
         self._daemons: dict[str, MpsDaemon] = {}
-        self._root = ""  # where daemons of an earlier plugin were looked for
-        self._library: tuple[str, str | None] | None = None  # that the daemons were made for
+        self._root = ""  # the --mps-root that was searched for orphans
+        self._library: tuple[str, str | None] | None = None  # of the driver that the daemons use
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is a daemon to look after."""
+        """Whether any daemon must run."""
         return bool(self._daemons)
 
-    def keep(self, resources: Iterable[Resource], mps_root: str, look: Look) -> MpsState:
-        """Have a daemon for each resource that needs one, and no others; never raises for one.
+    def update(
+        self, resources: Iterable[Resource], mps_root: str, snapshot: NodeSnapshot
+    ) -> MpsState:
+        """Run exactly the daemons that the resources need; faults are in the state.
 
-        Those that are to go go first: a GPU belongs to one daemon. For a dump nothing is started
-        or stopped: what runs here is not of that node.
+        Unneeded daemons are stopped first, since a GPU belongs to one daemon. For an inventory file
+        no daemon is started or stopped: those on this machine belong to another node.
         """
         state, started, changed = MpsState(), [], []
         faults: list[GpuhookError] = []
-        self._renew(look)
+        self._replace_library(snapshot)
         plans = self._plans(resources, mps_root, state.unready, faults)
-        if look.is_dump:
+        if snapshot.is_dump:
             state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
             return state
-        self._leave(plans, mps_root, look)
+        self._stop_unneeded(plans, mps_root, snapshot)
         for name, plan in plans.items():
-            known = before = self._daemons.get(name)
-            if known is None or known.plan != plan:
-                known = self._daemons[name] = _daemon(plan, look)
+            daemon = before = self._daemons.get(name)
+            if daemon is None or daemon.plan != plan:
+                daemon = self._daemons[name] = _daemon(plan, snapshot)
             try:
-                if known.ensure():
+                if daemon.ensure():
                     started.append(name)
                 elif before is not None and before.plan != plan:
                     changed.append(name)
@@ -79,12 +81,12 @@ class MpsKeeping:
                 faults.append(error)
         return MpsState(state.given, state.unready, tuple(started), tuple(changed), tuple(faults))
 
-    def _renew(self, look: Look) -> None:
-        """Ask the driver that there is now: the library of one that was replaced has gone."""
-        if look.library != self._library:
-            self._library = look.library
+    def _replace_library(self, snapshot: NodeSnapshot) -> None:
+        """Use the library of the current driver after a replacement."""
+        if snapshot.library != self._library:
+            self._library = snapshot.library
             known = self._daemons.items()
-            self._daemons = {name: _daemon(daemon.plan, look) for name, daemon in known}
+            self._daemons = {name: _daemon(daemon.plan, snapshot) for name, daemon in known}
 
     def _plans(
         self,
@@ -93,7 +95,7 @@ class MpsKeeping:
         unready: dict[str, str],
         faults: list[GpuhookError],
     ) -> dict[str, MpsPlan]:
-        """Return the daemons that are wanted; add the devices that cannot have one, and why."""
+        """Return the needed daemons; add to `unready` and `faults` for devices without one."""
         plans = {}
         for resource in resources:
             try:
@@ -102,39 +104,43 @@ class MpsKeeping:
                 unready.update((device.uuid, error.message) for device in resource.devices)
                 faults.append(error)
                 known = self._daemons.get(resource.name)
-                plan = known.plan if known is not None else None  # for the clients that it has
+                plan = known.plan if known is not None else None  # keep it for its running clients
             if plan is not None:
                 plans[resource.name] = plan
         return plans
 
-    def _leave(self, plans: Mapping[str, MpsPlan], mps_root: str, look: Look) -> None:
-        """Stop the daemons that are no longer wanted, those of an earlier plugin too."""
+    def _stop_unneeded(
+        self, plans: Mapping[str, MpsPlan], mps_root: str, snapshot: NodeSnapshot
+    ) -> None:
+        """Stop the daemons that are no longer needed, also those of an earlier plugin."""
         if mps_root != self._root:
             self._root = mps_root
-            for left in orphan_daemons.orphan_daemons(mps_root):
-                if not any(left.is_daemon_of(plan) for plan in plans.values()):
-                    _quit(_daemon(left, look))
+            for orphan in orphan_daemons.orphan_daemons(mps_root):
+                if not any(orphan.is_daemon_of(plan) for plan in plans.values()):
+                    _quit(_daemon(orphan, snapshot))
         for name, daemon in list(self._daemons.items()):
             if name not in plans or not daemon.plan.is_daemon_of(plans[name]):
                 _quit(self._daemons.pop(name))
 
 
-def _daemon(plan: MpsPlan, look: Look) -> MpsDaemon:
-    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon  # of few nodes
+def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
+    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon  # used on few nodes
     from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
 
-    library = look.library
-    return MpsDaemon(plan, _program(look), lambda uuid, mode: set_compute_mode(library, uuid, mode))
+    library = snapshot.library
+    return MpsDaemon(
+        plan, _program(snapshot), lambda uuid, mode: set_compute_mode(library, uuid, mode)
+    )
 
 
 def _quit(daemon: MpsDaemon) -> None:
     try:
         daemon.quit()
     except (GpuhookError, OSError):
-        return  # it is gone, or will be with its GPU
+        return  # it has ended, or ends with its GPU
 
 
-def _program(look: Look) -> str:
+def _program(snapshot: NodeSnapshot) -> str:
     from gpuhook.device_plugin.mps.mps_daemon import PROGRAM
 
-    return driver_programs.path(look.seen, PROGRAM)
+    return driver_programs.path(snapshot.seen, PROGRAM)

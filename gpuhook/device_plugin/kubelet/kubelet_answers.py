@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers to the kubelet's calls, from what was seen of the node at the last turn."""
+"""Answers the kubelet's calls from the state of the node at the last turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """What answers are made of. `unhealthy` has reasons by device UUID."""
+    """The state that answers are computed from. `unhealthy` has reasons by device UUID."""
 
     topology: Scores
     configuration: Configuration = field(default_factory=Configuration)
@@ -30,10 +30,10 @@ class KnownNode:
     unhealthy: Mapping[str, str] = field(default_factory=dict)
 
 
-class Answering:
-    """Answers by what is `known`, which each turn of the plugin replaces as a whole.
+class KubeletAnswers:
+    """Answers from `known`, which each turn of the plugin replaces as a whole.
 
-    `free_memory` returns the bytes that the device of a UUID has free, None if nobody can tell.
+    `free_memory` returns the free bytes of the device with a UUID, None if unknown.
     """
 
     def __init__(self, known: KnownNode, free_memory: Callable[[str], int | None]) -> None:
@@ -41,13 +41,13 @@ class Answering:
         self._free_memory = free_memory
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
-        """Return what each container gets; raises what allocate.allocate() does."""
+        """Return the allocation of each container; raises what allocate.allocate() raises."""
         return [allocate(resource, ids, self.known.context) for ids in requests]
 
     def preferred(
         self, resource: Resource, available: list[str], must_include: list[str], size: int
     ) -> list[str]:
-        """Return the units to give; raises what preferred_allocation.preferred() does."""
+        """Return the preferred units; raises what preferred_allocation.preferred() raises."""
         known = self.known
         return preferred(
             resource,
@@ -60,7 +60,7 @@ class Answering:
         )
 
     def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if the container may start; raises what pre_start_check.check() does."""
+        """Return if the container may start, else raise as pre_start_check.check()."""
         least = self.known.configuration.own.min_free_memory
         pre_start_check.check(resource, ids, self.known.unhealthy, least, self._free_memory)
 

@@ -1,87 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics endpoint of the plugin, and what it is fed with."""
+"""Runs the metrics endpoint of the plugin, and provides its data."""
 
 from __future__ import annotations
 
 import os
 from functools import partial
 
-from gpuhook.device_plugin import driver_usage
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.configuration import Metrics as MetricsSettings
 from gpuhook.device_plugin.metrics import unit_holders
-from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsSource
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
-from gpuhook.device_plugin.node_snapshot import Look
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.device_plugin.metrics.counters import Observations
-    from gpuhook.device_plugin.notifier import News
+    from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 
-class Measuring:
-    """Serves the metrics at the address that is configured, which may change.
+class MetricsService:
+    """Serves the metrics at the configured address, which may change.
 
-    `pod_resources` is the socket that tells who holds what. The processes of the node are those of
-    /proc below `host_root`.
+    `pod_resources` is the kubelet's socket. /proc of the node is below `host_root`.
     """
 
     def __init__(
-        self, observations: Observations, news: News, pod_resources: str, host_root: str = "/"
+        self, counters: Counters, notifier: Notifier, pod_resources: str, host_root: str = "/"
     ) -> None:
-        self._observations = observations
-        self._news = news
+        self._counters = counters
+        self._notifier = notifier
         self._pod_resources = pod_resources
         self._proc = os.path.join(host_root, "proc")
         self._settings = MetricsSettings(address="")
-        self._endpoint: MetricsSource | None = None
+        self._endpoint: MetricsEndpoint | None = None
         self._offered = Offered()
-        self._told = ""  # why there is no endpoint
-        self._look = Look()
+        self._reported = ""  # why there is no endpoint
+        self._snapshot = NodeSnapshot()
 
-    async def offered(
+    async def update(
         self,
         settings: MetricsSettings,
-        look: Look,
+        snapshot: NodeSnapshot,
         resources: tuple[Resource, ...],
         unhealthy: Mapping[str, str],
         *,
         guards: bool = False,
     ) -> None:
-        """Tell of these resources from now on; `unhealthy` has device UUIDs.
+        """Serve metrics of these resources from now on; `unhealthy` has device UUIDs.
 
-        `guards`: the plugin ends processes of containers that are above a limit of memory.
+        `guards`: the plugin ends processes of containers above their memory limit.
         """
         units = (unit for resource in resources for unit in resource.units)
         bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
-        self._offered, self._look = Offered(resources, bad, guards), look
+        self._offered, self._snapshot = Offered(resources, bad, guards), snapshot
         if settings == self._settings:
             return
         await self.end()
         self._settings = settings
         scrape = Scrape(
             lambda: self._offered,
-            lambda: driver_usage.driver_usage(self._look),
+            lambda: driver_memory.driver_usage(self._snapshot),
             partial(unit_holders.ask, socket=self._pod_resources),
             proc=self._proc,
         )
-        self._endpoint = MetricsSource(settings.address, scrape, self._observations)
+        self._endpoint = MetricsEndpoint(settings.address, scrape, self._counters)
         failed = await self._endpoint.start()
         if failed is not None:
             await self.end()  # the next turn tries again
-            if failed.message != self._told:
-                self._news.failed("NoMetrics", failed)
-            self._told = failed.message
+            if failed.message != self._reported:
+                self._notifier.fault("NoMetrics", failed)
+            self._reported = failed.message
             return
-        self._told = ""
+        self._reported = ""
         if settings.address:
-            self._news.log.info("metrics", address=settings.address)
+            self._notifier.log.info("metrics", address=settings.address)
 
     async def end(self) -> None:
-        """End the endpoint."""
         self._settings = MetricsSettings(address="")
         if self._endpoint is not None:
             await self._endpoint.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the plugin may say that the driver holds limits: the call, and cgroups of version 2."""
+"""Whether the driver enforces memory limits: it needs the call, and cgroups of version 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin import driver_limits
 from gpuhook.kernel import cgroup
 from gpuhook.memory_limits import driver_support
 
@@ -19,7 +18,7 @@ V1 = b"31 23 0:27 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
     ("mounts", "version"), [(V2, "v2"), (V1, "v1"), (V1 + V2, "v2"), (b"", None)]
 )
 def test_the_version_of_the_hierarchy(mounts: bytes, version: str | None) -> None:
-    """What is mounted at /sys/fs/cgroup tells, or where devices are decided on."""
+    """The mount at /sys/fs/cgroup shows it, or that of the device controller."""
     assert cgroup.hierarchy(mounts) == version
 
 
@@ -30,18 +29,18 @@ def test_the_version_of_the_hierarchy(mounts: bytes, version: str | None) -> Non
 def test_both_are_needed(
     monkeypatch: pytest.MonkeyPatch, version: str | None, has_call: bool, held: bool
 ) -> None:
-    """A driver that is too old, or cgroups of version 1, hold nobody to anything."""
+    """A driver that is too old enforces no limit, nor does one on a node with cgroup v1."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: version)
     monkeypatch.setattr(driver_support, "supported", lambda library: has_call)
-    assert driver_limits.can_limit("/lib/libnvidia-ml.so.1") is held
+    assert driver_support.driver_support("/lib/libnvidia-ml.so.1").holds is held
 
 
 def test_without_a_driver() -> None:
-    """There is nobody to hold anything."""
-    assert driver_limits.can_limit(None) is False
+    """Without a driver no limit is enforced."""
+    assert driver_support.driver_support(None).holds is False
 
 
 def test_a_library_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A driver that is being replaced holds nobody, and keeps nothing else from being offered."""
+    """A driver that is being replaced enforces no limit, and raises no error."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
-    assert driver_limits.can_limit(str(tmp_path / "libnvidia-ml.so.1")) is False
+    assert driver_support.driver_support(str(tmp_path / "libnvidia-ml.so.1")).holds is False
