@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
 from gpuhook.device_plugin.metrics.counters import Counters
@@ -33,7 +34,7 @@ def resource(count: int = 2, replicas: int = 2, name: str = "nvidia.com/gpu") ->
     )
 
 
-class Answers:
+class Answers(KubeletAnswers):
     """Answers that say what was asked; `error` is raised instead, if set."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.guard.container_processes import ProcessFacts
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits, unambiguous
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
@@ -59,7 +59,7 @@ class Container:
 
 
 @dataclass
-class World:
+class World(Processes):
     """The host. `chance` decides; `refused` are pids that may get no signal."""
 
     chance: random.Random
@@ -182,7 +182,7 @@ class World:
         above = ("kubepods", f"pod{container.pod}") if container.pod else ("docker",)
         return ProcessFacts(process.started, Membership((*above, *own), bool(container.pod)))
 
-    def grants(self, pid: int) -> Mapping[str, int]:
+    def grants(self, pid: int) -> dict[str, int]:
         process = self.processes.get(pid)
         container = self.containers.get(process.container or "") if process else None
         return container.limits if container and container.kind in (UNITS, MOUNTED) else {}

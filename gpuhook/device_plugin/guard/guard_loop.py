@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.device_plugin.config.configuration import Guard
-    from gpuhook.device_plugin.guard.container_processes import ProcessFacts
+    from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
     from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
-    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse, SampleKernel
+    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse
 
 _MAX_REPORTED = 4096
 
@@ -73,7 +73,7 @@ class GuardLoop:
 
     def __init__(
         self,
-        kernel: SampleKernel,
+        kernel: Processes,
         settings: Callable[[], Guard | None],
         *,
         read: Callable[[], tuple[LedgerLimits, ...]] = ledger_limits.read,
@@ -240,7 +240,7 @@ def _watching(settings: Guard, use: SampledUse) -> GuardWatching:
 def send_signal(
     order: Order,
     driver: SampleDriver,
-    kernel: SampleKernel,
+    kernel: Processes,
     target: SampleTarget,
     *,
     whose: Callable[[ProcessFacts], str | None],

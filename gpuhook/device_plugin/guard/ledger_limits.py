@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.guard.process_scope import FirstProcess
     from gpuhook.device_plugin.metrics.container_memory import Names
 
-_BY_DRIVER = "driver"
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerLimits:
@@ -85,10 +83,14 @@ def unambiguous(entries: Iterable[LedgerLimits]) -> tuple[LedgerLimits, ...]:
     return tuple(by_id.values())
 
 
-def _entry_limits(entry: dict[str, Any]) -> LedgerLimits:
-    names = ledger_entries.names(entry)
-    limits, lives = _limits(entry.get("memory")), _lives(entry)
-    return LedgerLimits(entry["id"], names, limits, lives, first=_first(entry))
+def _entry_limits(document: dict[str, Any]) -> LedgerLimits:
+    entry = ledger_entries.holder_entry(document)
+    limits = {
+        fact.device: None if fact.is_held or fact.hard >= NO_LIMIT else fact.hard
+        for fact in entry.memory
+        if fact.hard > 0
+    }
+    return LedgerLimits(entry.id, entry.names, limits, _lives(document), first=_first(document))
 
 
 def _first(entry: dict[str, Any]) -> FirstProcess | None:
@@ -103,19 +105,6 @@ def _first(entry: dict[str, Any]) -> FirstProcess | None:
         return None
     pid, started = found
     return pid, started
-
-
-def _limits(memory: object) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
-    for record in memory if isinstance(memory, list) else ():
-        if not isinstance(record, dict):
-            continue
-        device, hard = record.get("device"), record.get("hard")
-        if not isinstance(device, str) or type(hard) is not int or hard <= 0:
-            continue
-        is_held = record.get("by") == _BY_DRIVER or hard >= NO_LIMIT
-        found[device] = None if is_held else hard
-    return found
 
 
 def _lives(entry: dict[str, Any]) -> bool | None:

@@ -13,16 +13,8 @@ from dataclasses import dataclass
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from typing import Protocol
 
-    from gpuhook.device_plugin.guard.container_processes import ProcessFacts
-
-    class ProcessReader(Protocol):
-        """The processes of the host, see container_processes.py."""
-
-        def about(self, pid: int) -> ProcessFacts | None: ...
-        def host_mounts(self) -> frozenset[tuple[int, int]] | None: ...
-
+    from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 
 # The first process of a container: its pid, and its start in clock ticks since boot.
 FirstProcess = tuple[int, int]
@@ -57,7 +49,7 @@ def cgroups(content: str) -> tuple[tuple[str, str], ...]:
 
 
 def container_scopes(
-    kernel: ProcessReader, firsts: Mapping[str, FirstProcess]
+    kernel: Processes, firsts: Mapping[str, FirstProcess]
 ) -> dict[str, ProcessScope]:
     """Return the unambiguous scopes of containers, by id."""
     if not firsts:

@@ -15,28 +15,16 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.guard.container_processes import ProcessFacts
+    from gpuhook.device_plugin.guard.container_processes import Processes
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.process_scope import ProcessScope
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 _MOST_CACHED = 4096
-
-
-class SampleUse(Protocol):
-    """A process on a device, as the driver reports it."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int | None: ...
-    @property
-    def gpu_instance(self) -> int | None: ...
-    @property
-    def compute_instance(self) -> int | None: ...
 
 
 class SampleDriver(Protocol):
@@ -45,18 +33,8 @@ class SampleDriver(Protocol):
     def opened(self) -> AbstractContextManager[object]:
         """Keep the driver's library open: opening it takes time."""
 
-    def processes(self, uuid: str) -> Sequence[SampleUse] | None:
+    def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
         """Return the processes on a GPU or MIG instance, None if not reported."""
-
-
-class SampleKernel(Protocol):
-    """The processes of the host, see container_processes.py."""
-
-    def trouble(self) -> GpuhookError | None: ...
-    def host_mounts(self) -> frozenset[tuple[int, int]] | None: ...
-    def about(self, pid: int) -> ProcessFacts | None: ...
-    def grants(self, pid: int) -> Mapping[str, int] | None: ...
-    def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +69,7 @@ def targets(resources: Iterable[Resource]) -> dict[str, SampleTarget]:
 class UsageSampler:
     """Takes samples, and caches the grants in the mounts of containers, which never change."""
 
-    def __init__(self, kernel: SampleKernel) -> None:
+    def __init__(self, kernel: Processes) -> None:
         self._kernel = kernel
         self._grants: dict[str, dict[str, int]] = {}  # by container
 
@@ -218,7 +196,7 @@ def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int |
     return found
 
 
-def _is_on_target(use: SampleUse, target: SampleTarget, *, is_parents: bool) -> bool:
+def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) -> bool:
     if target.instance is None:
         return True
     if use.gpu_instance is None:

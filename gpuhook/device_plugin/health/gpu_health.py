@@ -9,7 +9,6 @@ by evidence: a reboot, a reload of the driver, a replugged GPU, a driver that re
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from gpuhook.device_plugin.health.health_marks import ALL, Evidence, HealthMark
 from gpuhook.device_plugin.health.xid_verdict import XidVerdict, xid_verdict
@@ -20,28 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpuhook.device_plugin.config.configuration import Health
+    from gpuhook.device_plugin.health.nvml_watcher import XidReport
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
-
-
-class XidEvent(Protocol):
-    """An XID as NVML reports it. An attribute that NVML does not report is None."""
-
-    @property
-    def uuid(self) -> str | None:
-        """The UUID of the physical GPU."""
-
-    @property
-    def xid(self) -> int:
-        """The number of the XID."""
-
-    @property
-    def gpu_instance(self) -> int | None:
-        """The GPU instance of the MIG instance."""
-
-    @property
-    def compute_instance(self) -> int | None:
-        """The compute instance of the MIG instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +82,7 @@ class GpuHealth:
         """Return the GPU in messages: "GPU 0 (GPU-...)"."""
         return HealthMark(gpu, "", "", index=self._indexes.get(gpu)).label
 
-    def add_xid(self, event: XidEvent, action: str | None, now: float) -> XidVerdict:
+    def add_xid(self, event: XidReport, action: str | None, now: float) -> XidVerdict:
         """Add an XID; `action` is the GPU's recovery action read after it, None if unknown.
 
         An XID of an unknown GPU adds no mark. `now` is in seconds since 1970.
@@ -278,7 +258,7 @@ def _key(mark: HealthMark) -> tuple[str, tuple[int, int | None] | None, str]:
     return mark.gpu, mark.instance, mark.source
 
 
-def _instance(event: XidEvent) -> tuple[int, int | None] | None:
+def _instance(event: XidReport) -> tuple[int, int | None] | None:
     return None if event.gpu_instance is None else (event.gpu_instance, event.compute_instance)
 
 

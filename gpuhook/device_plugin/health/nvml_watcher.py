@@ -21,32 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.health.gpu_health import XidEvent
+    from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
 
 WAIT_MILLISECONDS = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
 REPORT_WINDOW = 10.0  # seconds in which equal XIDs are counted together
 
 
-class Unwatched(Protocol):
-    """A GPU without events."""
-
-    @property
-    def reason(self) -> str:
-        """The reason, in words."""
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the GPU is lost; otherwise it works, but supports no events."""
-
-
 class EventWatch(Protocol):
     """An event set of NVML."""
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, Unwatched]:
+    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
         """Watch these GPUs; returns those that cannot be watched."""
 
-    def wait(self, milliseconds: int) -> XidEvent | None:
+    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         """Return the next XID, None after a timeout. Raises GpuhookError."""
 
     def lost(self) -> Mapping[str, str]:
@@ -236,14 +224,14 @@ class Watcher:
                 self._post_counted()
                 self._post_actions()
 
-    def _wait(self, watch: EventWatch) -> XidEvent | None:
+    def _wait(self, watch: EventWatch) -> NvmlXidEvent | None:
         try:
             return watch.wait(self._milliseconds)
         except GpuhookError:
             self._lost = watch.lost()  # while NVML still answers
             raise
 
-    def _on_event(self, event: XidEvent) -> None:
+    def _on_event(self, event: NvmlXidEvent) -> None:
         report = XidReport(event.uuid, event.xid, event.gpu_instance, event.compute_instance)
         if self._limit.is_first(report, self._clock()):
             self._post_report(report, 1)
@@ -287,7 +275,7 @@ class Watcher:
         self._sleep(pause)
 
 
-def _watch_started(unwatched: Mapping[str, Unwatched]) -> WatchStarted:
+def _watch_started(unwatched: Mapping[str, UnwatchedDevices]) -> WatchStarted:
     return WatchStarted(
         {gpu: why.reason for gpu, why in unwatched.items() if not why.is_lost},
         {gpu: why.reason for gpu, why in unwatched.items() if why.is_lost},

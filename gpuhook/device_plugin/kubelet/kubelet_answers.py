@@ -33,6 +33,10 @@ class KnownNode:
 class KubeletAnswers:
     """Answers from `known`, which each turn of the plugin replaces as a whole.
 
+    A GpuhookError becomes the gRPC status, with its message and hint. allocate() and preferred()
+    are called in the event loop and must answer within milliseconds. pre_start() runs in its own
+    thread, since it may query a driver that hangs.
+
     `free_memory` returns the free bytes of the device with a UUID, None if unknown.
     """
 

@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
-    from gpuhook.device_plugin.kubelet.resource_server import Answers
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 _INTERVAL = 10.0  # seconds
@@ -38,7 +38,7 @@ class PluginSockets:
         self,
         directory: str,
         kubelet_socket: str,
-        answers: Answers,
+        answers: KubeletAnswers,
         observer: Observer,
         pre_start: bool = False,
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,31 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.api.services import Context, Method, Request, Response
+    from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
-
-
-class Answers(Protocol):
-    """Computes the answers. A GpuhookError becomes the gRPC status, with its message and hint.
-
-    allocate() and preferred() are called in the event loop and must answer within milliseconds.
-    pre_start() runs in its own thread, since it may query a driver that hangs.
-    """
-
-    def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
-        """Return the allocation of each container; a request is the ids for one container."""
-
-    def preferred(
-        self, resource: Resource, available: list[str], must_include: list[str], size: int
-    ) -> list[str]:
-        """Return the `size` preferred ids of a container."""
-
-    def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if a container that was allocated `ids` may start."""
 
 
 class _Listing(NamedTuple):
@@ -68,7 +49,7 @@ class ResourceServer:
     """
 
     def __init__(
-        self, resource: Resource, answers: Answers, observer: Observer, *, pre_start: bool
+        self, resource: Resource, answers: KubeletAnswers, observer: Observer, *, pre_start: bool
     ) -> None:
         self.resource = resource
         self.pre_start = pre_start

@@ -21,19 +21,11 @@ from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_N
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Protocol
 
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-
-    class ProcessUse(Protocol):
-        """A process that uses a GPU, and its memory; None: the driver does not report it."""
-
-        @property
-        def pid(self) -> int: ...
-        @property
-        def memory_bytes(self) -> int | None: ...
+    from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.device_plugin.metrics.container_memory import Names
 
 _MOST = 4096
 
 
 def read() -> dict[str, HolderEntry]:
     """Return the containers of the ledger by id; of several with one id, the newest."""
-    return {entry["id"]: _entry(entry) for entry in documents()}
+    return {entry["id"]: holder_entry(entry) for entry in documents()}
 
 
 def documents() -> list[dict[str, Any]]:
@@ -45,16 +44,14 @@ def documents() -> list[dict[str, Any]]:
     return sorted(entries, key=lambda one: one["since"])
 
 
-def names(entry: dict[str, Any]) -> Names:
-    """Return HolderEntry.names of an entry."""
-    return _entry(entry).names
-
-
-def _entry(found: dict[str, Any]) -> HolderEntry:
+def holder_entry(document: dict[str, Any]) -> HolderEntry:
+    """Return a parsed entry of the ledger as a HolderEntry."""
     namespace, pod, container = (
-        str(found.get(key) or "") for key in ("namespace", "pod", "container")
+        str(document.get(key) or "") for key in ("namespace", "pod", "container")
     )
-    return HolderEntry(found["id"], namespace, pod, container, _units(found), _memory(found))
+    return HolderEntry(
+        document["id"], namespace, pod, container, _units(document), _memory(document)
+    )
 
 
 def _units(found: dict[str, Any]) -> tuple[str, ...]:

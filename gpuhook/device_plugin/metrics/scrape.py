@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.metrics import cgroup_names, container_memory, ledger_entries
@@ -19,10 +18,11 @@ from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
-    from gpuhook.device_plugin.metrics.container_memory import HolderEntry, ProcessUse
+    from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 TIMEOUT = 4.0  # seconds; Prometheus itself waits for ten
@@ -41,28 +41,6 @@ class Offered:
     guards: bool = False
 
 
-class ScrapedMemory(Protocol):
-    """The memory of a GPU or MIG instance, in bytes."""
-
-    @property
-    def total(self) -> int:
-        """Return the installed bytes."""
-
-    @property
-    def used(self) -> int:
-        """Return the used bytes."""
-
-
-class ScrapedUsage(Protocol):
-    """Queries of the driver by the UUID of a GPU or MIG instance. They may block and raise."""
-
-    def memory(self, uuid: str) -> ScrapedMemory | None:
-        """Return the memory, None if the driver does not report it."""
-
-    def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
-        """Return the processes, None if the driver does not report them."""
-
-
 @dataclass(frozen=True, slots=True)
 class _DriverFacts:
     uses: tuple[DeviceUse, ...] | None = None
@@ -76,7 +54,7 @@ class Scrape:
     def __init__(
         self,
         offered: Callable[[], Offered],
-        usage: Callable[[], ScrapedUsage | None],
+        usage: Callable[[], DriverUsage | None],
         holders: Callable[[], Awaitable[Holdings]],
         *,
         proc: str = "/proc",
@@ -127,7 +105,7 @@ class Scrape:
         except asyncio.TimeoutError:
             return _DriverFacts()
 
-    def _measure(self, usage: ScrapedUsage, devices: Iterable[str]) -> _DriverFacts:
+    def _measure(self, usage: DriverUsage, devices: Iterable[str]) -> _DriverFacts:
         uses = tuple(_use(usage, uuid) for uuid in devices)
         if uses and all(use == DeviceUse(use.uuid) for use in uses):
             return _DriverFacts()  # no answer at all: the driver does not work
@@ -137,7 +115,7 @@ class Scrape:
         return _DriverFacts(uses, members, ledger_entries.read())
 
 
-def _use(usage: ScrapedUsage, uuid: str) -> DeviceUse:
+def _use(usage: DriverUsage, uuid: str) -> DeviceUse:
     """Return the report on one device; its error must not affect the other devices."""
     memory, processes = None, None
     try:

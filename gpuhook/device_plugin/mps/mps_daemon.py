@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 
-from gpuhook.device_plugin.mps import orphan_daemons
+from gpuhook.device_plugin.mps import mps_plan
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
@@ -53,7 +53,7 @@ class MpsDaemon:
         if started:
             self._has_limits = False
             with self._os_error_as_fault():
-                orphan_daemons.record(self.plan)
+                mps_plan.record(self.plan)
             for uuid in self.plan.uuids:
                 self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
@@ -80,7 +80,7 @@ class MpsDaemon:
             self.send("quit")
         for uuid in self.plan.uuids:
             self._set_compute_mode(uuid, DEFAULT)
-        orphan_daemons.forget(self.plan)
+        mps_plan.forget(self.plan)
 
     def _call(self, arguments: list[str], text: str) -> str:
         env = {

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans sharing by MPS: one control daemon per resource, with its limits.
 
+A daemon outlives its plugin, and its GPUs serve no other process until their compute mode is reset.
+So a record of each started daemon lets the next plugin find those that no resource needs any more.
+
 Sources: NVIDIA's documentation of the Multi-Process Service, nvidia-cuda-mps-control(1).
 """
 
@@ -12,7 +15,8 @@ from dataclasses import dataclass
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
 from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files, state
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 # The daemon's pipes in a container, for any directory on the host.
 CONTAINER_PIPE = "/run/nvidia-mps/pipe"
 CONTAINER_SHM = "/dev/shm"  # noqa: S108 # the path in the client library
+_RECORD = "gpus"  # a file in the directory of a daemon: one GPU UUID per line
+_MAX_SIZE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +127,40 @@ def _percentage(resource: Resource, uuid: str, replicas: int) -> int:
     entry = resource.entries.get(uuid)
     chosen = entry.active_thread_percentage if entry else None
     return chosen or max(1, 100 // replicas)
+
+
+def record(plan: MpsPlan) -> None:
+    """Record the GPUs of a daemon before its start. Raises OSError."""
+    text = "".join(f"{uuid}\n" for uuid in plan.uuids)
+    files.replace(os.path.join(plan.root, _RECORD), text.encode(), mode=0o644)
+
+
+def forget(plan: MpsPlan) -> None:
+    """Remove the record, if it exists. Raises OSError."""
+    try:
+        os.unlink(os.path.join(plan.root, _RECORD))
+    except FileNotFoundError:
+        return
+
+
+def orphan_daemons(mps_root: str) -> list[MpsPlan]:
+    """Return the daemons that were started and never stopped; their limits are not recorded."""
+    try:
+        names = sorted(os.listdir(mps_root))
+    except OSError:
+        return []
+    plans = []
+    for name in names:
+        uuids = _uuids(os.path.join(mps_root, name, _RECORD))
+        if uuids:
+            plans.append(MpsPlan(name, os.path.join(mps_root, name), uuids, 100, ()))
+    return plans
+
+
+def _uuids(path: str) -> tuple[str, ...]:
+    try:
+        if not state.usable(os.lstat(path)):
+            return ()
+        return tuple(files.read(path, _MAX_SIZE).decode("ascii").split())
+    except (OSError, ValueError, GpuhookError):
+        return ()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.mps import mps_plan as mps
-from gpuhook.device_plugin.mps import orphan_daemons
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_programs
 
@@ -115,7 +114,7 @@ class MpsService:
         """Stop the daemons that are no longer needed, also those of an earlier plugin."""
         if mps_root != self._root:
             self._root = mps_root
-            for orphan in orphan_daemons.orphan_daemons(mps_root):
+            for orphan in mps.orphan_daemons(mps_root):
                 if not any(orphan.is_daemon_of(plan) for plan in plans.values()):
                     _quit(_daemon(orphan, snapshot))
         for name, daemon in list(self._daemons.items()):

@@ -27,7 +27,7 @@ def about(path: str, mounts: int, started: int = 100) -> ProcessFacts:
     return ProcessFacts(started, cgroup_names.parse(f"0::{path}"), home(path, mounts))
 
 
-class Kernel:
+class Kernel(Processes):
     """Processes that a test makes up."""
 
     def __init__(self, **found: ProcessFacts) -> None:

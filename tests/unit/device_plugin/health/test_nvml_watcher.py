@@ -24,14 +24,9 @@ from gpuhook.device_plugin.health.nvml_watcher import (
 )
 from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
 
 SECONDS = 20
-
-
-@dataclass(frozen=True)
-class NoEvents:
-    reason: str
-    is_lost: bool = False
 
 
 @dataclass
@@ -42,7 +37,7 @@ class FakeNvml:
     opened: int = 0
     closed: int = 0
     registered: list[tuple[str, ...]] = field(default_factory=list)
-    unwatched: dict[str, NoEvents] = field(default_factory=dict)
+    unwatched: dict[str, UnwatchedDevices] = field(default_factory=dict)
     open_faults: list[Exception] = field(default_factory=list)
     losses: dict[str, str] = field(default_factory=dict)
     actions: dict[str, str] = field(default_factory=dict)
@@ -58,18 +53,18 @@ class FakeNvml:
         finally:
             self.closed += 1
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, NoEvents]:
+    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
         self.registered.append(tuple(uuids))
         return self.unwatched
 
-    def wait(self, milliseconds: int) -> XidReport | None:
+    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         try:
             found = self.events.get(timeout=milliseconds / 1000)
         except queue.Empty:
             return None
         if isinstance(found, Exception):
             raise found
-        return found
+        return NvmlXidEvent(found.uuid, found.xid, found.gpu_instance, found.compute_instance)
 
     def lost(self) -> Mapping[str, str]:
         return self.losses
@@ -116,7 +111,10 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
 
 def test_an_xid_is_posted_with_the_drivers_action() -> None:
     """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
-    unwatched = {"GPU-1": NoEvents("no events"), "GPU-2": NoEvents("off the bus", is_lost=True)}
+    unwatched = {
+        "GPU-1": UnwatchedDevices("no events"),
+        "GPU-2": UnwatchedDevices("off the bus", is_lost=True),
+    }
     nvml, posted = FakeNvml(unwatched=unwatched, actions={"GPU-0": "reset"}), Posted()
     with watching(nvml, posted):
         assert posted.next(WatchStarted) == WatchStarted(

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.container_memory import (
     ContainerMemory,
@@ -19,6 +17,7 @@ from gpuhook.device_plugin.metrics.container_memory import (
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)
@@ -28,13 +27,11 @@ A, B = "aa" * 32, "bb" * 32
 TRAINER, SERVER = Holder("demo", "trainer", "main"), Holder("demo", "server", "main")
 
 
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    memory_bytes: int | None
+def process(pid: int, memory: int | None) -> ProcessUse:
+    return ProcessUse(pid, memory, None, None, "compute")
 
 
-def use(*processes: Process, used: int | None = 900) -> DeviceUse:
+def use(*processes: ProcessUse, used: int | None = 900) -> DeviceUse:
     return DeviceUse(GPU, 1000, used, processes)
 
 
@@ -49,7 +46,7 @@ def test_the_ledger_joins_processes_and_replicas() -> None:
         B: HolderEntry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
     }
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
-    uses = use(Process(1, 300), Process(2, 100), Process(3, 50), Process(4, 77))
+    uses = use(process(1, 300), process(2, 100), process(3, 50), process(4, 77))
     members = {1: member(A), 2: member(A), 3: member(B), 4: Membership()}
     found = container_memory([uses], members, entries, holders, SHARED)
     assert found == (
@@ -73,7 +70,7 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
     """A GPU with one holder needs no ledger; processes outside of pods are not that holder's."""
     members = {1: member(A), 2: member(B, in_pod=False)}
     found = container_memory(
-        [use(Process(1, 300), Process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
+        [use(process(1, 300), process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
     )
     assert found == (
         ContainerMemory(GPU, "", "", B, 5, None),
@@ -84,7 +81,7 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
 def test_without_a_ledger_several_holders_stay_apart() -> None:
     """Whose process it is cannot be told among several: it goes by its container's id."""
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    found = container_memory([use(Process(1, 300))], {1: member(A)}, {}, holders, SHARED)
+    found = container_memory([use(process(1, 300))], {1: member(A)}, {}, holders, SHARED)
     assert found == (
         ContainerMemory(GPU, "", "", A, 300, None),
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
@@ -95,7 +92,7 @@ def test_without_a_ledger_several_holders_stay_apart() -> None:
 def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
     """Containers of Docker and podman have a share as well; they go by their id."""
     entries = {"web": HolderEntry("web", units=(f"{GPU}::3",))}
-    found = container_memory([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
+    found = container_memory([use(process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
     assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
 
 
@@ -103,7 +100,7 @@ def test_what_the_driver_cannot_tell_is_not_0() -> None:
     """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER}
-    (found,) = container_memory([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
+    (found,) = container_memory([use(process(1, None))], {1: member(A)}, entries, holders, SHARED)
     assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
     silent = DeviceUse(GPU, 1000, 900, None)
     (found,) = container_memory([silent], {}, entries, holders, SHARED)
@@ -121,7 +118,7 @@ def test_processes_that_use_more_than_is_used_leave_0() -> None:
 def test_a_process_that_computes_and_draws_counts_once() -> None:
     """The driver tells such a process for each kind of use, with all of its memory."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
-    uses = use(Process(1, 300), Process(1, 300), Process(1, None))
+    uses = use(process(1, 300), process(1, 300), process(1, None))
     (found,) = container_memory([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
     assert found.used_bytes == 300
 

@@ -7,7 +7,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
 from gpuhook.device_plugin.metrics.counters import Counters
@@ -31,6 +32,7 @@ from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.host.logs import logger
+from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
 
 GPU, NAME = "GPU-0", "nvidia.com/gpu"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)
@@ -44,32 +46,27 @@ HELD = Holdings(
 )
 
 
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    memory_bytes: int | None
+def process(pid: int, memory: int | None) -> ProcessUse:
+    return ProcessUse(pid, memory, None, None, "compute")
 
 
-@dataclass(frozen=True)
-class Memory:
-    total: int
-    used: int
+class Driver(DriverUsage):
+    """The driver of the T4."""
 
+    def __init__(self) -> None:
+        super().__init__("", None)
 
-class Driver:
-    """What the driver says of the T4."""
+    def memory(self, uuid: str) -> GpuMemory | None:
+        return GpuMemory(16 << 30, 5 << 30, 11 << 30)
 
-    def memory(self, uuid: str) -> Memory | None:
-        return Memory(16 << 30, 5 << 30)
-
-    def processes(self, uuid: str) -> list[Process] | None:
-        return [Process(101, 2 << 30), Process(102, 1 << 30), Process(103, 1 << 20)]
+    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+        return process(101, 2 << 30), process(102, 1 << 30), process(103, 1 << 20)
 
 
 class Silent(Driver):
     """A driver that has gone."""
 
-    def memory(self, uuid: str) -> Memory | None:
+    def memory(self, uuid: str) -> GpuMemory | None:
         raise RuntimeError("NVML: Driver Not Loaded")
 
 
@@ -326,7 +323,7 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
     free, asked = threading.Event(), []
 
     class Hanging(Driver):
-        def memory(self, uuid: str) -> Memory | None:
+        def memory(self, uuid: str) -> GpuMemory | None:
             asked.append(threading.current_thread())
             free.wait(60)
             return super().memory(uuid)
