@@ -58,7 +58,7 @@ class Oracle:
     count: int = 0
 
     def look(self, *, is_new: bool) -> None:
-        """Record the processes above their limit now; `is_new`: none was sampled just before."""
+        """Record the containers above their limit; `is_new`: there was no sample just before."""
         self.seen = [replace(p, memory=dict(p.memory)) for p in self.world.processes.values()]
         self.guarded = set()
         self.dark = set(TARGETS) if self.world.is_broken else set(self.world.silent)
@@ -237,7 +237,7 @@ class Scenario:
         return None if self.chance.random() < 0.05 else self.chance.randint(0, 8 * GIB)
 
     def _happens(self, *, may_reload: bool = True) -> None:
-        """Let something happen to one of them."""
+        """Apply a random event to a process or container."""
         if may_reload and self.chance.random() < 0.01:
             self.oracle.settings = self._settings()
         if not self.world.processes or self.chance.random() < 0.15:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A made-up host for the guard: devices, containers and processes that do whatever they like.
+"""A simulated host for the guard: devices, containers and processes with random behaviour.
 
-It answers as the driver and the kernel do, and knows the truth about everybody.
+It answers like the driver and the kernel, and knows the true state of each process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Process:
 
 @dataclass
 class Container:
-    """A container; `limits` are what it may have, whoever holds it to that."""
+    """A container; `limits` are its limits, enforced by any component."""
 
     id: str
     kind: str

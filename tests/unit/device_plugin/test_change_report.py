@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a turn of the device plugin tells people."""
+"""The reports of a turn of the device plugin."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
 
 
 def sharing(lines: list[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return resource and what is said of memory, of each line about sharing."""
+    """Return the resource and the memory of each line about sharing."""
     return [(line["resource"], line["memory"]) for line in lines if line["event"] == "sharing"]
 
 
 def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
-    """A line for each resource says what holds for those who share, until something else does."""
+    """Each resource has one line about its isolation, and another after a change."""
     memory = {device.uuid: UnitMemory(9 << 20, 9 << 20) for device in resource().devices}
     shared = replace(resource(), sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
@@ -69,7 +69,7 @@ def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
 
 
 def test_devices_that_differ_have_lines_of_their_own() -> None:
-    """Where one GPU has limits and another has none, each line names its devices."""
+    """If one GPU has limits and another has none, each line names its devices."""
     other = replace(DEVICE, uuid="GPU-other", index="7")
     units = (*resource().units, Unit("GPU-other::0", other, 0))
     shared = replace(resource(), units=units, sharing="time-slicing")
@@ -83,7 +83,7 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
 
 
 def test_a_limit_that_nobody_holds_is_a_warning() -> None:
-    """The amount, the reason and the way out are told, for a GPU that nobody shares too."""
+    """The warning has the amount, the reason and the remedy, also for a GPU that is not shared."""
     memory = {device.uuid: UnitMemory(3 << 30, 3 << 30) for device in resource().devices}
     for strategy, amount in (("time-slicing", "3Gi a replica"), ("none", "3Gi")):
         limited = replace(resource(), sharing=strategy, memory=memory)

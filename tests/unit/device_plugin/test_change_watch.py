@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the plugin take a turn by itself."""
+"""Changes that trigger a turn of the plugin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 
 
 def missing(root: Path) -> NodeSnapshot:
-    """Return a look at a node whose driver does not answer."""
+    """Return a snapshot of a node whose driver does not answer."""
     reason = fault("GH1204", path="libnvidia-ml.so.1", reason="none")
     return NodeSnapshot(trouble=reason, signature=signature(str(root), ""))
 
@@ -33,7 +33,7 @@ def missing(root: Path) -> NodeSnapshot:
 def looks(
     lookout: ChangeWatch, triggers: Triggers, trouble: NodeSnapshot, times: int
 ) -> list[float]:
-    """Return after how many seconds of its own clock each of `times` turns is asked for."""
+    """Return the times, by a fake clock, of the first `times` triggered turns."""
 
     async def collected() -> list[float]:
         clock, now = asyncio.get_running_loop(), 0.0
@@ -65,7 +65,7 @@ def looks(
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
-    """A driver that does not answer, or one of the GPUs that is lost."""
+    """The driver does not answer, or a GPU is lost."""
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
     gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
@@ -76,7 +76,7 @@ def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lo
 
 
 def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
-    """A driver that is missing at the start is looked for as often as the configuration says."""
+    """A driver that is missing at the start is retried at the configured interval."""
     config = tmp_path / "config.yaml"
     config.write_text(SOON, encoding="utf-8")
     source = config_source.ConfigSource(file=str(config))

@@ -27,7 +27,7 @@ LOOK = NodeSnapshot(NODE, NODE, is_dump=True)
 
 
 class Log:
-    """Counts what is told."""
+    """Counts log lines."""
 
     def __init__(self) -> None:
         self.told = 0

@@ -34,7 +34,7 @@ gpuhook: {metrics: {address: ""}, health: {pollInterval: 100ms}}
 
 
 class Log:
-    """Keeps what is told."""
+    """Records log lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any]]] = []
@@ -113,7 +113,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 class Failing:
-    """Stands in for a function, and raises `error` as long as there is one."""
+    """Replaces a function, and raises `error` while it is set."""
 
     def __init__(self, function: Callable[..., Any], error: Exception | None) -> None:
         self.function, self.error, self.calls = function, error, 0
@@ -138,7 +138,7 @@ FAULTS = [
 def test_turn_that_fails_is_taken_again(
     turns: Turns, monkeypatch: pytest.MonkeyPatch, error: Exception, where: tuple[Any, str]
 ) -> None:
-    """Nothing tells of what mends a full disk or a missing channel: the turn itself tries."""
+    """No event reports that a full disk or a missing channel is fixed: the turn is retried."""
     failing = Failing(getattr(*where), error)
     monkeypatch.setattr(*where, failing)
 
@@ -463,7 +463,7 @@ def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
 
 
 def test_who_asks_hears_what_comes_of_it(turns: Turns) -> None:
-    """A file that is as bad as before is told of once, and again at SIGHUP."""
+    """A file with the same fault is reported once, and again at SIGHUP."""
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -483,7 +483,7 @@ def test_who_asks_hears_what_comes_of_it(turns: Turns) -> None:
 
 
 def test_node_that_offers_nothing_says_so(turns: Turns) -> None:
-    """Whoever leaves out all GPUs would else read of a configuration that was taken, and wait."""
+    """A configuration that excludes all GPUs is applied, and the empty offer is reported."""
     turns.config.write_text(CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], "))
 
     async def scenario(turns: Turns) -> None:

@@ -87,7 +87,7 @@ def test_a_missing_file_is_a_sentence(stand_in: ApiStandIn, tmp_path: Path, miss
 
 
 def test_nobody_there(tmp_path: Path) -> None:
-    """A port that nobody listens at is a fault with its name."""
+    """A port without a listener is a fault that names the port."""
     certificate(tmp_path)
     (tmp_path / "token").touch()
     access = ApiAccess("127.0.0.1", 1, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
@@ -251,7 +251,7 @@ class Label:
         await asyncio.sleep(0)
 
     async def until(self, values: list[str | None]) -> None:
-        """Run until these values are told."""
+        """Run until these values are reported."""
         task = asyncio.create_task(self.label.run())
         while self.values != values:
             await asyncio.wait_for(self._sent.wait(), SECONDS)
@@ -273,7 +273,7 @@ def silence(over: threading.Event, *changes: object) -> Answer:
 
 
 def test_the_label_is_followed(stand_in: ApiStandIn) -> None:
-    """Each change is told once, over the ends of watches, faults and a version that is too old."""
+    """Each change is reported once, across ended watches, faults and an outdated version."""
     over = threading.Event()
 
     def first(asked: Asked) -> None:
@@ -324,7 +324,7 @@ def test_a_label_that_may_not_be_read_is_left_alone(stand_in: ApiStandIn) -> Non
 
 
 class Teller:
-    """NodeEvents with a clock of its own."""
+    """NodeEvents with its own clock."""
 
     def __init__(self, stand_in: ApiStandIn) -> None:
         self.now = 1000.0
@@ -359,7 +359,7 @@ def test_an_event_is_one_of_the_node(stand_in: ApiStandIn) -> None:
 
 
 def test_the_same_event_is_told_once_in_a_while(stand_in: ApiStandIn) -> None:
-    """What is held back is counted in the next one; other GPUs are told at once."""
+    """The next event has the number of suppressed ones; other GPUs are reported at once."""
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
     teller = Teller(stand_in)
     assert [teller.create() for _ in range(4)] == [True, False, False, False]
@@ -372,7 +372,7 @@ def test_the_same_event_is_told_once_in_a_while(stand_in: ApiStandIn) -> None:
 
 
 def test_a_storm_of_events_is_ten_a_minute(stand_in: ApiStandIn) -> None:
-    """Whatever they are about; and the table of what was told does not grow for ever."""
+    """The limit applies to all keys, and the table of sent events is bounded."""
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
     teller = Teller(stand_in)
     assert sum(teller.create(key=f"GPU-{n}") for n in range(600)) == 10

@@ -39,7 +39,7 @@ class Plugin:
         self.keeping = PolicyService(node.host_root)
 
     def seen(self) -> NodeSnapshot:
-        """Look at the node anew."""
+        """Take a new snapshot of the node."""
         node = self.node
         launch = Launch(
             node_driver_root=node.driver_root, node_dev_root=node.dev_root, host_root=node.host_root
@@ -209,7 +209,7 @@ def test_value_that_somebody_else_set_is_theirs(plugin: Plugin) -> None:
 
 
 def test_driver_that_forgot_is_told_again(plugin: Plugin) -> None:
-    """A GPU that nobody kept open, or that was reset, has its defaults."""
+    """A GPU that no process kept open, or that was reset, has its defaults."""
     plugin.turn(plugin.resource(entry("short")))
     plugin.driver.put(0, "default")
     plugin.turn(plugin.resource(entry("short")))

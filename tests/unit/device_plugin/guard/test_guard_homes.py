@@ -55,8 +55,8 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
 @pytest.mark.parametrize(
     ("path", "mounts"),
     [
-        ("/apps/gpu", 8),  # another container in the same cgroup, of which nobody knows
-        ("/apps/gpu", HOST[1]),  # a process of the host that somebody put there
+        ("/apps/gpu", 8),  # another, unknown container in the same cgroup
+        ("/apps/gpu", HOST[1]),  # a process of the host that was moved there
         ("/apps", 7),  # who has gone into the container's mounts from elsewhere
         ("/apps/gpu2", 7),
         ("/", 7),

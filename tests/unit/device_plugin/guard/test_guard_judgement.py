@@ -31,7 +31,7 @@ def user(pid: int, memory: float | None, container: str | None = SHARE.container
 
 
 class Looks:
-    """One look after the other, ten seconds apart unless told."""
+    """A series of samples, ten seconds apart by default."""
 
     def __init__(self, settings: Guard = SETTINGS, share: GuardShare = SHARE) -> None:
         self.settings, self.share = settings, share

@@ -154,7 +154,7 @@ def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -
 
 
 def test_a_process_that_ends_meanwhile_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
-    """Its descriptor is nobody else's, whoever has the pid by then."""
+    """The pidfd refers to the original process even if its pid is reused."""
 
     def is_still() -> bool:
         sleeper.kill()
@@ -216,7 +216,7 @@ def carried_out(
 
 
 def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:
-    """Nobody gets a signal who is another, elsewhere, of the host, or off the device by now."""
+    """Another process, a moved one, one of the host, or one off the device gets no signal."""
     pid = sleeper.pid
     uses = Driver((pid, GIB))
     assert not carried_out(pid, uses, started=1, web=pid)

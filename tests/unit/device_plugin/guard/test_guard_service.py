@@ -52,7 +52,7 @@ RESOURCE = Resource(NAME, UNITS, "time-slicing", memory={GPU: UnitMemory(4 * GIB
 
 
 class Log:
-    """Keeps what is told."""
+    """Records log lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
@@ -374,7 +374,7 @@ def test_a_driver_that_hangs_is_told_once_and_has_one_thread(
 def test_others_read_whom_the_guard_watches_while_it_can(
     room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    """Not while the driver hangs, nor when the plugin has ended: then nobody is watched."""
+    """While the driver hangs, or after the plugin's end, no container is watched."""
     room.host.containers = {sleeper.pid: "web"}
     room.host.uses = {sleeper.pid: GIB}
     enter()

@@ -224,7 +224,7 @@ def test_a_gpu_is_asked_about_when_it_is_first_seen() -> None:
 
 
 def test_gpus_that_were_unwatched_are_asked_about() -> None:
-    """An XID that nobody heard, while NVML was being started anew, shows in the driver's word."""
+    """An XID during a restart of NVML is missed, but shows in the driver's recovery action."""
     made = book()
     assert made.gpus_to_query() == ()
     made.query_all()

@@ -29,7 +29,7 @@ NODE = Evidence("boot-1", "driver-1")
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give everything a state directory of its own."""
+    """Use a temporary state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path
 
@@ -61,7 +61,7 @@ def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
 
 
 def test_a_condition_is_not_kept() -> None:
-    """That a GPU is not listed is seen anew, or not."""
+    """The mark of an unlisted GPU is not stored: the next plugin sees for itself."""
     book = marked()
     book.update_gpus([], 2.0)
     assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
@@ -81,7 +81,7 @@ def test_a_broken_file_says_nothing(text: str) -> None:
 
 
 def test_a_file_that_others_can_write_is_not_believed() -> None:
-    """Nobody but root and the plugin's user marks GPUs."""
+    """Only root and the plugin's user can mark GPUs."""
     health_marks.write(marked().marks)
     os.chmod(health_marks.path(), 0o666)
     assert health_marks.read() == ()
@@ -172,7 +172,7 @@ def test_a_request_is_named_by_a_gpu() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])
 def test_marks_that_cannot_be_read_are_told(text: str) -> None:
-    """To a person it must not seem that all is well; the plugin begins anew."""
+    """The command reports the fault; the plugin starts without marks."""
     Path(health_marks.directory()).mkdir(parents=True)
     Path(health_marks.path()).write_text(text)
     shown = health("show")

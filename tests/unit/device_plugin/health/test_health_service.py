@@ -43,7 +43,7 @@ def look(version: str = "580.1") -> NodeSnapshot:
 
 
 class Watch:
-    """Stands in for a Watcher; the test posts."""
+    """A fake Watcher; the test posts messages."""
 
     made: ClassVar[list[Watch]] = []
 
@@ -104,7 +104,7 @@ def test_driver_that_is_watched_again_is_looked_at(made: HealthService) -> None:
 
 
 def test_what_stays_so_is_told_once(made: HealthService) -> None:
-    """The watch fails once a minute while a driver is gone, and begins anew for each look."""
+    """The watch fails once a minute while the driver is missing, and restarts for each snapshot."""
     looked(made, look())
     (watch,) = Watch.made
     with capture_logs() as lines:

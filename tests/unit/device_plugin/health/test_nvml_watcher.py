@@ -110,7 +110,7 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
 
 
 def test_an_xid_is_posted_with_the_drivers_action() -> None:
-    """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
+    """The first message has the GPUs without events; NVML is shut down at the end."""
     unwatched = {
         "GPU-1": UnwatchedDevices("no events"),
         "GPU-2": UnwatchedDevices("off the bus", is_lost=True),
@@ -131,7 +131,7 @@ def test_an_xid_is_posted_with_the_drivers_action() -> None:
 
 
 def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
-    """The pauses grow to a minute, NVML is started anew each time, one message tells of each."""
+    """The pauses grow to a minute; each has one message and is followed by a restart of NVML."""
     nvml, posted = FakeNvml(), Posted()
     pauses: list[float] = []
     enough = threading.Event()
@@ -157,7 +157,7 @@ def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
 
 
 def test_a_wait_that_fails_tells_which_gpus_are_lost() -> None:
-    """NVML is asked while it is still open, and what it said is told once."""
+    """Lost GPUs are read while NVML is open, and posted once."""
     nvml, posted = FakeNvml(losses={"GPU-1": "fallen off the bus"}), Posted()
     with watching(nvml, posted, sleep=lambda seconds: None):
         nvml.events.put(trouble())
@@ -184,7 +184,7 @@ def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:
 
 
 def test_a_pause_ends_when_it_is_stopped_or_the_driver_is_back() -> None:
-    """Nobody waits a minute for it: restart() and stop() wake the thread."""
+    """restart() and stop() end a pause of a minute."""
     nvml, posted = FakeNvml(open_faults=[trouble(), trouble()]), Posted()
     with watching(nvml, posted) as watcher:
         for _ in range(2):

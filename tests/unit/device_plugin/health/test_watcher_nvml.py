@@ -87,7 +87,7 @@ def test_the_drivers_word_on_one_gpu_among_eight(node: SimulatedNode) -> None:
 
 
 def test_a_gpu_that_falls_off_the_bus(node: SimulatedNode) -> None:
-    """It cannot say what it needs, so the table does; whoever is lost is told with the failure."""
+    """A lost GPU reports no action, so the table decides; the failure lists lost GPUs."""
     made, devices = book(node)
     gone = uuids(node)[2]
     with watching(node) as posted:

@@ -110,7 +110,7 @@ def test_another_socket_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", ["socket", "file"])
 def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
-    """A socket that nobody listens on, or a plain file, is neither ours nor taken."""
+    """A socket without a listener, or a plain file, is neither ours nor taken."""
     path = str(tmp_path / "a.sock")
 
     async def work() -> None:

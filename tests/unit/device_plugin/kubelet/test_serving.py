@@ -47,7 +47,7 @@ def inode(path: Path) -> int:
 
 
 def test_a_resource_is_served_and_registered(kubelet: Kubelet, plugin: Plugin) -> None:
-    """The kubelet is told the version, the socket beside its own, and what can be asked."""
+    """The request has the version, the name of the socket, and the options."""
     plugin.offer(resource())
     assert sockets(kubelet) == {"nvidia-gpu.sock"}
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -204,7 +204,7 @@ def test_no_kubelet_is_wanted(tmp_path: Path) -> None:
 
 
 def test_the_kubelet_refuses(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Its sentence is told, and it is asked again until it takes the registration."""
+    """The kubelet's message is reported, and the registration is retried until it succeeds."""
     kubelet.refuses = "the ResourceName is invalid"
     plugin.offer(resource())
     plugin.observed.wait_for("registration_failed", 3)
@@ -228,7 +228,7 @@ def test_a_socket_that_nobody_listens_on_yet(tmp_path: Path) -> None:
 
 
 def test_a_kubelet_that_hangs(tmp_path: Path) -> None:
-    """A kubelet that takes a call and does not answer keeps nobody from the next kubelet."""
+    """A kubelet that does not answer a call does not prevent a registration with the next one."""
     with Plugin(tmp_path) as plugin, socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(tmp_path / "kubelet.sock"))
         hung.listen()
@@ -279,7 +279,7 @@ def test_tasks_that_are_cancelled(tmp_path: Path) -> None:
 def test_a_fault_of_ours_is_not_the_end(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error that nobody thought of is told, and the next event finds us at work."""
+    """An unexpected error is reported, and the next event is handled."""
 
     def broken(*_: object) -> None:
         monkeypatch.undo()
@@ -371,7 +371,7 @@ def test_a_directory_too_deep(tmp_path: Path) -> None:
 
 
 def test_one_kubelet_from_the_next(tmp_path: Path) -> None:
-    """A socket is another one when it was made anew or its inode differs, and else the same."""
+    """A socket is a new one if it was made again or has another inode."""
     path = tmp_path / "kubelet.sock"
     found = KubeletSocket(str(path))
     seen = [found.current]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory per container: who is told, by which witness, and what stays nobody's."""
+"""Memory per container: how it is attributed, and what remains unattributed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def member(identity: str, *, in_pod: bool = True) -> Membership:
 
 
 def test_the_ledger_joins_processes_and_replicas() -> None:
-    """With ledger and kubelet, each container has its use and its share; the rest is nobody's."""
+    """With ledger and kubelet, each container has its use and share; the rest is unattributed."""
     entries = {
         A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
         B: HolderEntry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
@@ -79,7 +79,7 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
 
 
 def test_without_a_ledger_several_holders_stay_apart() -> None:
-    """Whose process it is cannot be told among several: it goes by its container's id."""
+    """A process that may belong to several holders is listed by its container's id."""
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
     found = container_memory([use(process(1, 300))], {1: member(A)}, {}, holders, SHARED)
     assert found == (
@@ -110,7 +110,7 @@ def test_what_the_driver_cannot_tell_is_not_0() -> None:
 
 
 def test_processes_that_use_more_than_is_used_leave_0() -> None:
-    """Numbers of two moments need not fit: what is nobody's is never less than nothing."""
+    """Values of two moments need not agree: unattributed memory is never negative."""
     found = (ContainerMemory(GPU, "", "", A, 950, None),)
     assert unattributed(use(used=900), found) == 0
 
@@ -159,7 +159,7 @@ def test_the_ledger_says_what_the_driver_holds() -> None:
 
 
 def test_without_a_record_the_units_say_it() -> None:
-    """Another runtime writes no ledger: the limit is that of the units, and nobody's promise."""
+    """Another runtime writes no ledger: the limit is that of the units, and is not enforced."""
     holders = {f"{GPU}::0": SERVER, f"{GPU}::1": SERVER}
     assert limits_of({}, holders) == [("server", 480, 400, "guard")]
     by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})

@@ -173,7 +173,7 @@ def of(found: Series, name: str, *labels: str) -> dict[tuple[str, ...] | str, fl
 def test_processes_are_looked_up_where_the_host_has_its_proc(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver names the host's processes: /proc of the plugin's own container knows others."""
+    """The driver reports pids of the host: /proc of the plugin's container has others."""
     monkeypatch.setattr(driver_memory, "driver_usage", lambda _: Driver())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -193,7 +193,7 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
 
 
 def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin before this one may not have ended yet; that is told once."""
+    """The previous plugin may still have the port; that is reported once."""
     monkeypatch.setattr(driver_memory, "driver_usage", lambda _: None)
     measuring = MetricsService(Counters(), Notifier(logger(), None), "")
 
@@ -242,7 +242,7 @@ def test_memory_units_are_one_series_for_each_container(place: Path) -> None:
 
 
 def test_memory_per_container(place: Path) -> None:
-    """Used and fair share of each container, and what of the GPU's memory is nobody's."""
+    """Each container has its use and fair share; the rest of the GPU's memory is unattributed."""
     found = scraped(scrape_of(place, Driver()))
     labels = ("namespace", "pod", "container")
     assert of(found, "gpuhook_container_memory_used_bytes", *labels) == {
@@ -258,7 +258,7 @@ def test_memory_per_container(place: Path) -> None:
 
 
 def test_limits_of_memory(place: Path) -> None:
-    """Limits are told with who holds them; a GPU has the sum of what was granted of it.
+    """Limits have the component that enforces them; a GPU has the sum of its grants.
 
     Of a container that another runtime has made, its units tell.
     """
@@ -319,7 +319,7 @@ def test_a_kubelet_that_does_not_answer(place: Path) -> None:
 
 
 def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
-    """A hanging driver costs one thread, however often somebody asks, and counts again after."""
+    """A hanging driver costs one thread, for any number of scrapes, and is used again later."""
     free, asked = threading.Event(), []
 
     class Hanging(Driver):
@@ -342,7 +342,7 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
 
 
 def test_what_has_happened(place: Path) -> None:
-    """Counters and histograms have what the plugin has told."""
+    """Counters and histograms have the reported events."""
     seen = Counters()
     events = Observer(seen)
     events.allocated(NAME, [["x"]], 0.0007)
@@ -436,7 +436,7 @@ def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> N
 
 
 def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
-    """A fault of ours is a status 500 and a line in the log, and the endpoint goes on."""
+    """A bug results in status 500 and a log line, and the endpoint continues."""
 
     def broken() -> Offered:
         raise ValueError("broken")
@@ -476,7 +476,7 @@ def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
 
 
 def test_connections_are_bounded(place: Path) -> None:
-    """Who opens connections and says nothing keeps nobody waiting without an answer."""
+    """A client that opens connections and sends nothing does not block other clients."""
 
     async def scenario(port: int) -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
@@ -516,7 +516,7 @@ def test_who_does_not_read_its_answer_is_disconnected(
 
 
 def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
-    """The endpoint ends though somebody is connected and a scrape goes on; the port is free."""
+    """The endpoint ends during a connection and a scrape, and the port is free."""
 
     async def scenario() -> None:
         begun = asyncio.Event()
@@ -548,7 +548,7 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
 
 
 def test_a_port_in_use_is_said() -> None:
-    """Somebody else's port is a warning that names the address, not an end."""
+    """A port in use is a warning that names the address, and does not end the plugin."""
 
     async def scenario() -> None:
         async def holders() -> Holdings:
@@ -577,7 +577,7 @@ def test_a_port_in_use_is_said() -> None:
     ],
 )  # fmt: skip
 def test_addresses(address: str, code: str | None) -> None:
-    """An empty address is no endpoint; what is no address, or nobody's here, is said."""
+    """An empty address disables the endpoint; an invalid or foreign one is a fault."""
 
     async def holders() -> Holdings:
         return HELD
@@ -593,7 +593,7 @@ def test_addresses(address: str, code: str | None) -> None:
 
 
 def test_forms_of_addresses() -> None:
-    """Hosts may be left out, and IPv6 stands in brackets."""
+    """The host is optional, and an IPv6 address is in brackets."""
     assert parse_address("127.0.0.1:9395") == ("127.0.0.1", 9395)
     assert parse_address("[::1]:9395") == ("::1", 9395)
     assert parse_address(":9395") == ("", 9395)

@@ -36,7 +36,7 @@ class Daemons:
         self.look = NodeSnapshot()
 
     def set_mode(self, library: tuple[str, str | None], uuid: str, mode: str) -> None:
-        """Stand in for compute_mode.set_compute_mode, on a node with the driver that is seen."""
+        """Replace compute_mode.set_compute_mode on the simulated node."""
         if library[1] != self.look.seen.driver.module_version:
             raise fault("GH1877", uuid=uuid, mode=mode, reason="this library has gone")
         self.modes[uuid] = mode
@@ -147,7 +147,7 @@ def test_missing_program_leaves_the_devices_unready(node: Daemons) -> None:
 def test_a_directory_that_cannot_be_made_has_a_code(node: Daemons, part: str) -> None:
     path = Path(node.root, part)
     path.parent.mkdir(parents=True)
-    path.symlink_to("/proc/none")  # nobody can make anything below
+    path.symlink_to("/proc/none")  # no file can be created below
     state = node.keep(MpsService(), shared(4))
     (error,) = state.faults
     assert error.code == "GH1878"
