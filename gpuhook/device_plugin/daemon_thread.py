@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A blocking call in a daemon thread, awaited by the event loop.
 
-asyncio joins the threads of its own executor at exit, so a driver that hangs would keep the process
+asyncio joins the threads of its executor at exit, so a driver that hangs would keep the process
 from ending. A daemon thread is not joined.
 """
 

@@ -61,7 +61,7 @@ def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
 
 
 def test_a_condition_is_not_kept() -> None:
-    """The mark of an unlisted GPU is not stored: the next plugin sees for itself."""
+    """The mark of an unlisted GPU is not stored: the next plugin determines it again."""
     book = marked()
     book.update_gpus([], 2.0)
     assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
