@@ -150,8 +150,8 @@ class ApiServer:
 
     def _trust(self) -> ssl.SSLContext:
         """Return the context that trusts the cluster's CA, created again when its file changes."""
-        found = os.stat(self._access.ca_path)
-        version = (found.st_ino, found.st_mtime_ns)
+        status = os.stat(self._access.ca_path)
+        version = (status.st_ino, status.st_mtime_ns)
         if self._context is None or version != self._context_of:
             context = ssl.create_default_context(cafile=self._access.ca_path)
             # Python 3.13 requires extensions that the CAs of many clusters lack.
@@ -232,6 +232,16 @@ def _check(answer: http.client.HTTPResponse, purpose: Purpose) -> None:
     raise fault("GH1864", **needed, status=answer.status, reason=message)
 
 
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        raise ValueError("its answer is nested too deep") from None
+    if not isinstance(document, dict):
+        raise ValueError("its answer is not an object")  # noqa: TRY004 # it is data, not a type
+    return document
+
+
 def _document(data: bytes) -> object:
     try:
         return documents.parse_json(data)
@@ -241,5 +251,5 @@ def _document(data: bytes) -> object:
 
 def _message(status: object) -> str:
     """Return the message of a Status object of the API, "" without one."""
-    found = status.get("message") if isinstance(status, dict) else None
-    return found if isinstance(found, str) else ""
+    message = status.get("message") if isinstance(status, dict) else None
+    return message if isinstance(message, str) else ""

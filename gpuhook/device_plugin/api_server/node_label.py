@@ -87,12 +87,12 @@ class NodeLabel:
         try:
             while (change := await _in_thread(changes.next)) is not None:
                 self._report_answer()
-                found = change.get("object")
-                if not isinstance(found, dict):
+                node = change.get("object")
+                if not isinstance(node, dict):
                     continue
-                version = node_object.version_of(found) or version
+                version = node_object.version_of(node) or version
                 if change.get("type") in ("ADDED", "MODIFIED"):
-                    self._set_labels(node_object.labels_of(found))
+                    self._set_labels(node_object.labels_of(node))
         finally:
             changes.interrupt()  # after a cancellation the thread still waits in next()
             changes.close()

@@ -26,8 +26,8 @@ def path(node: str) -> str:
 
 def labels(server: ApiServer, node: str) -> tuple[dict[str, str], str]:
     """Return the labels of a node and their resourceVersion. Raises GH1862 to GH1864."""
-    found = server.get(path(node), _READ, accept=METADATA_ONLY)
-    return labels_of(found), version_of(found)
+    metadata = server.get(path(node), _READ, accept=METADATA_ONLY)
+    return labels_of(metadata), version_of(metadata)
 
 
 def watch(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
@@ -45,19 +45,19 @@ def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) 
     server.patch(path(node), {"metadata": {"labels": dict(changes)}}, _LABEL)
 
 
-def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
+def labels_of(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the labels of any object, without values that are not text."""
-    known = _metadata(found).get("labels")
-    if not isinstance(known, dict):
+    labels = _metadata(document).get("labels")
+    if not isinstance(labels, dict):
         return {}
-    return {name: value for name, value in known.items() if isinstance(value, str)}
+    return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 
-def version_of(found: Mapping[str, Any]) -> str:
+def version_of(document: Mapping[str, Any]) -> str:
     """Return the resourceVersion of any object, "" without one."""
-    return str(_metadata(found).get("resourceVersion") or "")
+    return str(_metadata(document).get("resourceVersion") or "")
 
 
-def _metadata(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = found.get("metadata")
-    return known if isinstance(known, dict) else {}
+def _metadata(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

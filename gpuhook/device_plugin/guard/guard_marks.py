@@ -77,36 +77,36 @@ def document(mark: GuardMark) -> dict[str, Any]:
     }
 
 
-def from_document(found: Any) -> GuardMark | None:
+def from_document(content: Any) -> GuardMark | None:
     """Return the mark of an object made by document(), None for any other content."""
     try:
-        texts = [found[key] for key in ("id", "namespace", "pod", "container", "device")]
+        texts = [content[key] for key in ("id", "namespace", "pod", "container", "device")]
         identity, namespace, pod, container, device = (_text(text) for text in texts)
         share = GuardShare(
             identity,
             (namespace, pod, container),
             device,
-            int(found["limit"]),
-            _text(found["resource"]),
-            is_certain=found["certain"] is True,
+            int(content["limit"]),
+            _text(content["resource"]),
+            is_certain=content["certain"] is True,
         )
-        below = None if found["below"] is None else float(found["below"])
-        sent = tuple(_sent(one) for one in found["sent"])
-        since, spent = float(found["since"]), float(found["spent"])
-        return GuardMark(share, int(found["used"]), since, spent, below, sent=sent)
+        below = None if content["below"] is None else float(content["below"])
+        sent = tuple(_sent(one) for one in content["sent"])
+        since, spent = float(content["since"]), float(content["spent"])
+        return GuardMark(share, int(content["used"]), since, spent, below, sent=sent)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
-def _sent(found: dict[str, Any]) -> Sent:
-    name = found["signal"]
+def _sent(content: dict[str, Any]) -> Sent:
+    name = content["signal"]
     if name not in (TERM, END, FAILED):
         raise ValueError(name)
-    at, waited = float(found["at"]), float(found["waited"])
-    return Sent(int(found["pid"]), int(found["started"]), name, at, waited)
+    at, waited = float(content["at"]), float(content["waited"])
+    return Sent(int(content["pid"]), int(content["started"]), name, at, waited)
 
 
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise TypeError(found)
-    return found
+def _text(content: object) -> str:
+    if not isinstance(content, str):
+        raise TypeError(content)
+    return content

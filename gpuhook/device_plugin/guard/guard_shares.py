@@ -129,11 +129,11 @@ def holding(
     unspecified: dict[Key, UnitShare] = {}
     devices: set[str] = set()
     for entry in entries:
-        found = _of_entry(entry, resources)
-        shares.update((share.key, share) for share in found)
+        own_shares = _of_entry(entry, resources)
+        shares.update((share.key, share) for share in own_shares)
         may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
         if entry.lives or (entry.lives is None and may_live):
-            devices.update(share.device for share in found)
+            devices.update(share.device for share in own_shares)
         if not entry.is_ambiguous:
             own = by_names.get(entry.names, ())
             unspecified |= {
@@ -188,7 +188,7 @@ def unspecified_shares(
 
     A container whose mounts are `hidden` may have the current limit of its units.
     """
-    found = []
+    shares = []
     for container, hard in grants.items():
         held = unspecified.get((container, device))
         if held is None or (hard is None and container not in hidden):
@@ -197,8 +197,8 @@ def unspecified_shares(
         share = GuardShare(
             container, held.names, device, most, held.resource, is_certain=is_certain
         )
-        found.append(share)
-    return found
+        shares.append(share)
+    return shares
 
 
 def unrecorded_shares(
@@ -218,7 +218,7 @@ def unrecorded_shares(
     the device by other means. A container whose mounts are `hidden` may be any remaining holder.
     """
     holders = [one for one in unrecorded if one.device == device]
-    found = []
+    shares = []
     for container, hard in grants.items():
         if hard is None:
             continue
@@ -226,20 +226,20 @@ def unrecorded_shares(
         held = fitting[0] if len(fitting) == 1 else None
         names = held.names if held else ("", "", container)
         name = held.resource if held else resource
-        found.append(GuardShare(container, names, device, hard, name))
+        shares.append(GuardShare(container, names, device, hard, name))
     nameless = [one for one, hard in grants.items() if hard is None and one in pods]
-    taken = {share.names for share in found}
+    taken = {share.names for share in shares}
     left = [one for one in holders if one.names not in taken]
-    if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(found):
+    if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(shares):
         (one,), (container,) = left, nameless
-        found.append(
+        shares.append(
             GuardShare(container, one.names, device, one.hard, one.resource, is_certain=False)
         )
     elif left:
         most = max(one.hard for one in left)
-        found += [
+        shares += [
             GuardShare(container, ("", "", container), device, most, resource, is_certain=False)
             for container in nameless
             if container in hidden
         ]
-    return found
+    return shares

@@ -49,10 +49,10 @@ class LedgerLimits:
 def version() -> tuple[int, int]:
     """Return a value that changes with each written or removed entry, (0, 0) without a ledger."""
     try:
-        found = os.stat(ledger.directory())
+        status = os.stat(ledger.directory())
     except OSError:
         return 0, 0
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def read() -> tuple[LedgerLimits, ...]:
@@ -98,12 +98,12 @@ def _first(entry: dict[str, Any]) -> FirstProcess | None:
 
     The entry of the runtime wrapper has the wrapper's pid, and `init` for the first process.
     """
-    found = entry.get("init")
-    if found is None and not entry["root"]:
-        found = [entry.get("pid"), entry.get("started")]
-    if not isinstance(found, list) or [type(one) for one in found] != [int, int]:
+    first = entry.get("init")
+    if first is None and not entry["root"]:
+        first = [entry.get("pid"), entry.get("started")]
+    if not isinstance(first, list) or [type(one) for one in first] != [int, int]:
         return None
-    pid, started = found
+    pid, started = first
     return pid, started
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.guard import guard_shares, process_scope
 from gpuhook.device_plugin.guard.guard_policy import User
 from gpuhook.errors import GpuhookError
@@ -134,22 +135,22 @@ class UsageSampler:
         pods: set[str],
     ) -> tuple[User, ...]:
         """Return the running processes, and add the containers of pods to `pods`."""
-        found = []
+        users = []
         for pid, memory in listed.items():
             about = self._kernel.about(pid)
             if about is None:
                 continue
             container = process_scope.container(about, holding.known, scopes)
-            found.append(User(pid, about.started, container, memory))
+            users.append(User(pid, about.started, container, memory))
             if container is not None and about.member.in_pod:
                 pods.add(container)
-        return tuple(found)
+        return tuple(users)
 
     def _granted(
         self, device: str, users: Iterable[User], holding: Holding
     ) -> tuple[dict[str, int | None], set[str]]:
         """Return grants of containers without a limit in the ledger, and containers hiding them."""
-        found: dict[str, int | None] = {}
+        granted: dict[str, int | None] = {}
         hidden: set[str] = set()
         for user in users:
             if user.container is None:
@@ -164,9 +165,9 @@ class UsageSampler:
                 self._cache(user.container, dict(grants))
             if grants is None:
                 hidden.add(user.container)
-            before, now = found.get(user.container), (grants or {}).get(device)
-            found[user.container] = now if before is None else before
-        return found, {one for one in hidden if one not in self._grants}
+            before, now = granted.get(user.container), (grants or {}).get(device)
+            granted[user.container] = now if before is None else before
+        return granted, {one for one in hidden if one not in self._grants}
 
     def _cache(self, container: str, grants: dict[str, int]) -> None:
         if len(self._grants) >= _MOST_CACHED:
@@ -177,9 +178,8 @@ class UsageSampler:
 def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int | None] | None:
     """Return the bytes of each process on a device, None if the driver does not report them.
 
-    A process that computes and draws is listed twice, each time with its total. A driver that does
-    not list the processes of a MIG instance lists those of the GPU with their instances. Raises
-    GpuhookError.
+    A driver that does not list the processes of a MIG instance lists those of the GPU with their
+    instances. Raises GpuhookError.
     """
     uses = driver.processes(target.uuid)
     is_parents = uses is None and target.instance is not None
@@ -187,13 +187,9 @@ def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int |
         uses = driver.processes(target.gpu)
     if uses is None:
         return None
-    found: dict[int, int | None] = {}
-    for use in uses:
-        if not _is_on_target(use, target, is_parents=is_parents):
-            continue
-        before, now = found.get(use.pid), use.memory_bytes
-        found[use.pid] = now if before is None else max(before, now or 0)
-    return found
+    return driver_memory.process_memory(
+        use for use in uses if _is_on_target(use, target, is_parents=is_parents)
+    )
 
 
 def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) -> bool:

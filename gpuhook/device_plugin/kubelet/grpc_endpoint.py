@@ -121,10 +121,10 @@ def _digest(text: str) -> str:
 
 
 def _inode(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    if not stat.S_ISSOCK(found.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISSOCK(status.st_mode):
         raise FileNotFoundError(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _answers(path: str) -> bool:

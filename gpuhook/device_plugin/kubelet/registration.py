@@ -69,7 +69,7 @@ class KubeletSocket:
         if not self.path:
             return None
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return None
-        return self._made, found.st_dev, found.st_ino
+        return self._made, status.st_dev, status.st_ino

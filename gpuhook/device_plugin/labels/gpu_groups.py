@@ -162,7 +162,7 @@ class _UsableDevices:
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
-        found: dict[str, Device] = {}
+        devices: dict[str, Device] = {}
         lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
         troubled = {one.uuid for gpu in node.gpus for one in gpu.instances if one.trouble}
         for resource in resources:
@@ -172,8 +172,8 @@ class _UsableDevices:
                     continue
                 if self._of.setdefault(uuid, resource) is resource:
                     self._replicas[uuid] += 1
-                    found[uuid] = unit.device
-        self.devices = tuple(found.values())
+                    devices[uuid] = unit.device
+        self.devices = tuple(devices.values())
 
     def group(self, subject: str, key: str, devices: list[Device]) -> Group:
         """Return the group of `devices`, with the number of replicas that most of them have."""
@@ -217,17 +217,17 @@ def _renamed(configuration: Configuration) -> set[str]:
 
 
 def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    found: dict[str, list[Device]] = {}
+    by_model: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(_model_key(device.model), []).append(device)
-    return list(found.items())
+        by_model.setdefault(_model_key(device.model), []).append(device)
+    return list(by_model.items())
 
 
 def _by_profile(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    found: dict[str, list[Device]] = {}
+    by_profile: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(device.profile or _UNNAMED, []).append(device)
-    return list(found.items())
+        by_profile.setdefault(device.profile or _UNNAMED, []).append(device)
+    return list(by_profile.items())
 
 
 def _model_key(model: str | None) -> str:
@@ -236,9 +236,9 @@ def _model_key(model: str | None) -> str:
 
 def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
     """Return a group for each model of the GPUs in MIG mode, which are not offered as a whole."""
-    found: dict[str, list[Gpu]] = {}
+    by_model: dict[str, list[Gpu]] = {}
     for gpu in _mig_gpus(node, configuration):
-        found.setdefault(_model_key(gpu.name), []).append(gpu)
+        by_model.setdefault(_model_key(gpu.name), []).append(gpu)
     return [
         Group(
             subject=GPU,
@@ -249,7 +249,7 @@ def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
             memory_bytes=gpus[0].memory_bytes,
             compute_capability=gpus[0].compute_capability,
         )
-        for key, gpus in found.items()
+        for key, gpus in by_model.items()
     ]
 
 

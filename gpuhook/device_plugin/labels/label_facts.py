@@ -17,7 +17,7 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
     from gpuhook.memory_limits import driver_support
 
     gpus = [gpu for gpu in node.gpus if gpu.lost is None]
-    virtual = [found for gpu in gpus if (found := features.vgpu(host_root, gpu.pci_bus_id))]
+    virtual = [vgpu for gpu in gpus if (vgpu := features.vgpu(host_root, gpu.pci_bus_id))]
     host = virtual[0] if virtual else None
     return LabelFacts(
         machine=features.machine(host_root, machine_file),

@@ -48,19 +48,19 @@ def labels(
     A node that offers no GPU and has none in MIG mode has only the labels about vGPUs, as with
     NVIDIA's GPU feature discovery.
     """
-    found = _vgpu(facts)
+    values = _vgpu(facts)
     every = groups(node, resources, configuration, driver_limits=facts.driver_limits)
     invalid = invalid_single(node, resources, configuration)
     if every or invalid:
-        found |= _driver(node.driver)
-        found |= _node(node, configuration, facts)
-        found |= _named("gpu", invalid) if invalid else _offered(every)
+        values |= _driver(node.driver)
+        values |= _node(node, configuration, facts)
+        values |= _named("gpu", invalid) if invalid else _offered(every)
     main = _main(every)
     if main is not None and configuration.own.accelerator_label:
-        found["accelerator"] = _accelerator(main.model)
+        values["accelerator"] = _accelerator(main.model)
     if timestamp is not None:
-        found[f"{PREFIX}gfd.timestamp"] = str(timestamp)
-    return dict(sorted(found.items()))
+        values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
+    return dict(sorted(values.items()))
 
 
 def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
@@ -68,12 +68,12 @@ def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
 
 
 def _vgpu(facts: LabelFacts) -> dict[str, str]:
-    told = {"present": _yes_no(facts.is_vgpu)}
+    values = {"present": _yes_no(facts.is_vgpu)}
     if facts.is_vgpu and facts.vgpu_host_driver_version:
-        told["host-driver-version"] = label_text.value(facts.vgpu_host_driver_version)
+        values["host-driver-version"] = label_text.value(facts.vgpu_host_driver_version)
     if facts.is_vgpu and facts.vgpu_host_driver_branch:
-        told["host-driver-branch"] = label_text.value(facts.vgpu_host_driver_branch)
-    return _named("vgpu", told)
+        values["host-driver-branch"] = label_text.value(facts.vgpu_host_driver_branch)
+    return _named("vgpu", values)
 
 
 def _driver(driver: Driver) -> dict[str, str]:
@@ -82,18 +82,18 @@ def _driver(driver: Driver) -> dict[str, str]:
     >>> sorted(_version("580.95.05").items())[:2]
     [('full', '580.95.05'), ('major', '580')]
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     if driver.version:
         parts = _version(driver.version)
-        found |= _named("cuda.driver-version", parts)
+        values |= _named("cuda.driver-version", parts)
         older = {"major": "major", "minor": "minor", "rev": "revision"}
-        found |= _named("cuda.driver", {name: parts[of] for name, of in older.items()})
+        values |= _named("cuda.driver", {name: parts[of] for name, of in older.items()})
     if driver.cuda:
         parts = _version(driver.cuda)
         del parts["revision"]
-        found |= _named("cuda.runtime-version", parts)
-        found |= _named("cuda.runtime", {name: parts[name] for name in ("major", "minor")})
-    return found
+        values |= _named("cuda.runtime-version", parts)
+        values |= _named("cuda.runtime", {name: parts[name] for name in ("major", "minor")})
+    return values
 
 
 def _version(text: str) -> dict[str, str]:
@@ -106,17 +106,17 @@ def _version(text: str) -> dict[str, str]:
 def _node(node: Node, configuration: Configuration, facts: LabelFacts) -> dict[str, str]:
     strategy = configuration.flags.mig_strategy
     is_capable = any(gpu.mig_mode in ("enabled", "disabled") for gpu in node.gpus)
-    told = {
+    values = {
         "gpu.machine": label_text.value(facts.machine or "") or "unknown",
         "gpu.mode": _mode(facts.modes),
         "mig.capable": _yes_no(is_capable),
         "mps.capable": _yes_no(configuration.sharing.strategy == MPS and strategy == "none"),
     }
     if strategy != "none":
-        told["mig.strategy"] = strategy
+        values["mig.strategy"] = strategy
     if facts.clique:
-        told["gpu.clique"] = label_text.value(facts.clique)
-    return {PREFIX + name: value for name, value in told.items()}
+        values["gpu.clique"] = label_text.value(facts.clique)
+    return {PREFIX + name: value for name, value in values.items()}
 
 
 def _mode(modes: tuple[str | None, ...]) -> str:
@@ -130,14 +130,14 @@ def _offered(every: tuple[Group, ...]) -> dict[str, str]:
     With several models, each one also has labels under gpu-<model>.
     """
     main = _main(every)
-    found = _named("gpu", main.labels()) if main else {}
+    values = _named("gpu", main.labels()) if main else {}
     models = [group for group in every if group.subject == GPU]
     for group in models if len(models) > 1 else ():
-        found |= _named(f"gpu-{group.key}", group.labels())
+        values |= _named(f"gpu-{group.key}", group.labels())
     for group in every:
         if group.subject == MIG:
-            found |= _named(f"mig-{group.key}", group.labels())
-    return found
+            values |= _named(f"mig-{group.key}", group.labels())
+    return values
 
 
 def _main(every: tuple[Group, ...]) -> Group | None:

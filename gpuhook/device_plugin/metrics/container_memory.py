@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
@@ -138,7 +139,7 @@ def container_memory(
             held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
     for key, limit in _recorded(entries).items():
         held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
-    found: dict[tuple[str, Names], ContainerMemory] = {}
+    result: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
         sole = _sole(use.uuid, holders, units)
@@ -149,10 +150,10 @@ def container_memory(
                 amount = 0 if names in known or names == sole else None
             if amount is not None or names in on_device:
                 share = on_device.get(names, MemoryShare(use.uuid))
-                found[use.uuid, names] = ContainerMemory(
+                result[use.uuid, names] = ContainerMemory(
                     use.uuid, *names, amount, share.fair, share.hard, share.soft, share.by
                 )
-    return tuple(found[key] for key in sorted(found))
+    return tuple(result[key] for key in sorted(result))
 
 
 def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int | None:
@@ -182,13 +183,13 @@ def _held(
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
-    found: dict[tuple[str, Names], MemoryShare] = {}
+    shares: dict[tuple[str, Names], MemoryShare] = {}
     for names, ids in by_names.items():
         held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
         counts = Counter(share.device for share in held)
         one = {share.device: share for share in held}
-        found |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
-    return found
+        shares |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
+    return shares
 
 
 def _times(share: MemoryShare, count: int) -> MemoryShare:
@@ -218,12 +219,12 @@ def _sole(
     uuid: str, holders: Mapping[str, Holder], units: Mapping[str, MemoryShare]
 ) -> Names | None:
     """Return the only container of a pod that holds units of a device, None if not exactly one."""
-    found = {
+    names = {
         (holder.namespace, holder.pod, holder.container)
         for unit, holder in holders.items()
         if unit in units and units[unit].device == uuid
     }
-    return found.pop() if len(found) == 1 else None
+    return names.pop() if len(names) == 1 else None
 
 
 def _used(
@@ -236,8 +237,8 @@ def _used(
 
     Processes of the host are left out.
     """
-    found: dict[Names, int | None] = {}
-    for pid, memory in _by_pid(use.processes or ()).items():
+    amounts: dict[Names, int | None] = {}
+    for pid, memory in driver_memory.process_memory(use.processes or ()).items():
         member = members.get(pid)
         identity = member.container(entries) if member else None
         if member is None or identity is None:
@@ -247,16 +248,7 @@ def _used(
         else:
             names = sole if sole and member.in_pod else ("", "", identity)
         if memory is not None:
-            found[names] = (found.get(names) or 0) + memory
+            amounts[names] = (amounts.get(names) or 0) + memory
         else:
-            found.setdefault(names, None)
-    return found
-
-
-def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
-    """Return the memory of each process; the driver lists one twice that computes and draws."""
-    found: dict[int, int | None] = {}
-    for process in processes:
-        before, now = found.get(process.pid), process.memory_bytes
-        found[process.pid] = now if before is None else max(before, now or 0)
-    return found
+            amounts.setdefault(names, None)
+    return amounts

@@ -54,17 +54,17 @@ def holder_entry(document: dict[str, Any]) -> HolderEntry:
     )
 
 
-def _units(found: dict[str, Any]) -> tuple[str, ...]:
+def _units(document: dict[str, Any]) -> tuple[str, ...]:
     """Return the replicas, and the whole devices."""
-    replicas = _strings(found.get("replicas"))
-    devices = (name.rpartition("=")[2] for name in _strings(found.get("devices")))
+    replicas = _strings(document.get("replicas"))
+    devices = (name.rpartition("=")[2] for name in _strings(document.get("devices")))
     shared = {replica.partition("::")[0] for replica in replicas}
     return (*replicas, *(device for device in devices if device not in shared))
 
 
-def _memory(found: dict[str, Any]) -> tuple[MemoryLimitFact, ...]:
+def _memory(document: dict[str, Any]) -> tuple[MemoryLimitFact, ...]:
     """Return the memory limits; containers/hot/ledger.py documents their format."""
-    records = found.get("memory")
+    records = document.get("memory")
     limits = (_limit(one) for one in records) if isinstance(records, list) else ()
     return tuple(limit for limit in limits if limit is not None)
 
@@ -78,5 +78,5 @@ def _limit(record: object) -> MemoryLimitFact | None:
     return MemoryLimitFact(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
 
 
-def _strings(found: object) -> list[str]:
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+def _strings(content: object) -> list[str]:
+    return [one for one in content if isinstance(one, str)] if isinstance(content, list) else []

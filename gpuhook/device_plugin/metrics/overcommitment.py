@@ -84,15 +84,15 @@ def _accounted(
     offered: Mapping[str, Resource], units: Mapping[str, Mapping[str, Holder]]
 ) -> dict[str, dict[Holder, int]]:
     """Return the memory in bytes of the units that containers hold, by device UUID."""
-    found: dict[str, dict[Holder, int]] = {}
+    accounted: dict[str, dict[Holder, int]] = {}
     for name, holders in units.items():
         memory = offered[name].memory if name in offered else {}
         for unit, holder in holders.items():
             device = unit.partition("::")[0]
-            of_device = found.setdefault(device, {})
+            of_device = accounted.setdefault(device, {})
             size = memory[device].hard if device in memory else 0
             of_device[holder] = of_device.get(holder, 0) + size
-    return found
+    return accounted
 
 
 def _amount(memory: int | None) -> str:
