@@ -232,16 +232,6 @@ def _check(answer: http.client.HTTPResponse, purpose: Purpose) -> None:
     raise fault("GH1864", **needed, status=answer.status, reason=message)
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(data)
-    except RecursionError:
-        raise ValueError("its answer is nested too deep") from None
-    if not isinstance(document, dict):
-        raise ValueError("its answer is not an object")  # noqa: TRY004 # it is data, not a type
-    return document
-
-
 def _document(data: bytes) -> object:
     try:
         return documents.parse_json(data)

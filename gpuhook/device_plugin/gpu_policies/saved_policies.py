@@ -49,10 +49,8 @@ def read(boot: str | None) -> dict[Key, SavedPolicy]:
     try:
         if not state.usable(os.lstat(path())):
             return {}
-        content = json.loads(files.read(path(), _MAX_SIZE))
-    except (OSError, ValueError, RecursionError, GpuhookError):
-        return {}
-    if not isinstance(content, dict):
+        content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    except (OSError, ValueError, GpuhookError):
         return {}
     if content.get("format") != FORMAT or content.get("boot") != boot:
         return {}

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _HOST_DEVICES = "devtmpfs"  # the type of the host's /dev
-_MAX_STAT = 1 << 16
 _MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
 
@@ -119,18 +118,6 @@ class Processes:
             return False
         return os.path.samestat(theirs, ours)
 
-    def _parents(self, pid: int) -> Iterator[int]:
-        """Yield the parent of a process, the parent's parent, and so on."""
-        for _ in range(_MAX_PARENTS):
-            try:
-                fields = ledger.stat_fields(files.read(f"{self._proc}/{pid}/stat", _MAX_STAT))
-            except (OSError, GpuhookError):
-                return
-            pid = int(fields[1])
-            if pid <= 1:
-                return
-            yield pid
-
     def send(self, pid: int, name: str, is_still: Callable[[], bool]) -> bool:
         """Send a signal if `is_still()`, which is called while a pidfd holds the process.
 
@@ -154,12 +141,11 @@ class Processes:
             os.close(descriptor)
         return True
 
-    def _cgroups(self, pid: int) -> str:
+    def _cgroups(self, pid: int) -> bytes:
         try:
-            content = files.read(f"{self._proc}/{pid}/cgroup", _MAX_CGROUP)
+            return files.read(f"{self._proc}/{pid}/cgroup", _MAX_CGROUP)
         except (OSError, GpuhookError):
-            return ""
-        return content.decode("utf-8", "replace")
+            return b""
 
     def _mounts(self, pid: int) -> tuple[int, int] | None:
         try:

@@ -41,7 +41,7 @@ def write(marks: Iterable[GuardMark], watching: GuardWatching | None = None) -> 
         guard_state.write(None)
         return
     pid = os.getpid()
-    watcher = {"pid": pid, "started": ledger.start_time(pid), "action": current.action}
+    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": current.action}
     guard_state.write(
         {**watcher, "watched": [_watched(one) for one in current.shares], "over": over}
     )

@@ -8,7 +8,10 @@ Containers in the ledger that share cgroups or mounts have no scope.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+from gpuhook.host.hot import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,14 +41,18 @@ class ProcessScope:
         return is_own and all(_is_below(theirs.get(kind), path) for kind, path in self.cgroups)
 
 
-def cgroups(content: str) -> tuple[tuple[str, str], ...]:
+def cgroups(content: bytes) -> tuple[tuple[str, str], ...]:
     """Parse /proc/PID/cgroup: the cgroup in each hierarchy.
 
-    >>> cgroups("2:cpu,cpuacct:/a:b" + chr(10) + "0::/c" + chr(10))
+    >>> cgroups(b"2:cpu,cpuacct:/a:b" + bytes([10]) + b"0::/c")
     (('', '/c'), ('cpu,cpuacct', '/a:b'))
     """
-    lines = (line.split(":", 2) for line in content.splitlines() if line.count(":") >= 2)
-    return tuple(sorted((kind, path) for _, kind, path in lines))
+    return tuple(
+        sorted(
+            (os.fsdecode(b",".join(controllers)), os.fsdecode(path))
+            for _, controllers, path in procfs.cgroups(content)
+        )
+    )
 
 
 def container_scopes(

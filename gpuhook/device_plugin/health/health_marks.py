@@ -14,6 +14,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 
 TYPE_CHECKING = False
@@ -168,7 +169,7 @@ def stored_marks() -> tuple[HealthMark, ...]:
         return ()
     except OSError as error:
         raise fault("GH1865", path=path(), reason=error.strerror or error) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
     marks = content.get("marks")
     stored = map(from_document, marks if isinstance(marks, list) else [])
@@ -178,8 +179,8 @@ def stored_marks() -> tuple[HealthMark, ...]:
 def _content() -> dict[str, Any]:
     if not state.usable(os.lstat(path())):
         raise fault("GH1865", path=path(), reason="others than root can write it")
-    content = json.loads(files.read(path(), _MAX_SIZE))
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    if content.get("format") != FORMAT:
         raise ValueError(path())
     return content
 

@@ -8,11 +8,12 @@ Source: proc(5), /proc/PID/cgroup; the cgroup drivers of runc, containerd, CRI-O
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,27 +64,23 @@ class Membership:
 def of_pid(pid: int, proc: str = "/proc") -> Membership:
     """Return the names for a process, none if it has ended or cannot be read."""
     try:
-        return parse(files.read(f"{proc}/{pid}/cgroup", _MAX_SIZE).decode("utf-8", "replace"))
+        return parse(files.read(f"{proc}/{pid}/cgroup", _MAX_SIZE))
     except (OSError, GpuhookError):
         return Membership()
 
 
-def parse(content: str) -> Membership:
+def parse(content: bytes) -> Membership:
     """Parse the content of /proc/PID/cgroup, of version 1 or 2.
 
-    >>> parse("0::/system.slice/docker-" + "ab" * 32 + ".scope").container(()) == "ab" * 32
+    >>> parse(b"0::/system.slice/docker-" + b"ab" * 32 + b".scope").container(()) == "ab" * 32
     True
     """
-    paths = dict.fromkeys(line.split(":", 2)[2] for line in content.splitlines() if _is_line(line))
+    paths = dict.fromkeys(os.fsdecode(path) for _, _, path in procfs.cgroups(content))
     names: dict[str, None] = {}
     for path in paths:
         for part in path.split("/"):
             names.update(dict.fromkeys(_names(part)))
     return Membership(tuple(names), any(_OF_POD.search(path) for path in paths))
-
-
-def _is_line(line: str) -> bool:
-    return line.count(":") >= 2
 
 
 def _names(part: str) -> list[str]:

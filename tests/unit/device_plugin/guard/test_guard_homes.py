@@ -24,7 +24,7 @@ def home(path: str, mounts: int) -> ProcessScope:
 
 
 def about(path: str, mounts: int, started: int = 100) -> ProcessFacts:
-    return ProcessFacts(started, cgroup_names.parse(f"0::{path}"), home(path, mounts))
+    return ProcessFacts(started, cgroup_names.parse(f"0::{path}".encode()), home(path, mounts))
 
 
 class Kernel(Processes):
@@ -119,14 +119,14 @@ def test_the_root_of_the_hierarchy_is_nobodys() -> None:
 
 
 def test_hierarchies_of_version_1_count_all_of_them() -> None:
-    one = ProcessScope(process_scope.cgroups("4:devices:/a/gpu\n0::/\n"), (4, 7))
+    one = ProcessScope(process_scope.cgroups(b"4:devices:/a/gpu\n0::/\n"), (4, 7))
     for content, holds in (
         ("0::/\n4:devices:/a/gpu\n", True),
         ("0::/x\n4:devices:/a/gpu/x\n", True),
         ("0::/\n4:devices:/a\n", False),
         ("0::/\n", False),
     ):
-        assert one.holds(ProcessScope(process_scope.cgroups(content), (4, 7))) is holds
+        assert one.holds(ProcessScope(process_scope.cgroups(content.encode()), (4, 7))) is holds
 
 
 def test_an_id_that_two_containers_have_has_no_first_process() -> None:

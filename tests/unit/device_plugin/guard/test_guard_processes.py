@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_loop, process_scope
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
@@ -57,8 +56,8 @@ def test_outermost_name_is_that_of_the_container_itself() -> None:
 def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
     place = "0::/user.slice/user-1000.slice/user@1000.service/app.slice"
     for name in (f"docker-{A}.scope", "run-web.scope", "web"):
-        assert cgroup_names.parse(f"{place}/{name}").outermost({A, "web"}) is None
-    inside = cgroup_names.parse(f"0::/docker/{A}/user@1000.service/{B}")
+        assert cgroup_names.parse(f"{place}/{name}".encode()).outermost({A, "web"}) is None
+    inside = cgroup_names.parse(f"0::/docker/{A}/user@1000.service/{B}".encode())
     assert inside.outermost({B}) == A
 
 
