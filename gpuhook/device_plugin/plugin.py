@@ -158,7 +158,7 @@ class Plugin:
 
     async def _prepare(self, reasons: frozenset[Reason]) -> None:
         """Compute a new offer if one of the reasons requires it."""
-        if Reason.ASKED in reasons:
+        if Reason.RELOAD in reasons:
             self._report.report_reload_request()
         config = self._config
         loaded, is_requested = None, Reason.CONFIGURATION in reasons

@@ -50,5 +50,5 @@ def _handle_signals(triggers: Triggers) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    reload = (Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+    reload = (Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
     loop.add_signal_handler(signal.SIGHUP, triggers.pull, *reload)

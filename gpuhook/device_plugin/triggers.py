@@ -13,7 +13,7 @@ class Reason(Enum):
     """What has changed, or may have changed."""
 
     STOP = "stop"
-    ASKED = "asked"  # SIGHUP; CONFIGURATION and NODE come with it
+    RELOAD = "reload"  # SIGHUP; CONFIGURATION and NODE come with it
     CONFIGURATION = "configuration"  # a configuration file, SIGHUP, the node's label
     NODE = "node"  # the driver, its GPUs, their instances
     HEALTH = "health"

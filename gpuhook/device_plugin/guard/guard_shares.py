@@ -118,28 +118,19 @@ def holding(
     """Return the known shares. Without the kubelet any container may hold any unit."""
     entries = tuple(recorded)
     held = _held(holdings, units)
-    by_names: dict[Names, list[UnitShare]] = {}
-    for one in held:
-        by_names.setdefault(one.names, []).append(one)
+    unspecified = _unspecified(entries, held)
     resources = {unit.device: unit.resource for unit in units.values()}
     # With units of any resource: a container is watched also if its resource is no longer offered
     # or limited, and also an init container, whose units the kubelet lists by other names.
     pods = {(holder.namespace, holder.pod) for holder in holdings.holders.values()}
     shares: dict[Key, GuardShare] = {}
-    unspecified: dict[Key, UnitShare] = {}
-    devices: set[str] = set()
+    devices = {device for _, device in unspecified}
     for entry in entries:
         own_shares = _of_entry(entry, resources)
         shares.update((share.key, share) for share in own_shares)
         may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
         if entry.lives or (entry.lives is None and may_live):
             devices.update(share.device for share in own_shares)
-        if not entry.is_ambiguous:
-            own = by_names.get(entry.names, ())
-            unspecified |= {
-                (entry.id, one.device): one for one in own if one.device not in entry.limits
-            }
-    devices.update(device for _, device in unspecified)
     known_names = {entry.names for entry in entries}
     unrecorded = tuple(one for one in held if one.names not in known_names)
     devices.update(one.device for one in unrecorded)
@@ -155,6 +146,21 @@ def holding(
     watched = {key: share for key, share in shares.items() if share.device in devices}
     firsts = {entry.id: entry.first for entry in entries if entry.first is not None}
     return Holding(known, by_driver, watched, unspecified, unrecorded, frozenset(devices), firsts)
+
+
+def _unspecified(
+    entries: Iterable[LedgerLimits], held: Iterable[UnitShare]
+) -> dict[Key, UnitShare]:
+    by_names: dict[Names, list[UnitShare]] = {}
+    for one in held:
+        by_names.setdefault(one.names, []).append(one)
+    return {
+        (entry.id, one.device): one
+        for entry in entries
+        if not entry.is_ambiguous
+        for one in by_names.get(entry.names, ())
+        if one.device not in entry.limits
+    }
 
 
 def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[UnitShare]:

@@ -470,12 +470,12 @@ def test_who_asks_hears_what_comes_of_it(turns: Turns) -> None:
         turns.config.write_text("sharing: 1\n")
         await turns.until(lambda: turns.log.told("must be a mapping") == 1)
         turns.triggers.pull(Reason.CONFIGURATION)
-        turns.triggers.pull(Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+        turns.triggers.pull(Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
         await turns.until(lambda: turns.log.told("must be a mapping") == 2)
         assert turns.log.told("SIGHUP") == 1
         turns.config.write_text(CONFIG)  # and that it is well again, though nothing is new
         await turns.until(lambda: turns.log.told(", as before") == 1)
-        turns.triggers.pull(Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
+        turns.triggers.pull(Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
         await turns.until(lambda: turns.log.told(", as before") == 2)
         assert turns.log.told("SIGHUP") == 2
 
