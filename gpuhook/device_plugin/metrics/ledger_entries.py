@@ -73,7 +73,7 @@ def _limit(record: object) -> MemoryLimitFact | None:
     if not isinstance(record, dict):
         return None
     device, hard, soft = (record.get(key) for key in ("device", "hard", "soft"))
-    if not (isinstance(device, str) and isinstance(hard, int) and isinstance(soft, int)):
+    if not isinstance(device, str) or type(hard) is not int or type(soft) is not int:
         return None
     return MemoryLimitFact(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
 
