@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a turn of the plugin tells people: what is new against the turn before, once."""
+"""Reports the changes of each turn of the plugin once, in the log and as events."""
 
 from __future__ import annotations
 
@@ -16,239 +16,236 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpuhook.device_plugin.config.config_source import LoadedConfig
-    from gpuhook.device_plugin.notifier import News
+    from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
+    from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.device_plugin.reconcile import TurnOutcome
-    from gpuhook.device_plugin.services.policy_service import PolicyState
 
 
-class TurnNews:
-    """Remembers what was told. `pod_resources` is the socket that tells who holds what."""
+class ChangeReport:
+    """Compares each turn with the previous one. `pod_resources` is the kubelet's socket."""
 
-    def __init__(self, news: News, pod_resources: str) -> None:
-        self._news = news
+    def __init__(self, notifier: Notifier, pod_resources: str) -> None:
+        self._notifier = notifier
+        self._log = notifier.log
         self._pod_resources = pod_resources
         self._warnings: frozenset[str] = frozenset()
         self._failure = ""
-        self._refused = ""
-        self._is_asked = False
-        self._doubts: frozenset[str] = frozenset()
-        self._counts: dict[str, tuple[int, int]] | None = None  # None: not told of any yet
+        self._refusal = ""
+        self._is_reload_requested = False
+        self._findings: frozenset[str] = frozenset()
+        self._counts: dict[str, tuple[int, int]] | None = None  # None: no offer reported yet
         self._unhealthy: frozenset[str] = frozenset()
         self._isolation: frozenset[sharing_notes.SharingNote] = frozenset()
         self._faults: dict[str, frozenset[str]] = {}  # messages by the reason of their event
-        self._divided: dict[str, object] = {}  # how resources divide memory, by their names
+        self._unit_memory: dict[str, object] = {}  # memory of the units, by resource
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
-    def configured(self, loaded: LoadedConfig) -> None:
-        """Tell which configuration is in force, and what is doubtful in it."""
-        self._news.good("ConfigApplied", f"configuration {_called(loaded)}", loaded.digest)
-        self._doubts = frozenset()
-        self._refused, self._is_asked = "", False
-        self.read(loaded)
+    def report_config(self, loaded: LoadedConfig) -> None:
+        """Report the configuration that is put in force, and its findings."""
+        self._notifier.info("ConfigApplied", f"configuration {_title(loaded)}", loaded.digest)
+        self._findings = frozenset()
+        self._refusal, self._is_reload_requested = "", False
+        self.report_same_config(loaded)
 
-    def read(self, loaded: LoadedConfig) -> None:
-        """Tell what is doubtful in a configuration that says the same, as far as that is new.
+    def report_same_config(self, loaded: LoadedConfig) -> None:
+        """Report new findings of a configuration with unchanged values.
 
-        Where the last one was refused, or somebody has asked, also that it says the same.
+        After a refused configuration or a SIGHUP, also report that the values are unchanged.
         """
-        same = f"configuration {_called(loaded)}, as before"
-        if self._refused:
-            self._news.good("ConfigApplied", same)
-        elif self._is_asked:
-            self._news.log.info(same)
-        self._refused, self._is_asked = "", False
-        doubts = {str(finding): finding.hint for finding in loaded.findings}
-        for doubt, hint in doubts.items():
-            if doubt not in self._doubts:
-                self._news.log.warning(doubt, **({"hint": hint} if hint else {}))
-        self._doubts = frozenset(doubts)
+        same = f"configuration {_title(loaded)}, as before"
+        if self._refusal:
+            self._notifier.info("ConfigApplied", same)
+        elif self._is_reload_requested:
+            self._log.info(same)
+        self._refusal, self._is_reload_requested = "", False
+        findings = {str(finding): finding.hint for finding in loaded.findings}
+        for finding, hint in findings.items():
+            if finding not in self._findings:
+                self._log.warning(finding, **({"hint": hint} if hint else {}))
+        self._findings = frozenset(findings)
 
-    def asked(self) -> None:
-        """Tell that all is read anew because somebody asked, who wants to hear what comes of it."""
-        self._is_asked = True
-        self._news.log.info("SIGHUP: reading the configuration and the node anew")
+    def report_reload_request(self) -> None:
+        """Report a SIGHUP; its outcome is then reported even if nothing has changed."""
+        self._is_reload_requested = True
+        self._log.info("SIGHUP: reading the configuration and the node again")
 
-    def refused(
-        self, error: Exception, serving: LoadedConfig | None, refused: LoadedConfig | None = None
+    def report_refusal(
+        self, error: Exception, active: LoadedConfig | None, refused: LoadedConfig | None = None
     ) -> None:
-        """Tell that a configuration was not taken, and which one goes on, None for none.
+        """Report a refused configuration, and the one that remains in force, None for none.
 
-        `refused` is what could be read of it: it knows the place of the entry that is at fault.
+        `refused` has the parts that could be read, with the place of the faulty entry.
         """
-        if str(error) == self._refused and not self._is_asked:
+        if str(error) == self._refusal and not self._is_reload_requested:
             return
-        self._refused, self._is_asked = str(error), False
-        fields = {"goes_on": serving.digest} if serving is not None else {}
+        self._refusal, self._is_reload_requested = str(error), False
+        fields = {"goes_on": active.digest} if active is not None else {}
         if refused is not None:
             fields["at"] = refused.place(str(error))
         if isinstance(error, GpuhookError):
-            self._news.failed("ConfigRefused", error, **fields)
+            self._notifier.fault("ConfigRefused", error, **fields)
         else:
-            self._news.bad("ConfigRefused", str(error), **fields)
+            self._notifier.warn("ConfigRefused", str(error), **fields)
 
-    def turn_failed(self, error: Exception) -> None:
-        """Tell why there is nothing new to offer."""
+    def report_failure(self, error: Exception) -> None:
+        """Report the error that ended a turn."""
         failure = f"{type(error).__name__}: {error}"
         if failure == self._failure:
             return
         self._failure = failure
         if isinstance(error, GpuhookError):
-            self._news.failed("NotOffered", error)
+            self._notifier.fault("NotOffered", error)
         elif isinstance(error, OSError):
-            self._news.bad("NotOffered", str(error))
-        else:  # a fault of ours: where it is, is worth more than what it says
-            self._news.bad(
-                "NotOffered", f"gpuhook failed: {printable(repr(error))}", exc_info=error
-            )
+            self._notifier.warn("NotOffered", str(error))
+        else:  # a bug in gpuhook: the traceback says more than the message
+            message = f"gpuhook failed: {printable(repr(error))}"
+            self._notifier.warn("NotOffered", message, exc_info=error)
 
-    def went_well(self) -> None:
-        """Take that the node was looked at and offers something: the next failure is news."""
+    def clear_failure(self) -> None:
+        """Report the next failure even if it is the same as the last one."""
         self._failure = ""
 
-    def worked_out(self, outcome: TurnOutcome) -> None:
-        """Tell the warnings that were not there before, what was written and what was started."""
+    def report_outcome(self, outcome: TurnOutcome) -> None:
+        """Report new warnings, written CDI specs, MPS daemons, policies and unit sizes."""
         for warning in dict.fromkeys(outcome.warnings):
             if warning not in self._warnings:
-                self._news.log.warning(warning)
+                self._log.warning(warning)
         self._warnings = frozenset(outcome.warnings)
         for path in outcome.written:
-            self._news.log.info("CDI spec written", path=path)
-        self._failed("MpsNotStarted", outcome.mps.faults)
-        for resource in outcome.mps.started:
-            self._news.good("MpsStarted", f"the MPS control daemon of {resource} runs", resource)
-        for resource in outcome.mps.changed:
-            self._news.log.warning(
-                "the MPS control daemon was told other limits, which are those of the servers that "
-                "it starts from now on: one that runs keeps the old ones, for new clients too",
-                resource=resource,
+            self._log.info("CDI spec written", path=path)
+        self._report_faults("MpsNotStarted", outcome.mps.faults)
+        for name in outcome.mps.started:
+            self._notifier.info("MpsStarted", f"the MPS control daemon of {name} runs", name)
+        for name in outcome.mps.changed:
+            self._log.warning(
+                "the limits of the MPS control daemon have changed; they apply to the MPS servers "
+                "that it starts from now on: a running server keeps the old limits, also for new "
+                "clients",
+                resource=name,
             )
-        self.policies(outcome.policies)
-        for one in outcome.offer.resources:
-            if one.sharing == MEMORY_UNITS:
-                self._sized(one.name, max(limit.hard for limit in one.memory.values()) // MIB)
+        self.report_policies(outcome.policies)
+        for resource in outcome.offer.resources:
+            if resource.sharing == MEMORY_UNITS:
+                size = max(limit.hard for limit in resource.memory.values()) // MIB
+                self._report_unit_size(resource.name, size)
 
-    def policies(self, state: PolicyState) -> None:
-        """Tell what of the GPUs' policies was changed, and what could not be, once."""
+    def report_policies(self, state: PolicyState) -> None:
+        """Report changed policies of GPUs, and new failures to change one."""
         for sentence in state.changed:
-            self._news.good("PolicySet", sentence, sentence)
-        self._failed("PolicyNotSet", state.faults)
+            self._notifier.info("PolicySet", sentence, sentence)
+        self._report_faults("PolicyNotSet", state.faults)
 
-    def label_unread(self, faults: Iterable[GpuhookError]) -> None:
-        """Tell why the node's label chooses no configuration, once."""
-        self._failed("LabelNotRead", faults)
+    def report_label_faults(self, faults: Iterable[GpuhookError]) -> None:
+        """Report why the node's label selects no configuration."""
+        self._report_faults("LabelNotRead", faults)
 
-    def _failed(self, reason: str, faults: Iterable[GpuhookError]) -> None:
-        """Tell the faults with their codes and hints, each once as long as it lasts."""
+    def _report_faults(self, reason: str, faults: Iterable[GpuhookError]) -> None:
+        """Report each fault once for as long as it persists."""
         before = self._faults.get(reason, frozenset())
         for error in faults:
             if str(error) not in before:
-                self._news.failed(reason, error, str(error))
+                self._notifier.fault(reason, error, str(error))
         self._faults[reason] = frozenset(str(error) for error in faults)
 
-    def _sized(self, name: str, size: int) -> None:
-        """Tell of units that have another size now: the kubelet counts on in those that are held.
+    def _report_unit_size(self, name: str, size: int) -> None:
+        """Report a changed size of units.
 
-        It keeps the ids that a container got, for as long as that runs.
+        The kubelet keeps the unit ids of running containers, so it counts them at the new size.
         """
         before = self._unit_sizes.get(name, size)
         self._unit_sizes[name] = size
         if before != size:
-            self._news.bad(
+            self._notifier.warn(
                 "UnitsResized",
-                f"a unit of {name} is {size} MiB now, and was {before} MiB: containers that run "
-                "hold as many as before, so that the node may give away more or less than it has "
-                "until they have been started anew",
+                f"a unit of {name} is {size} MiB now, and was {before} MiB: running containers "
+                "hold as many units as before, so the node may assign more or less memory than "
+                "it has until they are restarted",
                 name,
             )
 
-    def offered(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
-        """Tell how much is offered, which devices have become unhealthy, and whose they are."""
+    def report_offer(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
+        """Report changed numbers of units, and devices that became unhealthy with their pods."""
         counts = {one.name: _count(one, unhealthy) for one in resources}
         before = self._counts
-        if counts or not self._failure:  # else it is only not known yet
-            self._counted(counts)
+        if counts or not self._failure:  # after a failure the offer is only not known yet
+            self._report_counts(counts)
         known = {d.uuid: d for resource in resources for d in resource.devices}
         new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]
         self._unhealthy = frozenset(unhealthy)
         if new:
-            self._news.later(self._became_unhealthy(resources, new, unhealthy))
-        divided = {one.name: one.memory for one in resources if one.memory}
-        if divided and divided != self._divided:
+            self._notifier.schedule(self._report_unhealthy(resources, new, unhealthy))
+        unit_memory = {one.name: one.memory for one in resources if one.memory}
+        if unit_memory and unit_memory != self._unit_memory:
             is_change = bool(self._counts) and before is not None
-            self._news.later(self._overcommitted(resources, is_change=is_change))
-        self._divided = dict(divided)
+            self._notifier.schedule(self._report_overcommitment(resources, is_change=is_change))
+        self._unit_memory = dict(unit_memory)
 
-    def isolated(
+    def report_isolation(
         self,
         resources: tuple[Resource, ...],
         bounds: Mapping[str, str],
         unheld: tuple[str, str] = ("", ""),
     ) -> None:
-        """Tell what is isolated for those who share, and what is not, as far as that is new.
+        """Report what is isolated between containers that share a device, if it has changed.
 
-        A limit that nobody holds is a warning, with why: `unheld`, and what to do about it.
+        A limit that no component enforces is a warning, with the reason and remedy in `unheld`.
         """
-        told = sharing_notes.sharing_notes(resources, bounds, unheld)
-        for one in told:
-            if one not in self._isolation:
-                tell = self._news.log.warning if one.hint else self._news.log.info
-                tell("sharing", **one.fields())
-        self._isolation = frozenset(told)
+        notes = sharing_notes.sharing_notes(resources, bounds, unheld)
+        for note in notes:
+            if note not in self._isolation:
+                write = self._log.warning if note.hint else self._log.info
+                write("sharing", **note.fields())
+        self._isolation = frozenset(notes)
 
-    def _counted(self, counts: dict[str, tuple[int, int]]) -> None:
+    def _report_counts(self, counts: dict[str, tuple[int, int]]) -> None:
         before, self._counts = self._counts, counts
         for name, (healthy, total) in counts.items():
             if before is None or before.get(name) != (healthy, total):
-                self._news.log.info("offered", resource=name, healthy=healthy, total=total)
+                self._log.info("offered", resource=name, healthy=healthy, total=total)
         for name in (before or {}).keys() - counts.keys():
-            self._news.log.info("offered", resource=name, healthy=0, total=0)
+            self._log.info("offered", resource=name, healthy=0, total=0)
         if not counts and before != counts:
-            self._news.bad("NothingOffered", "this node offers no GPU")
+            self._notifier.warn("NothingOffered", "this node offers no GPU")
 
-    async def _overcommitted(self, resources: tuple[Resource, ...], *, is_change: bool) -> None:
-        """Tell of memory that containers were given under another configuration."""
+    async def _report_overcommitment(
+        self, resources: tuple[Resource, ...], *, is_change: bool
+    ) -> None:
+        """Report memory that containers were assigned under another configuration."""
         holdings = await unit_holders.ask(socket=self._pod_resources)
         if holdings.reason and is_change:
-            self._news.log.warning(
-                "memory is divided in another way now, and the memory of running pods is not known",
+            self._log.warning(
+                "the division of memory has changed, and the memory of running pods is not known",
                 cause=holdings.reason,
             )
         entries = await daemon_thread.begin(ledger_entries.read, "gpuhook-ledger")
         units = holdings.by_resource
         for one in overcommitment.overcommitments(resources, units, entries.values()):
             facts = {"gpu": one.device.uuid, "resource": one.resource, "pods": list(one.held)}
-            self._news.bad("MemoryNotCounted", one.sentence, one.device.uuid, **facts)
+            self._notifier.warn("MemoryNotCounted", one.sentence, one.device.uuid, **facts)
 
-    async def _became_unhealthy(
+    async def _report_unhealthy(
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
-        """Tell of the devices of each GPU in one sentence, with the pods that hold them."""
+        """Report the devices of each GPU in one sentence, with the pods that hold them."""
         holdings = await unit_holders.ask(socket=self._pod_resources)
-        held = {
-            unit: (holder.namespace, holder.pod, holder.container)
-            for unit, holder in holdings.holders.items()
-        }
         by_gpu: dict[tuple[str, str], list[Device]] = {}
         for device in new:
             by_gpu.setdefault((device.gpu, unhealthy[device.uuid]), []).append(device)
         for (gpu, reason), devices in by_gpu.items():
             hits = affected_pods.affected(resources, {device.uuid for device in devices})
             units = [unit for hit in hits for unit in hit.units]
-            pods = None if holdings.reason else affected_pods.pods(units, held)
+            pods = None if holdings.reason else affected_pods.pods(units, holdings.holders)
             label = f"GPU {devices[0].gpu_index} ({gpu}):"
             sentence = affected_pods.sentence(label, reason, hits, pods)
-            self._news.bad("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=_listed(pods))
+            listed = None if pods is None else list(pods)
+            self._notifier.warn("GpuUnhealthy", sentence, gpu, gpu=gpu, pods=listed)
 
 
-def _called(loaded: LoadedConfig) -> str:
+def _title(loaded: LoadedConfig) -> str:
     return f"{loaded.name or loaded.path or 'of defaults'}, {loaded.digest}"
 
 
 def _count(resource: Resource, unhealthy: Mapping[str, str]) -> tuple[int, int]:
     healthy = sum(unit.device.uuid not in unhealthy for unit in resource.units)
     return healthy, len(resource.units)
-
-
-def _listed(pods: Iterable[str] | None) -> list[str] | None:
-    return None if pods is None else list(pods)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the plugin take a turn by itself: files of the configuration, and the node's /proc.
+"""Triggers turns for changes of the configuration's files and of the node.
 
-Files are watched by inotify. The kernel tells nobody of GPUs and instances that come and go, so
-that is looked at every few seconds, at the cost of a few small reads.
+inotify reports files. The kernel sends no event for GPUs and MIG instances that appear or go, so
+/proc is read at each poll, at the cost of a few small reads.
 """
 
 from __future__ import annotations
@@ -20,89 +20,89 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.device_plugin.node_snapshot import Look
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.triggers import Triggers
 
-_LONGEST = 60.0  # seconds between two turns that fail, or lack something
+_LONGEST_RETRY = 60.0  # seconds
 
 
-class Lookout:
-    """Pulls the triggers of a plugin for what it sees, looking every `seconds`."""
+class ChangeWatch:
+    """Pulls the plugin's triggers. It polls every `seconds`."""
 
     def __init__(self, launch: Launch, triggers: Triggers, seconds: float) -> None:
         self._launch = launch
         self._triggers = triggers
         self._seconds = seconds
-        self._last: Look = node_snapshot.Look()
-        self._quiet = 0.0  # seconds since the last turn that was not well
-        self._patience = 0.0  # seconds from that to the next one, 0 if the last turn was well
-        self._polled: Callable[[], None] = _nobody
+        self._last = node_snapshot.NodeSnapshot()
+        self._since_failure = 0.0  # seconds since the last incomplete turn
+        self._retry_after = 0.0  # seconds from that turn to the next, 0 after a complete turn
+        self._on_poll: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
-        self._directories: tuple[str, ...] = ()  # that are watched
-        self._is_blind = False  # there are some, and no inotify
+        self._directories: tuple[str, ...] = ()  # the watched ones
+        self._is_blind = False  # there are directories to watch, and no inotify
 
-    def start(self, polled: Callable[[], None]) -> None:
-        """Begin; `polled` is called at each look."""
-        self._polled = polled
+    def start(self, on_poll: Callable[[], None]) -> None:
+        """Start polling; `on_poll` is called at each poll."""
+        self._on_poll = on_poll
         self._watch_files()
-        self._later()
+        self._schedule_poll()
 
-    def configured(self, seconds: float) -> None:
-        """Look every `seconds` from now on."""
+    def set_interval(self, seconds: float) -> None:
+        """Change the time between two polls."""
         if seconds != self._seconds:
             self._seconds = seconds
             if self._timer is not None:
                 self._timer.cancel()
-                self._later()
+                self._schedule_poll()
 
-    def looked(self, look: Look) -> None:
-        """Compare with this look at the node from now on."""
-        self._last = look
+    def set_snapshot(self, snapshot: NodeSnapshot) -> None:
+        """Compare the node with this snapshot from now on."""
+        self._last = snapshot
 
-    def settled(self) -> None:
-        """Take that a turn has ended well: only a change is a reason for another."""
-        self._patience = 0.0
+    def clear_retry(self) -> None:
+        """Stop retrying after a complete turn."""
+        self._retry_after = 0.0
 
-    def unsettled(self) -> None:
-        """Take that a turn has failed, or lacked something: there will be another, later each time.
+    def schedule_retry(self) -> None:
+        """Retry after an incomplete turn; the delay doubles up to one minute.
 
-        A driver or a GPU that is missing, or a part of a driver: /proc does not tell when it is
-        there. What fails in between, such as a daemon at each look, does not put it off.
+        /proc does not show when a missing driver, GPU or driver file becomes available. Failures
+        before the retry is due, such as an MPS daemon that fails at each poll, do not delay it.
         """
-        if self._quiet < self._patience:
+        if self._since_failure < self._retry_after:
             return
-        self._quiet = 0.0
-        self._patience = min(max(self._seconds, self._patience * 2), _LONGEST)
+        self._since_failure = 0.0
+        self._retry_after = min(max(self._seconds, self._retry_after * 2), _LONGEST_RETRY)
 
-    def is_another_node(self) -> bool:
-        """Return whether GPUs may have come or gone since the last look."""
+    def may_have_other_gpus(self) -> bool:
+        """Return whether GPUs may have appeared or gone since the last snapshot."""
         return not self._last.is_whole or node_snapshot.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
-        """End, and leave nothing behind."""
+        """Stop polling and close inotify."""
         if self._timer is not None:
             self._timer.cancel()
         self._unwatch_files()
 
-    def _later(self) -> None:
+    def _schedule_poll(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._poll)
 
     def _poll(self) -> None:
-        self._later()
-        self._quiet += self._seconds
-        is_due = self._patience > 0 and self._quiet >= self._patience
+        self._schedule_poll()
+        self._since_failure += self._seconds
+        is_due = self._retry_after > 0 and self._since_failure >= self._retry_after
         if is_due or node_snapshot.has_changed(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
         self._watch_files()
         if self._is_blind:
-            self._triggers.pull(Reason.CONFIGURATION)  # unseen changes
-        self._polled()
+            self._triggers.pull(Reason.CONFIGURATION)
+        self._on_poll()
 
     def _watch_files(self) -> None:
-        """Watch the directories of the configuration, wherever its links lead to by now.
+        """Watch the directories of the configuration, following its symbolic links.
 
-        Without inotify, of which a node may have too little, they are looked at with the rest.
+        Without inotify, whose instances are limited per user, the files are read at each poll.
         """
         directories = config_source.watched(self._launch.source)
         try:
@@ -110,7 +110,7 @@ class Lookout:
                 self._watch.renew()
             elif directories:
                 self._unwatch_files()
-                self._watch = DirectoryWatch(directories, self._file_changed, writes=True)
+                self._watch = DirectoryWatch(directories, self._on_file_change, writes=True)
         except OSError as error:
             self._unwatch_files()
             if not self._is_blind:
@@ -123,12 +123,7 @@ class Lookout:
             self._watch.close()
         self._watch = None
 
-    def _file_changed(self, _path: str | None, _made: bool) -> None:
-        """Have the configuration read: what is not new makes no difference."""
+    def _on_file_change(self, _path: str | None, _made: bool) -> None:
         if config_source.watched(self._launch.source) != self._directories:
             self._watch_files()
         self._triggers.pull(Reason.CONFIGURATION)
-
-
-def _nobody() -> None:
-    return

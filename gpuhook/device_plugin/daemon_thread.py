@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A blocking call that the loop waits for, and that nobody waits for at the process's end.
+"""A blocking call in a daemon thread, awaited by the event loop.
 
-The loop's own executor is joined at the end: a driver that hangs would keep the process from
-ending.
+asyncio joins the threads of its executor at exit, so a driver that hangs would keep the process
+from ending. A daemon thread is not joined.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import copy_context
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run `call` in a thread of its own; returns the future of what it returns or raises.
+    """Run `call` in a new thread and return the future of its result or exception.
 
-    The thread has the caller's context variables, such as which NVML library is meant.
+    The thread has the caller's context variables, such as the NVML library in use.
     """
     context = copy_context()
     loop = asyncio.get_running_loop()
@@ -40,12 +40,18 @@ def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
         result, error = None, None
         try:
             result = context.run(call)
-        except BaseException as raised:  # told to whoever waits
+        except BaseException as raised:  # the future raises it
             error = raised
         try:
             loop.call_soon_threadsafe(resolve, result, error)
         except RuntimeError:
-            return  # the loop has ended meanwhile
+            return  # the loop has ended
 
     Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+def ignore_result(future: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of an abandoned call, so that asyncio does not report it."""
+    if not future.cancelled():
+        future.exception()

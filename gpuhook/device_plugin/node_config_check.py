@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration against a node: what that one cannot have of it, and what is doubtful there."""
+"""Checks a configuration against a node."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 def findings(
     node: Node, configuration: Configuration, reading: ConfigReading, source: str
 ) -> tuple[ConfigFinding, ...]:
-    """Return what is wrong with a configuration on `node`, else what its offer warns of.
+    """Return the error of a configuration on `node`, or the warnings of its offer.
 
-    `reading` is what it was read from, in the file `source`: a finding has the place of the entry
-    that it begins with.
+    `reading` is the parsed file `source`: a finding has the place of the entry that it names first.
     """
     try:
         offer = resources.offered(node, configuration)
@@ -34,7 +33,7 @@ def findings(
 
 
 def is_for_a_node(sharing: Sharing) -> bool:
-    """Return whether only a node shows if what is shared fits: limits, and sizes of units."""
+    """Return whether the sharing needs a node for its check: memory limits and sizes of units."""
     return any(
         entry.unit or entry.replica_memory or entry.memory not in (None, UNLIMITED)
         for entry in sharing.resources

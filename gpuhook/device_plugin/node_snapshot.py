@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look at the node: its GPUs, their links, and all that an allocation needs of it.
+"""A snapshot of the node: its GPUs, their links, and the paths that an allocation needs.
 
-This blocks for as long as NVML takes, so the plugin looks in a thread.
+Taking one blocks for as long as NVML takes, so the plugin does it in a thread.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What there was to see. `seen` has paths as this process opens them, `node` the host's.
+class NodeSnapshot:
+    """The node at one moment. `seen` has paths as this process opens them, `node` the host's.
 
-    `trouble` is why the driver did not answer, or None; then there is nothing else. `signature`
-    tells, without NVML, whether it is time for another look; it is empty if the node changed during
-    this one, which may have seen half of it.
+    `trouble` is the error of a driver that did not answer; the other fields are then empty.
+    `signature` shows without NVML whether a new snapshot is due; a snapshot during which the node
+    changed, and which may show half of the change, has the signature of before.
     """
 
     node: Node = field(default_factory=lambda: Node(Driver()))
@@ -36,7 +36,7 @@ class Look:
     topology: Topology = field(default_factory=Topology)
     signature: tuple[str, ...] = ()
     trouble: GpuhookError | None = None
-    is_dump: bool = False  # from --inventory: there is no driver to ask
+    is_dump: bool = False  # from --inventory: there is no driver to query
 
     @property
     def library(self) -> tuple[str, str | None]:
@@ -45,46 +45,46 @@ class Look:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the driver answered and has lost no GPU: /proc does not tell when one is back."""
+        """Whether the driver answered and has lost no GPU; /proc does not show a GPU's return."""
         return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)
 
 
-def look(launch: Launch, configuration: Configuration) -> Look:
-    """Return what the node has now; a driver that is missing or broken is its `trouble`.
+def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
+    """Return a snapshot; a missing or broken driver is its `trouble`.
 
-    Raises GpuhookError for what is wrong with the options, and OSError.
+    Raises GpuhookError for wrong options, and OSError.
     """
     if launch.inventory is not None:
         from gpuhook.vendors.nvidia.inventory import dump_file
 
-        dumped = dump_file.load(launch.inventory)
-        return Look(dumped, dumped, is_dump=True)
+        dump = dump_file.load(launch.inventory)
+        return NodeSnapshot(dump, dump, is_dump=True)
     places = host_paths.places(
         configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
     )
     before = signature(launch.host_root, "")
     try:
-        seen, topology = _asked(launch, places)
+        seen, topology = _query_driver(launch, places)
     except DriverError as trouble:
-        return Look(places=places, signature=before, trouble=trouble)
-    whole = signature(launch.host_root, _libcuda(seen))
-    # Compared last, so that `whole` is of the node that was asked.
-    changed_meanwhile = signature(launch.host_root, "") != before
-    return Look(
+        return NodeSnapshot(places=places, signature=before, trouble=trouble)
+    after = signature(launch.host_root, _libcuda(seen))
+    # Compared last, so that `after` belongs to the node that was queried.
+    has_changed_meanwhile = signature(launch.host_root, "") != before
+    return NodeSnapshot(
         node=host_paths.at_host(seen, places),
         seen=seen,
         places=places,
         topology=topology,
-        # `before` is no signature of a look that succeeded, so the next comparison sees a change.
-        signature=before if changed_meanwhile else whole,
+        # `before` lacks libcuda and never equals a later signature: a new snapshot follows.
+        signature=before if has_changed_meanwhile else after,
     )
 
 
-def remembering(now: Look, last: Look) -> Look:
-    """Return `now`, with the memory of GPUs that the driver does not tell any more as it was last.
+def with_last_memory(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
+    """Return `now` with the memory sizes of `last` for GPUs whose size is unknown.
 
-    A lost GPU has no size: what is counted by memory would be gone from the kubelet's list, where
-    it is to be unhealthy.
+    The driver reports no size for a lost GPU. Without one, its memory units would disappear from
+    the kubelet's list instead of being listed as unhealthy.
     """
     known: dict[str | None, int | None]
     known = {gpu.uuid: gpu.memory_bytes for gpu in last.node.gpus if gpu.uuid}
@@ -97,14 +97,14 @@ def remembering(now: Look, last: Look) -> Look:
     return replace(now, node=replace(now.node, gpus=gpus))
 
 
-def has_changed(last: Look, launch: Launch) -> bool:
-    """Return whether the node is not what it was at the last look, as far as /proc can tell."""
+def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
+    """Return whether /proc shows another node than at the last snapshot."""
     if launch.inventory is not None:
         return False
     return signature(launch.host_root, _libcuda(last.seen)) != last.signature
 
 
-def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
+def _query_driver(launch: Launch, places: Places) -> tuple[Node, Topology]:
     from gpuhook.vendors.nvidia.hot import host_fingerprint
     from gpuhook.vendors.nvidia.inventory import discover
     from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
@@ -112,7 +112,7 @@ def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
 
     search = launch.library_search_path
     library = nvml_library.find(places.driver, library=launch.nvml_library, search_paths=search)
-    # Starting NVML may wake every GPU: it stays started until all has been asked.
+    # Starting NVML may wake every GPU, so it is started once for all queries.
     with nvml_inventory.opened(library, host_fingerprint.module_version(launch.host_root) or None):
         seen = discover.node(
             discover.Roots(places.driver, places.dev, launch.host_root),
@@ -126,5 +126,4 @@ def _asked(launch: Launch, places: Places) -> tuple[Node, Topology]:
 
 
 def _libcuda(seen: Node) -> str:
-    found = (file.host_path for file in seen.files if file.soname == "libcuda.so.1")
-    return next(found, "")
+    return next((file.host_path for file in seen.files if file.soname == "libcuda.so.1"), "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people should hear of: a log line, and an event on the node where one may be made."""
+"""Reports to people: a log line, and an event on the node if the plugin has the permission."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ if TYPE_CHECKING:
 NORMAL, WARNING = "Normal", "Warning"  # the types of events
 
 
-class News:
-    """Tells them. `events` is None where there is no API server to speak to."""
+class Notifier:
+    """Writes log lines and events. `events` is None without an API server.
+
+    `reason` is the reason of the event ("ConfigApplied"), `key` what it is about, "" for the reason
+    alone: an event of the same reason and key is not repeated soon.
+    """
 
     def __init__(self, log: Any, events: NodeEvents | None = None) -> None:
         self.log = log
         self._events = events
         self._tasks: set[asyncio.Task[object]] = set()
 
-    def good(self, reason: str, message: str, key: str = "", **fields: object) -> None:
-        """Tell what went well, or became well again. `reason` is a word ("ConfigApplied")."""
+    def info(self, reason: str, message: str, key: str = "", **fields: object) -> None:
+        """Report a success or a recovery."""
         self.log.info(message, reason=reason, **fields)
         self._event(NORMAL, reason, key, message)
 
-    def bad(self, reason: str, message: str, key: str = "", **fields: object) -> None:
-        """Tell what somebody should look at."""
+    def warn(self, reason: str, message: str, key: str = "", **fields: object) -> None:
+        """Report a problem."""
         self.log.warning(message, reason=reason, **fields)
         self._event(WARNING, reason, key, message)
 
-    def failed(self, reason: str, error: GpuhookError, key: str = "", **fields: object) -> None:
-        """Tell a fault with its code and its hint."""
+    def fault(self, reason: str, error: GpuhookError, key: str = "", **fields: object) -> None:
+        """Report a fault with its code and hint."""
         self.log.warning(error.message, reason=reason, code=error.code, hint=error.hint, **fields)
         self._event(WARNING, reason, key, f"{error.code}: {error.message}; {error.hint}")
 
-    def later(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do `work`, which ends in news, in the loop; nobody waits for it."""
+    def schedule(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine that ends in a report, in the background."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish)
 
     async def end(self, seconds: float) -> None:
-        """Wait for what is on its way, and not longer."""
+        """Wait up to `seconds` for background work, then cancel it."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         for task in self._tasks:
@@ -54,9 +58,9 @@ class News:
 
     def _event(self, kind: str, reason: str, key: str, message: str) -> None:
         if self._events is not None:
-            self.later(self._events.tell(kind, reason, key or reason, message))
+            self.schedule(self._events.create(kind, reason, key or reason, message))
 
-    def _ended(self, task: asyncio.Task[object]) -> None:
+    def _finish(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self.log.error("news were lost", exc_info=task.exception())
+            self.log.error("a report was lost", exc_info=task.exception())

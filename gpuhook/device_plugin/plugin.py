@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin: it offers the node's GPUs to the kubelet for as long as its process runs.
+"""The device plugin: it offers the node's GPUs to the kubelet until it is stopped.
 
-It takes turns. A turn reads what may have changed, the configuration or the node, works out what
-is on offer, and hands that to the servers; between turns nothing runs. What goes wrong in a turn
-leaves what was offered before as it was.
+It works in turns. A turn reads the configuration and the node if they may have changed, computes
+the offer, and passes it to the servers; between turns nothing runs. If a turn fails, the previous
+offer remains.
 """
 
 from __future__ import annotations
@@ -12,105 +12,104 @@ import asyncio
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from gpuhook.device_plugin import daemon_thread, driver_usage, node_snapshot, reconcile
+from gpuhook.device_plugin import daemon_thread, driver_memory, node_snapshot, reconcile
+from gpuhook.device_plugin.active_config import ActiveConfig
 from gpuhook.device_plugin.allocate.allocation_context import with_health
-from gpuhook.device_plugin.change_report import TurnNews
-from gpuhook.device_plugin.change_watch import Lookout
-from gpuhook.device_plugin.kubelet.observer import Log
-from gpuhook.device_plugin.kubelet.observer_group import all_of, on_allocate
-from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
-from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
-from gpuhook.device_plugin.metrics.counters import Observations
+from gpuhook.device_plugin.change_report import ChangeReport
+from gpuhook.device_plugin.change_watch import ChangeWatch
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
+from gpuhook.device_plugin.guard.guard_service import GuardService
+from gpuhook.device_plugin.health.health_service import HealthService
+from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
+from gpuhook.device_plugin.kubelet.observer import Observer
+from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
+from gpuhook.device_plugin.labels.label_service import LabelService
+from gpuhook.device_plugin.metrics.counters import Counters
+from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.offer import resources
 from gpuhook.device_plugin.reconcile import TurnOutcome
-from gpuhook.device_plugin.services.config_service import ConfigKeeping
-from gpuhook.device_plugin.services.guard_service import Guarding
-from gpuhook.device_plugin.services.health_service import Monitoring
-from gpuhook.device_plugin.services.label_service import Labelling
-from gpuhook.device_plugin.services.metrics_service import Measuring
-from gpuhook.device_plugin.services.mps_service import MpsKeeping
-from gpuhook.device_plugin.services.policy_service import PolicyKeeping
 from gpuhook.device_plugin.triggers import Reason, Triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gpuhook.device_plugin.api_clients import Connections
+    from gpuhook.device_plugin.api_server.api_clients import ApiClients
     from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.device_plugin.node_snapshot import Look
-    from gpuhook.device_plugin.notifier import News
+    from gpuhook.device_plugin.notifier import Notifier
 
 T = TypeVar("T")
-_LAST_NEWS_WITHIN = 1.0  # seconds
-_PUT_BACK_WITHIN = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
+_NOTIFIER_TIMEOUT = 1.0  # seconds
+_RESTORE_TIMEOUT = 12.0  # seconds, of the thirty that Kubernetes gives a pod to end
 
 
 class _StopError(Exception):
-    """The plugin is to stop in the middle of a turn."""
+    """The plugin must stop during a turn."""
 
 
 class Plugin:
-    """The turns, and what one leaves for the next: configuration, look at the node, outcome."""
+    """Runs turns, and keeps the snapshot of the node and the outcome of the last one."""
 
     def __init__(
         self,
         launch: Launch,
         loaded: LoadedConfig,
-        connections: Connections,
+        clients: ApiClients,
         triggers: Triggers,
-        news: News,
+        notifier: Notifier,
     ) -> None:
         own = loaded.configuration.own
+        is_this_machine = launch.inventory is None
         self._launch = launch
         self._triggers = triggers
-        self._news = news
-        self._look: Look = node_snapshot.Look()
+        self._notifier = notifier
+        self._snapshot = node_snapshot.NodeSnapshot()
         self._outcome = TurnOutcome()
-        self._worked_out = loaded.configuration  # what the outcome is of
+        self._outcome_config = loaded.configuration
         self._is_serving = False
-        self._mps = MpsKeeping()
-        self._policies = PolicyKeeping(launch.host_root)
-        self._observations = Observations()
-        self._told = TurnNews(news, launch.pod_resources_socket)
-        self._configs = ConfigKeeping(launch, loaded, connections, self._told, self._observations)
-        self._monitoring = Monitoring(
+        self._mps = MpsService()
+        self._policies = PolicyService(launch.host_root)
+        self._counters = Counters()
+        self._report = ChangeReport(notifier, launch.pod_resources_socket)
+        self._config = ActiveConfig(launch, loaded, clients, self._report, self._counters)
+        self._health = HealthService(
             own.health,
             launch.host_root,
             triggers,
-            news,
-            self._observations.xid,
-            keeps=launch.inventory is None,
+            notifier,
+            self._counters.xid,
+            is_this_machine=is_this_machine,
         )
-        self._answering = Answering(KnownNode(self._look.topology), self._free_memory)
-        self._guarding = Guarding(
+        self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
+        self._guard = GuardService(
             own.guard,
             launch.pod_resources_socket,
-            news,
-            self._observations,
-            keeps=launch.inventory is None,
+            notifier,
+            self._counters,
+            is_this_machine=is_this_machine,
         )
-        self._serving = Serving(
+        self._sockets = PluginSockets(
             launch.plugin_directory,
             launch.kubelet_socket,
-            self._answering,
-            all_of(Log(), self._observations, on_allocate(self._guarding.allocated)),
+            self._answers,
+            Observer(self._counters, self._guard.on_allocate),
             pre_start=own.pre_start_check,
         )
-        self._labelling = Labelling(launch, connections.server, news)
-        self._measuring = Measuring(
-            self._observations, news, launch.pod_resources_socket, launch.host_root
+        self._labels = LabelService(launch, clients.server, notifier)
+        self._metrics = MetricsService(
+            self._counters, notifier, launch.pod_resources_socket, launch.host_root
         )
-        self._lookout = Lookout(launch, triggers, own.health.poll_seconds)
+        self._watch = ChangeWatch(launch, triggers, own.health.poll_seconds)
 
     async def keep(self) -> None:
-        """Take a turn whenever there is a reason for one, until there is one to stop."""
-        self._lookout.start(self._polled)
+        """Run a turn for each reason until Reason.STOP."""
+        self._watch.start(self._on_poll)
         try:
             await self._turn(frozenset({Reason.CONFIGURATION, Reason.NODE}))
-            # It may have been written while nobody watched yet.
+            # A file may have been written before the watch started.
             self._triggers.pull(Reason.CONFIGURATION)
             while Reason.STOP not in (reasons := await self._triggers.next()):
                 await self._turn(reasons)
@@ -118,125 +117,138 @@ class Plugin:
             return
 
     async def end(self) -> None:
-        """Withdraw what is offered, in order, and stop."""
-        self._lookout.stop()
-        await self._serving.stop()
-        await self._guarding.end()
-        await self._put_back()
-        await self._monitoring.end()
-        await self._labelling.end(self._configs.loaded.configuration)
-        await self._measuring.end()
-        await self._news.end(_LAST_NEWS_WITHIN)
+        """Withdraw the offer and stop all services, in order."""
+        self._watch.stop()
+        await self._sockets.stop()
+        await self._guard.end()
+        await self._restore_policies()
+        await self._health.end()
+        await self._labels.end(self._config.loaded.configuration)
+        await self._metrics.end()
+        await self._notifier.end(_NOTIFIER_TIMEOUT)
 
-    async def _put_back(self) -> None:
-        """Give the GPUs what they had; if the driver hangs, that is left to the next plugin."""
+    async def _restore_policies(self) -> None:
+        """Restore the GPUs' policies; if the driver hangs, the next plugin does it."""
         if not self._policies.is_needed:
             return
         work = daemon_thread.begin(self._policies.end, "gpuhook-end")
-        await asyncio.wait({work}, timeout=_PUT_BACK_WITHIN)
+        await asyncio.wait({work}, timeout=_RESTORE_TIMEOUT)
         if work.done():
-            self._told.policies(work.result())
+            self._report.report_policies(work.result())
 
     async def _turn(self, reasons: frozenset[Reason]) -> None:
-        """Take a turn. What fails in it is told, and tried again later; it ends nothing.
+        """Run a turn. A failure is reported and retried later.
 
-        Raises what failed where nothing was offered yet and that is to be fatal.
+        Raises the error of the first turn if failOnInitError is set.
         """
-        await self._outlived(self._prepare(reasons))
-        await self._outlived(self._offer())
+        await self._survive(self._prepare(reasons))
+        await self._survive(self._offer())
         self._is_serving = True
 
-    async def _outlived(self, part: Awaitable[None]) -> None:
+    async def _survive(self, part: Awaitable[None]) -> None:
         try:
             await part
         except _StopError:
             raise
-        except Exception as error:  # also a fault of ours is no reason to take GPUs away
-            if not self._is_serving and self._configs.loaded.configuration.flags.fail_on_init_error:
+        except Exception as error:  # a bug, too, must not withdraw GPUs
+            if not self._is_serving and self._config.loaded.configuration.flags.fail_on_init_error:
                 raise
-            self._told.turn_failed(error)
-            self._lookout.unsettled()
+            self._report.report_failure(error)
+            self._watch.schedule_retry()
 
     async def _prepare(self, reasons: frozenset[Reason]) -> None:
-        """Work out what is to be offered, if there is a reason to."""
-        if Reason.ASKED in reasons:
-            self._told.asked()
-        loaded, is_asked = None, Reason.CONFIGURATION in reasons
-        if self._is_serving and (is_asked or (self._configs.is_refused and Reason.NODE in reasons)):
-            loaded = self._configs.reread(is_counted=is_asked)
+        """Compute a new offer if one of the reasons requires it."""
+        if Reason.RELOAD in reasons:
+            self._report.report_reload_request()
+        config = self._config
+        loaded, is_requested = None, Reason.CONFIGURATION in reasons
+        if self._is_serving and (is_requested or (config.is_refused and Reason.NODE in reasons)):
+            loaded = config.reread(is_counted=is_requested)
             reasons -= {Reason.CONFIGURATION}
-        if loaded is None and not self._configs.is_in_force and Reason.NODE in reasons:
-            loaded = self._configs.loaded
+        if loaded is None and not config.is_in_force and Reason.NODE in reasons:
+            loaded = config.loaded
         if loaded is not None:
-            await self._change(loaded, is_asked=is_asked)
+            await self._change_config(loaded, is_requested=is_requested)
         elif reasons - {Reason.HEALTH}:
-            await self._work_out(reasons, self._configs.loaded.configuration)
+            await self._reconcile(reasons, config.loaded.configuration)
 
-    async def _change(self, loaded: LoadedConfig, *, is_asked: bool) -> None:
-        """Work out what another configuration offers, and go by it.
+    async def _change_config(self, loaded: LoadedConfig, *, is_requested: bool) -> None:
+        """Compute the offer of another configuration, and apply the configuration.
 
-        One that the node cannot have is refused as a whole: the last one goes on, with the node as
-        it is now. Whatever else fails is no fault of it, and is tried again.
+        A configuration that contradicts the node is refused as a whole, and the previous one
+        continues with the node as it is now. After any other error it applies, and the turn is
+        retried.
         """
         reasons = frozenset({Reason.CONFIGURATION, Reason.NODE})
         try:
-            await self._work_out(reasons, loaded.configuration)
+            await self._reconcile(reasons, loaded.configuration)
         except _StopError:
             raise
         except Exception as error:
             if not resources.contradicts(error):
                 self._apply(loaded)
                 raise
-            self._configs.refuse(error, loaded, is_counted=is_asked and self._is_serving)
-            if not self._configs.is_in_force:
+            self._config.refuse(error, loaded, is_counted=is_requested and self._is_serving)
+            if not self._config.is_in_force:
                 raise
         else:
             self._apply(loaded)
             return
-        await self._work_out(reasons, self._configs.loaded.configuration)
+        await self._reconcile(reasons, self._config.loaded.configuration)
 
     def _apply(self, loaded: LoadedConfig) -> None:
-        """Have everybody go by a configuration."""
+        """Pass a configuration to all services."""
         own = loaded.configuration.own
-        self._configs.apply(loaded)
-        self._lookout.configured(own.health.poll_seconds)
-        self._monitoring.configured(own.health)
-        self._guarding.configured(own.guard)
-        self._serving.require_pre_start(own.pre_start_check)
+        self._config.apply(loaded)
+        self._watch.set_interval(own.health.poll_seconds)
+        self._health.configure(own.health)
+        self._guard.configure(own.guard)
+        self._sockets.require_pre_start(own.pre_start_check)
 
-    async def _work_out(self, reasons: frozenset[Reason], configuration: Configuration) -> None:
-        """Look at the node, unless only a daemon is in doubt, and work out what it offers."""
-        look = self._look
-        is_anew = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
-        if is_anew:
-            is_another = Reason.NODE in reasons and self._lookout.is_another_node()
-            async with self._monitoring.aside() if is_another else nullcontext():
-                with self._monitoring.looking():
-                    look = await self._slow(lambda: node_snapshot.look(self._launch, configuration))
-            self._lookout.looked(look)
-            self._monitoring.looked(look, asyncio.get_running_loop())
-            if look.trouble is not None:  # what there was stays, as unhealthy
-                raise look.trouble
-            look = node_snapshot.remembering(look, self._look)
-        outcome = await self._slow(
-            lambda: reconcile.worked_out(
-                self._launch, configuration, look, self._mps, self._policies
+    async def _reconcile(self, reasons: frozenset[Reason], configuration: Configuration) -> None:
+        """Take a snapshot of the node, unless only a daemon may have ended, and compute the offer.
+
+        Raises the error of the driver: the previous offer remains, as unhealthy.
+        """
+        snapshot = self._snapshot
+        is_new = bool(reasons & {Reason.NODE, Reason.CONFIGURATION})
+        if is_new:
+            snapshot = await self._take_snapshot(reasons, configuration)
+        outcome = await self._in_thread(
+            lambda: reconcile.reconcile(
+                self._launch, configuration, snapshot, self._mps, self._policies
             )
         )
-        self._look, self._outcome, self._worked_out = look, outcome, configuration
-        self._told.worked_out(outcome)
-        if not is_anew:
+        self._snapshot, self._outcome, self._outcome_config = snapshot, outcome, configuration
+        self._report.report_outcome(outcome)
+        if not is_new:
             return
-        self._told.went_well()
-        if look.is_whole and outcome.context.is_whole:
-            self._lookout.settled()
+        self._report.clear_failure()
+        if snapshot.is_whole and outcome.context.is_whole:
+            self._watch.clear_retry()
         else:
-            self._lookout.unsettled()
+            self._watch.schedule_retry()
 
-    async def _slow(self, call: Callable[[], T]) -> T:
-        """Return what `call` does in a thread of its own, as long as that takes.
+    async def _take_snapshot(
+        self, reasons: frozenset[Reason], configuration: Configuration
+    ) -> node_snapshot.NodeSnapshot:
+        restarts_nvml = Reason.NODE in reasons and self._watch.may_have_other_gpus()
+        async with self._health.without_nvml() if restarts_nvml else nullcontext():
+            with self._health.driver_deadline():
+                snapshot = await self._in_thread(
+                    lambda: node_snapshot.take(self._launch, configuration)
+                )
+        self._watch.set_snapshot(snapshot)
+        self._health.update(snapshot, asyncio.get_running_loop())
+        if snapshot.trouble is not None:
+            raise snapshot.trouble
+        return node_snapshot.with_last_memory(snapshot, self._snapshot)
 
-        Health does not wait for it, nor does the end: a driver may hang. Raises _StopError.
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Return the result of `call`, run in a thread, however long it takes.
+
+        Meanwhile changes of health are offered at once. Raises _StopError if the plugin must stop:
+        the driver may hang.
         """
         work = daemon_thread.begin(call, "gpuhook-turn")
         while not work.done():
@@ -249,34 +261,33 @@ class Plugin:
                 work.cancel()
                 raise _StopError
             elif self._is_serving:
-                await self._outlived(self._offer())
+                await self._survive(self._offer())
         return work.result()
 
     async def _offer(self) -> None:
-        """Hand what is on offer to the servers, with the health that the devices have now."""
-        configuration, outcome = self._worked_out, self._outcome
+        """Pass the offer, with the current health of its devices, to the servers and services."""
+        configuration, outcome = self._outcome_config, self._outcome
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
-        book = self._monitoring.unhealthy(devices.values())
-        unhealthy = {**outcome.unusable, **book}
+        unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
         context = with_health(outcome.context, unhealthy)
-        self._answering.known = KnownNode(self._look.topology, configuration, context, unhealthy)
-        await self._serving.offer(offered, unhealthy)
-        self._told.offered(offered, unhealthy)
-        self._told.isolated(offered, outcome.bounds, outcome.unheld)
-        own = self._configs.loaded.configuration.own
-        guards = own.guard.ends_processes
-        await self._measuring.offered(own.metrics, self._look, offered, unhealthy, guards=guards)
-        self._guarding.offered(self._look, offered)
-        self._labelling.offered(configuration, self._look, offered)
+        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, unhealthy)
+        await self._sockets.offer(offered, unhealthy)
+        self._report.report_offer(offered, unhealthy)
+        self._report.report_isolation(offered, outcome.bounds, outcome.unheld)
+        own = self._config.loaded.configuration.own
+        await self._metrics.update(
+            own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes
+        )
+        self._guard.update(self._snapshot, offered)
+        self._labels.update(configuration, self._snapshot, offered)
 
-    def _polled(self) -> None:
-        """Look at what tells of a change without being asked."""
-        self._monitoring.polled()
-        self._guarding.polled()
+    def _on_poll(self) -> None:
+        self._health.on_poll()
+        self._guard.on_poll()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)
 
     def _free_memory(self, uuid: str) -> int | None:
-        usage = driver_usage.driver_usage(self._look)
+        usage = driver_memory.driver_usage(self._snapshot)
         return None if usage is None else usage.free(uuid)

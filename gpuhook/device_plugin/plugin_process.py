@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's process: it starts, has signals taken as reasons for turns, and ends."""
+"""The device plugin's process: start, signals, end."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 
-from gpuhook.device_plugin.api_clients import Connections
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.active_config import load
+from gpuhook.device_plugin.api_server.api_clients import ApiClients
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.plugin import Plugin
-from gpuhook.device_plugin.services.config_service import load
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.host.logs import logger
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 
 def run(launch: Launch) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit status, 0.
+    """Serve until SIGTERM, SIGINT or SIGQUIT, and return the exit status, 0.
 
-    SIGHUP has the configuration and the node read anew. Raises what keeps it from starting,
-    GpuhookError and OSError.
+    SIGHUP reloads the configuration and the node. Raises GpuhookError and OSError if the plugin
+    cannot start.
     """
-    asyncio.run(_served(launch))
+    asyncio.run(_serve(launch))
     return 0
 
 
-async def _served(launch: Launch) -> None:
+async def _serve(launch: Launch) -> None:
     log = logger()
     triggers = Triggers()
-    _catch_signals(triggers)
-    connections = Connections(launch, log)
-    await connections.start(lambda: triggers.pull(Reason.CONFIGURATION))
+    _handle_signals(triggers)
+    clients = ApiClients(launch, log)
+    await clients.start(lambda: triggers.pull(Reason.CONFIGURATION))
     try:
-        loaded = load(launch, connections.label, "")
-        plugin = Plugin(launch, loaded, connections, triggers, News(log, connections.events))
+        loaded = load(launch, clients.label, "")
+        plugin = Plugin(launch, loaded, clients, triggers, Notifier(log, clients.events))
         try:
             await plugin.keep()
         finally:
             await plugin.end()
     finally:
-        await connections.end()
+        await clients.end()
 
 
-def _catch_signals(triggers: Triggers) -> None:
-    """Have signals take turns, from the start: the first process of a container has no others."""
+def _handle_signals(triggers: Triggers) -> None:
+    """Set handlers before anything else: PID 1 of a container ignores signals without one."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, triggers.pull, Reason.STOP)
-    anew = (Reason.ASKED, Reason.CONFIGURATION, Reason.NODE)
-    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *anew)
+    reload = (Reason.RELOAD, Reason.CONFIGURATION, Reason.NODE)
+    loop.add_signal_handler(signal.SIGHUP, triggers.pull, *reload)

@@ -1,38 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a configuration and a look at the node to what is offered and how it is handed over.
+"""Computes the offer from the configuration and a snapshot of the node, and prepares it.
 
-This writes the CDI specs, starts MPS daemons and sets policies of GPUs, so it blocks: the plugin
-calls it in a thread.
+It writes CDI specs, starts MPS daemons and sets policies of GPUs, so it blocks: the plugin calls it
+in a thread.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin import driver_limits
 from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices, interposers
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
+from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
+from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import memory_bounds, preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
-from gpuhook.device_plugin.services.mps_service import MpsState
-from gpuhook.device_plugin.services.policy_service import PolicyState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
-    from gpuhook.device_plugin.node_snapshot import Look
+    from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
+    from gpuhook.device_plugin.mps.mps_service import MpsService
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.services.mps_service import MpsKeeping
-    from gpuhook.device_plugin.services.policy_service import PolicyKeeping
 
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """What is on offer. `unusable` are the reasons of devices that cannot be given, by UUID.
+    """The offer of one turn. `unusable` has the reasons of unusable devices, by UUID.
 
-    `written` are the CDI specs that are new or changed. `bounds` is who bounds the memory of those
-    who share a device, by its UUID, and `unheld` why the driver does not, with what to do about it.
+    `written` are the paths of new or changed CDI specs. `bounds` names, by device UUID, the
+    component that enforces memory limits. `unheld` is why the driver does not, and the remedy.
     """
 
     offer: Offer = field(default_factory=lambda: Offer((), ()))
@@ -46,49 +45,55 @@ class TurnOutcome:
     unheld: tuple[str, str] = ("", "")
 
 
-def worked_out(
+def reconcile(
     launch: Launch,
     configuration: Configuration,
-    look: Look,
-    keeping: MpsKeeping,
-    policy_keeping: PolicyKeeping,
+    snapshot: NodeSnapshot,
+    mps_service: MpsService,
+    policy_service: PolicyService,
 ) -> TurnOutcome:
-    """Return what the node offers. Raises GpuhookError where the two contradict each other."""
-    offer = resources.offered(look.node, configuration)
-    extras = auxiliary_devices.find(configuration, look.places)
-    specs = _specs(launch, configuration, look, extras)
-    policy_keeping.leave(offer.resources, look)
-    mps = keeping.keep(offer.resources, configuration.flags.mps_root, look)
-    policies = policy_keeping.keep(offer.resources, look)
+    """Return the node's offer. Raises GpuhookError if the configuration does not fit the node."""
+    offer = resources.offered(snapshot.node, configuration)
+    extras = auxiliary_devices.find(configuration, snapshot.places)
+    specs = _update_specs(launch, configuration, snapshot, extras)
+    policy_service.restore(offer.resources, snapshot)
+    mps = mps_service.update(offer.resources, configuration.flags.mps_root, snapshot)
+    policies = policy_service.update(offer.resources, snapshot)
     missing = {}
-    if not look.is_dump:
-        missing = interposers.missing(offer.resources, configuration.own.interposers, look.places)
-    made = allocation_context.context(
-        configuration, look.node, specs, extras, mps.given, missing=missing
+    if not snapshot.is_dump:
+        own = configuration.own.interposers
+        missing = interposers.missing(offer.resources, own, snapshot.places)
+    context = allocation_context.context(
+        configuration, snapshot.node, specs, extras, mps.given, missing=missing
     )
     for resource in offer.resources:
-        preferred_allocation.prepare(resource, look.topology)
-    unusable = resources.unusable(look.node) | mps.unready
-    if made.blocked:
+        preferred_allocation.prepare(resource, snapshot.topology)
+    unusable = resources.unusable(snapshot.node) | mps.unready
+    if context.blocked:
         units = (unit for resource in offer.resources for unit in resource.units)
-        unusable |= {unit.device.uuid: made.blocked for unit in units}
-    losses = {gpu.loss for gpu in look.node.gpus}  # which the book of their health tells of
-    told = (warning for warning in look.node.warnings if warning not in losses)
-    warnings = (*told, *offer.warnings, *specs.warnings, *made.warnings)
-    unheld = _unheld(offer.resources, look)
+        unusable |= {unit.device.uuid: context.blocked for unit in units}
+    losses = {gpu.loss for gpu in snapshot.node.gpus}  # the health service reports these
+    of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
+    warnings = (*of_node, *offer.warnings, *specs.warnings, *context.warnings)
+    unheld = _missing_driver_limits(offer.resources, snapshot)
     bounds = _bounds(offer.resources, configuration, driver=not unheld[0])
     return TurnOutcome(
-        offer, made, mps, policies, unusable, warnings, specs.written, bounds, unheld
+        offer, context, mps, policies, unusable, warnings, specs.written, bounds, unheld
     )
 
 
-def _unheld(offered: tuple[Resource, ...], look: Look) -> tuple[str, str]:
-    """Return why the driver holds no limits; nobody asks where none are given."""
+def _missing_driver_limits(
+    offered: tuple[Resource, ...], snapshot: NodeSnapshot
+) -> tuple[str, str]:
+    """Return why the driver does not enforce the offered memory limits, and the remedy."""
     if not any(resource.memory for resource in offered):
         return "", ""
-    if look.is_dump:
-        return "a node's description holds nobody", ""
-    return driver_limits.reason(look.seen.driver.nvml)
+    if snapshot.is_dump:
+        return "an inventory file has no driver that enforces limits", ""
+    from gpuhook.memory_limits import driver_support
+
+    support = driver_support.driver_support(snapshot.seen.driver.nvml)
+    return support.reason, support.remedy
 
 
 def _bounds(
@@ -102,21 +107,20 @@ def _bounds(
     }
 
 
-def _specs(
+def _update_specs(
     launch: Launch,
     configuration: Configuration,
-    look: Look,
+    snapshot: NodeSnapshot,
     extras: tuple[auxiliary_devices.AuxiliaryDevice, ...],
 ) -> Specs:
-    """Write the CDI specs, if any strategy names devices by them; of a dump, only describe them."""
-    if not set(configuration.flags.plugin.device_list_strategy) & set(
-        allocation_context.CDI_STRATEGIES
-    ):
+    """Write the CDI specs if a device list strategy uses them; of a dump, only describe them."""
+    strategies = set(configuration.flags.plugin.device_list_strategy)
+    if not strategies & set(allocation_context.CDI_STRATEGIES):
         return Specs()
-    from gpuhook.device_plugin.allocate import plugin_specs  # with all that makes specs
+    from gpuhook.device_plugin.allocate import plugin_specs  # imports all of spec generation
 
     hook = plugin_specs.hook(configuration.flags)
-    directory = None if look.is_dump else launch.cdi_directory
+    directory = None if snapshot.is_dump else launch.cdi_directory
     return plugin_specs.update(
-        look.node, extras, hook, directory=directory, host_root=launch.host_root
+        snapshot.node, extras, hook, directory=directory, host_root=launch.host_root
     )

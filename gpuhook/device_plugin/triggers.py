@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the plugin should take another turn: reasons, collected until it takes one."""
+"""The reasons for the plugin's next turn, collected until the turn starts."""
 
 from __future__ import annotations
 
 import asyncio
 from enum import Enum
 
-_REST = 0.1  # seconds: what comes together is taken in one turn
+_SETTLE = 0.1  # seconds; events that arrive together cause one turn
 
 
 class Reason(Enum):
-    """What has happened, or may have."""
+    """What has changed, or may have changed."""
 
     STOP = "stop"
-    ASKED = "asked"  # SIGHUP, beside the two that follow
-    CONFIGURATION = "configuration"  # a file has changed, SIGHUP, the node's label
+    RELOAD = "reload"  # SIGHUP; CONFIGURATION and NODE come with it
+    CONFIGURATION = "configuration"  # a configuration file, SIGHUP, the node's label
     NODE = "node"  # the driver, its GPUs, their instances
     HEALTH = "health"
     DAEMON = "daemon"  # an MPS control daemon
@@ -24,7 +24,7 @@ _URGENT = frozenset({Reason.HEALTH, Reason.STOP})
 
 
 class Triggers:
-    """Reasons for a turn. `pull` is called in the event loop that waits in `next`."""
+    """Pending reasons. `pull` must be called in the event loop that waits in `next`."""
 
     def __init__(self) -> None:
         self._pulled: set[Reason] = set()
@@ -32,32 +32,32 @@ class Triggers:
         self._is_urgent = asyncio.Event()
 
     def pull(self, *reasons: Reason) -> None:
-        """Ask for a turn, soon; one that is asked for already stands."""
+        """Request a turn for these reasons; a pending reason is kept once."""
         self._pulled.update(reasons)
         self._event.set()
         if _URGENT & self._pulled:
             self._is_urgent.set()
 
     async def next(self) -> frozenset[Reason]:
-        """Wait for reasons and return all there are. What follows at once comes with them.
+        """Wait for a reason and return all pending ones, with those of the next 0.1 seconds.
 
-        Health does not wait: a pod may be on its way to a GPU that has just failed.
+        Health is returned at once: a pod may be on its way to a GPU that has just failed.
         """
         await self._event.wait()
         if not self._pulled <= _URGENT:
-            await asyncio.sleep(_REST)
+            await asyncio.sleep(_SETTLE)
         self._event.clear()
         self._is_urgent.clear()
-        found, self._pulled = frozenset(self._pulled), set()
-        return found
+        reasons, self._pulled = frozenset(self._pulled), set()
+        return reasons
 
     async def urgent(self) -> frozenset[Reason]:
-        """Wait for what cannot wait for the end of a turn, and return it; STOP stands after it."""
+        """Wait for reasons that interrupt a turn, and return them. STOP remains pending."""
         await self._is_urgent.wait()
-        found = _URGENT & self._pulled
+        reasons = _URGENT & self._pulled
         self._pulled.discard(Reason.HEALTH)
         if not _URGENT & self._pulled:
             self._is_urgent.clear()
         if not self._pulled:
             self._event.clear()
-        return found
+        return reasons

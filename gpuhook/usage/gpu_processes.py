@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.device_plugin.guard.container_processes import About
+    from gpuhook.device_plugin.guard.container_processes import ProcessFacts
     from gpuhook.usage.usage_devices import ProcessOnDevice, UsageDevice
 
 HOST = "host"
@@ -41,7 +41,7 @@ class Members:
         self._firsts = {found.id: found.pid for found in running if found.pid}
         self._ids = frozenset((*self._firsts, *ids))
         self._by_mounts: dict[tuple[int, int], str] | None = None
-        self._hosts = self._processes.hosts()
+        self._hosts = self._processes.host_mounts()
         trouble = self._processes.trouble()
         self.trouble = fault("GH1953") if trouble is not None else None
 
@@ -59,10 +59,10 @@ class Members:
         named = about.member.container(self._ids)
         return (named, "") if named is not None else self._by_home(about)
 
-    def _by_home(self, about: About) -> tuple[str, str]:
-        if about.home is None or self._hosts is None:
+    def _by_home(self, about: ProcessFacts) -> tuple[str, str]:
+        if about.scope is None or self._hosts is None:
             return "", _HIDDEN
-        mounts = about.home.mounts
+        mounts = about.scope.mounts
         if mounts in self._hosts:
             return "", HOST
         found = self._mounts().get(mounts, "")

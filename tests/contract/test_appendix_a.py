@@ -13,8 +13,9 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.device_plugin import api_clients, plugin_process
+from gpuhook.device_plugin import plugin_process
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
+from gpuhook.device_plugin.api_server import api_clients
 from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.configuration import Configuration
@@ -366,7 +367,7 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
             return any("nothing-of-that-name" in str(line) for line in lines)
 
         async def scenario() -> None:
-            serving = asyncio.create_task(plugin_process._served(launch))
+            serving = asyncio.create_task(plugin_process._serve(launch))
             await serves(8)
             label.put("nothing-of-that-name")
             await asyncio.to_thread(eventually, is_warned, "a warning")

@@ -106,7 +106,7 @@ def test_who_removes_our_socket_in_a_loop(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no busy loop: most removals find nothing to remove."""
-    monkeypatch.setattr(resource_offer, "_REST", 0.2)
+    monkeypatch.setattr(resource_offer, "_MIN_SOCKET_AGE", 0.2)
     plugin.offer(resource())
     path = kubelet.directory / "nvidia-gpu.sock"
     found: list[bool] = []

@@ -17,7 +17,7 @@ TIMEOUT = 60.0
 
 
 class Stream:
-    """One ListAndWatch stream, read by a separate thread. `lists` are all that came."""
+    """One ListAndWatch stream, read by its own thread. `lists` are all received lists."""
 
     def __init__(self, channel: grpc.Channel, changes: Changes) -> None:
         self.lists: list[list[api.Device]] = []

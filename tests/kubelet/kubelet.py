@@ -105,7 +105,7 @@ class Kubelet:
         self._server = server
 
     def stop(self) -> None:
-        """End as the kubelet does on a signal: its socket goes with it."""
+        """End like a kubelet that is stopped: its socket is removed."""
         self.kill()
         self.socket.unlink(missing_ok=True)
 

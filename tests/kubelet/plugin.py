@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.kubelet.plugin_sockets import Serving
+from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
+from gpuhook.device_plugin.kubelet.observer import Observer
+from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
+from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 from tests.kubelet.waiting import Changes
@@ -31,7 +34,7 @@ def resource(count: int = 2, replicas: int = 2, name: str = "nvidia.com/gpu") ->
     )
 
 
-class Answers:
+class Answers(KubeletAnswers):
     """Answers that say what was asked; `error` is raised instead, if set."""
 
     def __init__(self) -> None:
@@ -60,10 +63,11 @@ class Answers:
             raise self.error
 
 
-class Observed:
-    """An observer that keeps its calls: `events` are (name, resource or what else)."""
+class Observed(Observer):
+    """An observer that records its events as (name, resource or detail)."""
 
     def __init__(self) -> None:
+        super().__init__(Counters())
         self.changes = Changes()
         self.events: list[tuple[str, object]] = []
         self.errors: list[GpuhookError] = []
@@ -171,7 +175,7 @@ class LoopThread:
 
 
 class Plugin:
-    """Serving with plain answers, in a thread; `with` stops it."""
+    """PluginSockets with plain answers, in a thread; `with` stops it."""
 
     def __init__(
         self, directory: Path, *, kubelet: str | None = None, pre_start: bool = False
@@ -180,7 +184,7 @@ class Plugin:
         self.observed = Observed()
         self.thread = LoopThread()
         socket = str(directory / "kubelet.sock") if kubelet is None else kubelet
-        self.serving = Serving(str(directory), socket, self.answers, self.observed, pre_start)
+        self.serving = PluginSockets(str(directory), socket, self.answers, self.observed, pre_start)
         self._stopped = False
 
     def __enter__(self) -> Plugin:  # noqa: PYI034  # Self is of Python 3.11

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook device-plugin` as a separate process, on a simulated node, beside a kubelet."""
+"""Runs `gpuhook device-plugin` in its own process, on a simulated node, with a kubelet."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Changes:
 
 
 def eventually(wanted: Callable[[], object], what: str = "", timeout: float = 60) -> None:
-    """Look again and again until `wanted()` is true; for states without an event."""
+    """Poll until `wanted()` is true, for changes without an event."""
     end = time.monotonic() + timeout
     while not wanted():
         if time.monotonic() > end:

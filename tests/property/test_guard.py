@@ -18,8 +18,8 @@ from gpuhook.device_plugin.config.configuration import (
     TERMINATE,
     Guard,
 )
-from gpuhook.device_plugin.guard import sample_interval
-from gpuhook.device_plugin.guard.guard_loop import GuardQuestion, Watch
+from gpuhook.device_plugin.guard import guard_policy
+from gpuhook.device_plugin.guard.guard_loop import GuardInput, GuardLoop
 from gpuhook.device_plugin.guard.guard_policy import SETTLED
 from tests.depth import depth
 from tests.simulated.guarded_world import (
@@ -58,7 +58,7 @@ class Oracle:
     count: int = 0
 
     def look(self, *, is_new: bool) -> None:
-        """Record the processes above their limit now; `is_new`: none was sampled just before."""
+        """Record the containers above their limit; `is_new`: there was no sample just before."""
         self.seen = [replace(p, memory=dict(p.memory)) for p in self.world.processes.values()]
         self.guarded = set()
         self.dark = set(TARGETS) if self.world.is_broken else set(self.world.silent)
@@ -199,8 +199,8 @@ class Scenario:
             tolerance=pick((1.0, 1.05, 1.5)),
         )
 
-    def _guard(self) -> Watch:
-        return Watch(
+    def _guard(self) -> GuardLoop:
+        return GuardLoop(
             self.world,
             lambda: self.oracle.settings,
             read=self.world.recorded,
@@ -237,7 +237,7 @@ class Scenario:
         return None if self.chance.random() < 0.05 else self.chance.randint(0, 8 * GIB)
 
     def _happens(self, *, may_reload: bool = True) -> None:
-        """Let something happen to one of them."""
+        """Apply a random event to a process or container."""
         if may_reload and self.chance.random() < 0.01:
             self.oracle.settings = self._settings()
         if not self.world.processes or self.chance.random() < 0.15:
@@ -293,7 +293,7 @@ class Scenario:
         world.attempts = set()
         oracle.look(is_new=self.is_new)
         due = set() if is_disturbed else self._due()
-        question = GuardQuestion(Driver(world), world.holdings(), world.units(), TARGETS)
+        question = GuardInput(Driver(world), world.holdings(), world.units(), TARGETS)
         taken = self.watch.round(question)
         self.is_new = not taken.is_needed
         for order, _error in taken.failed:
@@ -305,9 +305,7 @@ class Scenario:
             above = {key for key in oracle.history if oracle.state(key) == ABOVE}
             assert above <= {mark.share.key for mark in self.watch.marks}
         before = 0.0 if self.is_new else self.wait
-        self.wait = sample_interval.interval(
-            before, is_near=taken.is_near, settings=oracle.settings
-        )
+        self.wait = guard_policy.interval(before, is_near=taken.is_near, settings=oracle.settings)
         oracle.seconds += self.wait
 
     def _disturb(self) -> None:

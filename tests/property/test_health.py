@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.device_plugin.config.configuration import Health
-from gpuhook.device_plugin.health.gpu_health import HealthBook
+from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence, document, from_document
-from gpuhook.device_plugin.health.nvml_watcher import Reported
+from gpuhook.device_plugin.health.nvml_watcher import XidReport
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
@@ -24,7 +24,7 @@ instances = st.none() | st.integers(0, 3)
 grave_actions = st.sampled_from([None, "reset", "reboot", "drain-p2p", "unheard-of"])
 reports = st.tuples(
     st.just("xid"),
-    st.builds(Reported, st.none() | st.sampled_from(UUIDS), numbers, instances, instances),
+    st.builds(XidReport, st.none() | st.sampled_from(UUIDS), numbers, instances, instances),
     grave_actions,
 )
 lists = st.tuples(
@@ -50,14 +50,14 @@ def test_unhealthy_without_evidence_is_for_ever(
     chosen: Health, history: list[tuple[object, ...]]
 ) -> None:
     """The set of unhealthy devices only grows, and the version says when the marks change."""
-    book = HealthBook(chosen, NODE)
+    book = GpuHealth(chosen, NODE)
     for moment, (kind, *facts) in enumerate(history):
         before, marks, version = set(book.unhealthy(DEVICES)), book.marks, book.version
         happen(book, kind, facts, float(moment))
         assert before <= set(book.unhealthy(DEVICES))
         assert (book.marks != marks) <= (book.version > version)
     kept = [from_document(document(mark)) for mark in book.marks]
-    again = HealthBook(chosen, NODE, [mark for mark in kept if mark])
+    again = GpuHealth(chosen, NODE, [mark for mark in kept if mark])
     assert again.unhealthy(DEVICES) == book.unhealthy(DEVICES)
 
 
@@ -66,7 +66,7 @@ def test_only_gpus_that_are_named_are_hit(
     chosen: Health, history: list[tuple[object, ...]]
 ) -> None:
     """An XID touches no device of another GPU."""
-    book = HealthBook(chosen, NODE)
+    book = GpuHealth(chosen, NODE)
     named = set()
     for kind, *facts in history:
         happen(book, kind, facts, 0.0)
@@ -75,21 +75,21 @@ def test_only_gpus_that_are_named_are_hit(
     assert {device.gpu for device in DEVICES if device.uuid in hit} <= named
 
 
-def happen(book: HealthBook, kind: object, facts: list[object], now: float) -> None:
+def happen(book: GpuHealth, kind: object, facts: list[object], now: float) -> None:
     if kind == "xid":
         event, action = facts
-        assert isinstance(event, Reported)
-        book.xid(event, action if isinstance(action, str) else None, now)
+        assert isinstance(event, XidReport)
+        book.add_xid(event, action if isinstance(action, str) else None, now)
     elif kind == "seen":
         (losses,) = facts
         assert isinstance(losses, tuple)
-        book.seen([Gpu(n, f"GPU-{n}", lost=lost) for n, lost in enumerate(losses)], now)
+        book.update_gpus([Gpu(n, f"GPU-{n}", lost=lost) for n, lost in enumerate(losses)], now)
     elif kind == "action":
         gpu, action = facts
-        book.action(str(gpu), action if isinstance(action, str) else None, now)
+        book.update_action(str(gpu), action if isinstance(action, str) else None, now)
     elif kind == "evidence":
         (evidence,) = facts
         assert isinstance(evidence, Evidence)
-        assert book.evidence(evidence) == ()
+        assert book.update_evidence(evidence) == ()
     else:
-        book.driver_back()
+        book.set_driver_trouble("")

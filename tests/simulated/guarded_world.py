@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A made-up host for the guard: devices, containers and processes that do whatever they like.
+"""A simulated host for the guard: devices, containers and processes with random behaviour.
 
-It answers as the driver and the kernel do, and knows the truth about everybody.
+It answers like the driver and the kernel, and knows the true state of each process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.guard.container_processes import About
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
-from gpuhook.device_plugin.guard.ledger_limits import Recorded, unambiguous
+from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits, unambiguous
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
@@ -59,7 +59,7 @@ class Container:
 
 
 @dataclass
-class World:
+class World(Processes):
     """The host. `chance` decides; `refused` are pids that may get no signal."""
 
     chance: random.Random
@@ -110,18 +110,18 @@ class World:
 
     # -- what the guard asks --
 
-    def recorded(self) -> tuple[Recorded, ...]:
+    def recorded(self) -> tuple[LedgerLimits, ...]:
         found = []
         for one in self.containers.values():
             names = ("ns", one.pod, "main") if one.pod else ("", "", one.id)
             if one.kind in (RECORDED, AMBIGUOUS):
-                found.append(Recorded(one.id, names, dict(one.limits)))
+                found.append(LedgerLimits(one.id, names, dict(one.limits)))
             elif one.kind == BY_DRIVER:
-                found.append(Recorded(one.id, names, dict.fromkeys(one.limits)))
+                found.append(LedgerLimits(one.id, names, dict.fromkeys(one.limits)))
             elif one.kind in (UNITS, EARLIER):
-                found.append(Recorded(one.id, names))
+                found.append(LedgerLimits(one.id, names))
             if one.kind == AMBIGUOUS:  # of another runtime
-                found.append(Recorded(one.id, names, dict(one.limits)))
+                found.append(LedgerLimits(one.id, names, dict(one.limits)))
         return unambiguous(found)
 
     def units(self) -> dict[str, LimitedUnit]:
@@ -168,21 +168,21 @@ class World:
     def trouble(self) -> GpuhookError | None:
         return None
 
-    def hosts(self) -> frozenset[tuple[int, int]] | None:
+    def host_mounts(self) -> frozenset[tuple[int, int]] | None:
         return frozenset()
 
-    def about(self, pid: int) -> About | None:
+    def about(self, pid: int) -> ProcessFacts | None:
         process = self.processes.get(pid)
         if process is None:
             return None
         if process.container is None:
-            return About(process.started, Membership(("system.slice", "sshd.service")))
+            return ProcessFacts(process.started, Membership(("system.slice", "sshd.service")))
         container = self.containers[process.container]
         own = (container.id, container.imposes) if container.imposes else (container.id,)
         above = ("kubepods", f"pod{container.pod}") if container.pod else ("docker",)
-        return About(process.started, Membership((*above, *own), bool(container.pod)))
+        return ProcessFacts(process.started, Membership((*above, *own), bool(container.pod)))
 
-    def grants(self, pid: int) -> Mapping[str, int]:
+    def grants(self, pid: int) -> dict[str, int]:
         process = self.processes.get(pid)
         container = self.containers.get(process.container or "") if process else None
         return container.limits if container and container.kind in (UNITS, MOUNTED) else {}

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 import click
 
 from gpuhook.cli.options import command_sections, parameters
-from gpuhook.device_plugin.health import health_marks_file
-from gpuhook.device_plugin.health.gpu_health import ALL
+from gpuhook.device_plugin.health import health_marks
+from gpuhook.device_plugin.health.health_marks import ALL
 from gpuhook.errors import fault
 from gpuhook.host import console
 
@@ -37,8 +37,8 @@ def show(output: str, no_headers: bool) -> None:
     The device plugin records the marks in the state directory (GPUHOOK_STATE_DIR). It does not
     record what it checks each time: a GPU that the driver does not list, a missing driver.
     """
-    marks = health_marks_file.stored_marks()
-    requests = health_marks_file.clear_requests()
+    marks = health_marks.stored_marks()
+    requests = health_marks.clear_requests()
     if output == "name":
         console.names(dict.fromkeys(mark.gpu for mark in marks))
     elif output != "table":
@@ -48,7 +48,7 @@ def show(output: str, no_headers: bool) -> None:
         rows = [_row(mark, requests) for mark in marks]
         console.rows(HEADERS, rows, no_headers=no_headers)
     else:
-        console.say(f"no GPU is marked unhealthy in {health_marks_file.directory()}")
+        console.say(f"no GPU is marked unhealthy in {health_marks.directory()}")
 
 
 @health.command()
@@ -60,8 +60,8 @@ def clear(gpu: str) -> None:
     UUID or its beginning, or `all`. The device plugin clears the mark at its next check (every 10s,
     pollInterval) or at its start. A later fault marks the GPU again.
     """
-    chosen = _marked_gpu(gpu, health_marks_file.read())
-    health_marks_file.ask_to_clear(chosen)
+    chosen = _marked_gpu(gpu, health_marks.read())
+    health_marks.request_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
     console.say(f"asked the device plugin to clear {name}")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's services as gRPC has them: method paths, and what turns messages into bytes.
+"""The kubelet's gRPC services: method paths and message classes.
 
-Servers get the bytes of a request and parse them themselves, so that bytes which are no message
-are answered in our words. Sources: deviceplugin.proto, podresources.proto.
+Servers get the bytes of a request and parse them, so that invalid bytes are answered with a message
+of gpuhook. Sources: deviceplugin.proto, podresources.proto.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 # struct sockaddr_un has 108 bytes for a path and its final zero: unix(7).
 SOCKET_PATH_LIMIT = 107
 
-# Each call is to the socket that is there now: no connection is kept, none is shared, and a proxy
-# in the environment is not asked.
+# Each call connects to the current socket: connections are neither kept nor shared, and a proxy in
+# the environment is not used.
 CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -40,7 +40,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Method(Generic[Request, Response]):
-    """One method of a service: `path` as gRPC calls it, and the classes of its messages."""
+    """One method of a service: its gRPC `path`, and the classes of its messages."""
 
     __slots__ = ("path", "request", "response")
 
@@ -87,13 +87,13 @@ Context = aio.ServicerContext[bytes, bytes]
 
 
 class DevicePlugin(Protocol):
-    """What serves the DevicePlugin service: each method gets the bytes of a request."""
+    """An implementation of the DevicePlugin service: each method gets the bytes of a request."""
 
     async def get_device_plugin_options(self, request: bytes, context: Context) -> bytes:
         """Answer GetDevicePluginOptions."""
 
     async def list_and_watch(self, request: bytes, context: Context) -> None:
-        """Write lists to the context until there is nothing more to tell."""
+        """Write lists to the context until the resource is no longer offered."""
 
     async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
         """Answer GetPreferredAllocation."""
@@ -106,7 +106,7 @@ class DevicePlugin(Protocol):
 
 
 def device_plugin(served: DevicePlugin) -> grpc.GenericRpcHandler:
-    """Return what a grpc.aio server needs to let `served` answer."""
+    """Return the handler that lets a grpc.aio server call `served`."""
     unary = {
         OPTIONS.name: served.get_device_plugin_options,
         PREFERRED.name: served.get_preferred_allocation,
@@ -120,5 +120,5 @@ def device_plugin(served: DevicePlugin) -> grpc.GenericRpcHandler:
 
 
 def target(path: str) -> str:
-    """Return how gRPC writes the unix socket at `path`: a URI, so that any path can be in it."""
+    """Return the gRPC target of the unix socket at `path`: a URI, which allows any path."""
     return "unix:" + quote(path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes API server, spoken to with the pod's service account and the standard library.
+"""A client of the Kubernetes API server with the pod's service account.
 
-Each call is a connection of its own: there are a few an hour. Calls block, so the plugin makes
-them in a thread. Nothing of the plugin needs the API server: what is refused or not there turns
-one feature off.
+It uses the standard library: the official client would take 126 MB. Each call has its own
+connection, since there are only a few an hour. Calls block, so the plugin makes them in a thread.
+The API server is optional: without it, or without a permission, one feature is off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0  # seconds, for each step of a call
 MERGE_PATCH = "application/merge-patch+json"
-# The metadata alone: a Node's status, which changes every few minutes, is most of its size.
+# Only the metadata: most of a Node's size is its status, which changes every few minutes.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _MAX_SIZE = 64 << 20
 _MAX_LINE = 4 << 20
@@ -37,7 +37,7 @@ _REFUSED, _GONE = 403, 410
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a call is for: the rule of RBAC that it needs, and what is lost without it."""
+    """The RBAC rule that a call needs, and the feature that is off without it."""
 
     verb: str  # "patch"
     resource: str  # "nodes"
@@ -45,13 +45,15 @@ class Purpose:
 
 
 class GoneError(Exception):
-    """The resourceVersion of a watch is too old: the object is to be read anew."""
+    """The resourceVersion of a watch is too old: the object must be read again."""
 
 
 class ApiServer:
-    """Calls of the API server. They raise GH1862 where it cannot be spoken to, GH1863 where a
-    permission is missing, GH1864 for another refusal.
-    """  # noqa: D205 # the codes belong to the first sentence
+    """Calls of the API server.
+
+    They raise GH1862 if it cannot be reached, GH1863 without the permission, GH1864 if it refuses
+    the call for another reason.
+    """
 
     def __init__(self, access: ApiAccess, timeout: float = TIMEOUT) -> None:
         self._access = access
@@ -70,7 +72,7 @@ class ApiServer:
         return self._call("GET", _with(path, query), purpose, {"Accept": accept})
 
     def create(self, path: str, body: Mapping[str, Any], purpose: Purpose) -> dict[str, Any]:
-        """Create an object, and return it as the server has it."""
+        """Create an object, and return the server's version of it."""
         return self._call("POST", path, purpose, {"Content-Type": "application/json"}, body)
 
     def patch(self, path: str, body: Mapping[str, Any], purpose: Purpose) -> dict[str, Any]:
@@ -78,25 +80,27 @@ class ApiServer:
         return self._call("PATCH", path, purpose, {"Content-Type": MERGE_PATCH}, body)
 
     def watch(self, path: str, purpose: Purpose, query: Mapping[str, str], seconds: int) -> Changes:
-        """Return the changes of what `query` selects; the server ends them after `seconds`.
+        """Watch the objects that `query` selects; the server ends the watch after `seconds`.
 
-        Raises GoneError where the resourceVersion of `query` is too old.
+        Raises GoneError if the resourceVersion of `query` is too old.
         """
-        asked = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
+        watching = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
         connection = self._connection()
         try:
             connection.connect()
-            line: socket.socket = connection.sock  # the connection forgets it if the server closes
-            answer = self._sent(connection, "GET", _with(path, asked), {"Accept": METADATA_ONLY})
+            line: socket.socket = (
+                connection.sock
+            )  # the connection drops its reference if the server closes
+            answer = self._sent(connection, "GET", _with(path, watching), {"Accept": METADATA_ONLY})
             _check(answer, purpose)
             line.settimeout(seconds + self._timeout)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise self._trouble(error) from error
+            raise self._unreachable(error) from error
         except BaseException:
             connection.close()
             raise
-        return Changes(connection, line, answer, self._trouble)
+        return Changes(connection, line, answer, self._unreachable)
 
     def _call(
         self,
@@ -112,7 +116,7 @@ class ApiServer:
             _check(answer, purpose)
             return documents.parse_json_object(answer.read(_MAX_SIZE))
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise self._trouble(error) from error
+            raise self._unreachable(error) from error
         finally:
             connection.close()
 
@@ -129,7 +133,7 @@ class ApiServer:
         return connection.getresponse()
 
     def _token(self) -> str:
-        """Return the token as it is now: the kubelet replaces it every hour or so."""
+        """Return the current token: the kubelet replaces it about every hour."""
         with open(self._access.token_path, encoding="ascii") as file:
             return file.read().strip()
 
@@ -142,43 +146,43 @@ class ApiServer:
                 host, port, timeout=self._timeout, context=self._trust()
             )
         except (OSError, ValueError) as error:
-            raise self._trouble(error) from error
+            raise self._unreachable(error) from error
 
     def _trust(self) -> ssl.SSLContext:
-        """Return the context that trusts the cluster's CA, made anew when its file has changed."""
-        found = os.stat(self._access.ca_path)
-        version = (found.st_ino, found.st_mtime_ns)
+        """Return the context that trusts the cluster's CA, created again when its file changes."""
+        status = os.stat(self._access.ca_path)
+        version = (status.st_ino, status.st_mtime_ns)
         if self._context is None or version != self._context_of:
             context = ssl.create_default_context(cafile=self._access.ca_path)
-            # Python 3.13 demands extensions that the CAs of many clusters do not have.
+            # Python 3.13 requires extensions that the CAs of many clusters lack.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             self._context, self._context_of = context, version
         return self._context
 
-    def _trouble(self, error: Exception) -> GpuhookError:
+    def _unreachable(self, error: Exception) -> GpuhookError:
         where = f"{self._access.host}:{self._access.port}"
         return fault("GH1862", where=where, reason=str(error) or type(error).__name__)
 
 
 class Changes:
-    """The changes of a watch, one after the other; a context manager that closes it."""
+    """The changes of a watch, one after the other."""
 
     def __init__(
         self,
         connection: http.client.HTTPConnection,
         line: socket.socket,
         answer: http.client.HTTPResponse,
-        trouble: Callable[[Exception], GpuhookError],
+        unreachable: Callable[[Exception], GpuhookError],
     ) -> None:
         self._connection = connection
         self._socket = line
         self._answer = answer
-        self._trouble = trouble
+        self._unreachable = unreachable
 
     def next(self) -> dict[str, Any] | None:
         """Return the next change, {"type", "object"}; None at the end. Blocks.
 
-        Raises GoneError where the server has forgotten the resourceVersion, and GH1862.
+        Raises GoneError if the server no longer has the resourceVersion, and GH1862.
         """
         try:
             line = self._answer.readline(_MAX_LINE)
@@ -186,16 +190,16 @@ class Changes:
                 return None
             change = documents.parse_json_object(line)
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise self._trouble(error) from error
+            raise self._unreachable(error) from error
         if change.get("type") == "ERROR":
             status = change.get("object")
             if isinstance(status, dict) and status.get("code") == _GONE:
                 raise GoneError
-            raise self._trouble(ValueError(_message(status)))
+            raise self._unreachable(ValueError(_message(status)))
         return change
 
     def interrupt(self) -> None:
-        """End a next() that another thread is waiting in."""
+        """End a next() that waits in another thread."""
         try:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError:
@@ -208,7 +212,7 @@ class Changes:
 
 
 def is_forbidden(error: GpuhookError) -> bool:
-    """Return whether `error` is that a permission is missing: asking again is of no use."""
+    """Return whether a permission is missing, so that retries are useless."""
     return isinstance(error, RefusedError)
 
 
@@ -236,6 +240,6 @@ def _document(data: bytes) -> object:
 
 
 def _message(status: object) -> str:
-    """Return what a Status object of the API says, "" where it says nothing."""
-    found = status.get("message") if isinstance(status, dict) else None
-    return found if isinstance(found, str) else ""
+    """Return the message of a Status object of the API, "" without one."""
+    message = status.get("message") if isinstance(status, dict) else None
+    return message if isinstance(message, str) else ""

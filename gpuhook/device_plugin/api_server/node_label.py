@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A label of the plugin's own node, followed through the API server.
+"""Follows a label of the plugin's node through the API server.
 
-The label nvidia.com/device-plugin.config names the configuration that the node should have.
+The label nvidia.com/device-plugin.config names the node's configuration.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 WATCH_SECONDS = 300
 T = TypeVar("T")
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
 
 
 class NodeLabel:
-    """Follows one label; run() is the task that does.
+    """Follows one label in the task run().
 
-    `changed` is called in the loop with the label's value, None for a node without it: once when it
-    is known, then at each change. `failed` is called with the first fault of a row of faults, and
-    with None when the API server answers again.
+    `changed` is called in the loop with the first value of the label and with each new one, None
+    for a node without it. `failed` is called with the first of consecutive faults, and with None
+    when the API server answers again.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class NodeLabel:
         self._failures = 0
 
     async def run(self) -> None:
-        """Follow the label until cancelled; returns where a permission is missing."""
+        """Follow the label until cancelled; returns if a permission is missing."""
         while True:
             try:
                 await self._follow()
-            except GoneError:  # the server forgot the version: the node is read anew
+            except GoneError:  # the version is too old: read the node again
                 await self._sleep(FIRST_PAUSE)
             except GpuhookError as error:
                 if self._failures == 0:
@@ -70,40 +70,40 @@ class NodeLabel:
                 self._failures += 1
 
     async def _follow(self) -> None:
-        """Read the label, and watch it from then on, watch after watch; raises what ends that."""
+        """Read the label, then watch it with one watch after another."""
         labels, version = await _in_thread(lambda: node_object.labels(self._server, self._node))
-        self._tell(labels)
+        self._set_labels(labels)
         while True:
-            version = await self._watched(await self._watch(version), version)
-            self._answered()
+            version = await self._follow_changes(await self._watch(version), version)
+            self._report_answer()
             await self._sleep(FIRST_PAUSE)  # in case the server ends each watch at once
 
     async def _watch(self, version: str) -> Changes:
         server, node = self._server, self._node
         return await _in_thread(lambda: node_object.watch(server, node, version, WATCH_SECONDS))
 
-    async def _watched(self, changes: Changes, version: str) -> str:
-        """Take the changes until they end; returns the resourceVersion to go on from."""
+    async def _follow_changes(self, changes: Changes, version: str) -> str:
+        """Apply the changes of a watch until its end; returns the last resourceVersion."""
         try:
             while (change := await _in_thread(changes.next)) is not None:
-                self._answered()
-                found = change.get("object")
-                if not isinstance(found, dict):
+                self._report_answer()
+                node = change.get("object")
+                if not isinstance(node, dict):
                     continue
-                version = node_object.version_of(found) or version
+                version = node_object.version_of(node) or version
                 if change.get("type") in ("ADDED", "MODIFIED"):
-                    self._tell(node_object.labels_of(found))
+                    self._set_labels(node_object.labels_of(node))
         finally:
-            changes.interrupt()  # cancelled: the thread still waits in next()
+            changes.interrupt()  # after a cancellation the thread still waits in next()
             changes.close()
         return version
 
-    def _answered(self) -> None:
+    def _report_answer(self) -> None:
         if self._failures:
             self._failures = 0
             self._failed(None)
 
-    def _tell(self, labels: dict[str, str]) -> None:
+    def _set_labels(self, labels: dict[str, str]) -> None:
         value = labels.get(self._label)
         if not self._is_known or value != self._value:
             self._is_known, self._value = True, value
@@ -111,5 +111,5 @@ class NodeLabel:
 
 
 async def _in_thread(call: Callable[[], T]) -> T:
-    """Return what `call` returns; a server that never ends its answer ends with the process."""
+    """Return the result of `call`; an answer without end does not keep the process alive."""
     return await daemon_thread.begin(call, "gpuhook-node-label")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's own object in the API server: its labels, and the pods that run on it."""
+"""The node's object in the API server, and its labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.api_server.client import ApiServer, Changes
 
-_READ = Purpose("get", "nodes", "the node's label that chooses a configuration")
-_WATCH = Purpose("watch", "nodes", "the node's label that chooses a configuration")
+_READ = Purpose("get", "nodes", "the node's label that selects a configuration")
+_WATCH = Purpose("watch", "nodes", "the node's label that selects a configuration")
 _LABEL = Purpose("patch", "nodes", "feature labels without node feature discovery")
 
 
@@ -26,8 +26,8 @@ def path(node: str) -> str:
 
 def labels(server: ApiServer, node: str) -> tuple[dict[str, str], str]:
     """Return the labels of a node and their resourceVersion. Raises GH1862 to GH1864."""
-    found = server.get(path(node), _READ, accept=METADATA_ONLY)
-    return labels_of(found), version_of(found)
+    metadata = server.get(path(node), _READ, accept=METADATA_ONLY)
+    return labels_of(metadata), version_of(metadata)
 
 
 def watch(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
@@ -40,24 +40,24 @@ def watch(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
     return server.watch("/api/v1/nodes", _WATCH, query, seconds)
 
 
-def set_labels(server: ApiServer, node: str, wanted: Mapping[str, str | None]) -> None:
-    """Give a node these labels; None takes one away. Raises GH1862 to GH1864."""
-    server.patch(path(node), {"metadata": {"labels": dict(wanted)}}, _LABEL)
+def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) -> None:
+    """Set labels of a node; None removes one. Raises GH1862 to GH1864."""
+    server.patch(path(node), {"metadata": {"labels": dict(changes)}}, _LABEL)
 
 
-def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels of any object; what is no text is none."""
-    known = _metadata(found).get("labels")
-    if not isinstance(known, dict):
+def labels_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels of any object, without values that are not text."""
+    labels = _metadata(document).get("labels")
+    if not isinstance(labels, dict):
         return {}
-    return {name: value for name, value in known.items() if isinstance(value, str)}
+    return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 
-def version_of(found: Mapping[str, Any]) -> str:
-    """Return the resourceVersion of any object, "" where it has none."""
-    return str(_metadata(found).get("resourceVersion") or "")
+def version_of(document: Mapping[str, Any]) -> str:
+    """Return the resourceVersion of any object, "" without one."""
+    return str(_metadata(document).get("resourceVersion") or "")
 
 
-def _metadata(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = found.get("metadata")
-    return known if isinstance(known, dict) else {}
+def _metadata(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

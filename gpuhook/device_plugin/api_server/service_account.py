@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster gives a pod to speak to the API server with, if anything.
+"""The credentials of a pod for the API server.
 
-It is apart from client.py because most plugins have no access: they do without the memory of an
-HTTP client.
+They are apart from client.py: most plugins have no access, and need not load an HTTP client.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Where the API server is, and the files that say who is asking. `scheme`: https, or http."""
+    """The API server's address and the credentials. `scheme`: https or http."""
 
     host: str
     port: int
@@ -29,7 +28,7 @@ class ApiAccess:
 
 
 def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess | None:
-    """Return the access that a pod is given, None outside a pod, or in one without a token."""
+    """Return the access of a pod, None outside of a pod or without a token."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     token = os.path.join(directory, "token")

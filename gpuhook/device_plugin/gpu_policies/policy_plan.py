@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which time slice and compute mode each GPU is to have, by the entries of what is offered. Pure.
+"""The configured time slice and compute mode of each offered GPU. Pure.
 
-Only entries that say something are asked: a GPU that nobody speaks of stays what it is.
+GPUs without a configured value are left alone.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
 
 TIME_SLICE, COMPUTE_MODE = KINDS = ("time slice", "compute mode")
 _KEYS = {TIME_SLICE: "timeSlice", COMPUTE_MODE: "computeMode"}
-# A GPU by UUID and what is set of it, of KINDS.
+# The UUID of a GPU, and one of KINDS.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPlan:
-    """The values by GPU and kind, and why some of what is configured is not among them."""
+    """The values by GPU and kind, and the faults of configured values that cannot apply."""
 
     values: dict[Key, str] = field(default_factory=dict)
     faults: tuple[GpuhookError, ...] = ()
 
 
 def policy_plan(resources: Iterable[Resource]) -> PolicyPlan:
-    """Return what the GPUs of `resources` are to have.
+    """Return the values for the GPUs of `resources`.
 
-    Faults: GH1882 for a MIG instance, GH1883 for a compute mode where MPS shares.
+    Faults: GH1882 for a MIG instance, GH1883 for a compute mode of GPUs shared by MPS.
     """
     values: dict[Key, str] = {}
     faults: list[GpuhookError] = []
     for resource in resources:
         for device in resource.devices:
             entry = resource.entries.get(device.uuid)
-            for kind, value in _said(entry):
-                wrong = _wrong(resource, device, kind)
-                if wrong is None:
+            for kind, value in _configured(entry):
+                objection = _fault(resource, device, kind)
+                if objection is None:
                     values[device.uuid, kind] = value
                 else:
-                    faults.append(wrong)
+                    faults.append(objection)
     return PolicyPlan(values, tuple(faults))
 
 
-def _said(entry: SharedResource | None) -> Iterator[tuple[str, str]]:
+def _configured(entry: SharedResource | None) -> Iterator[tuple[str, str]]:
     if entry is None:
         return
     for kind, value in ((TIME_SLICE, entry.time_slice), (COMPUTE_MODE, entry.compute_mode)):
@@ -60,7 +60,7 @@ def _said(entry: SharedResource | None) -> Iterator[tuple[str, str]]:
             yield kind, value
 
 
-def _wrong(resource: Resource, device: Device, kind: str) -> GpuhookError | None:
+def _fault(resource: Resource, device: Device, kind: str) -> GpuhookError | None:
     name, uuid = resource.name, device.uuid
     if device.instance is not None:
         return fault("GH1882", resource=name, uuid=uuid, key=_KEYS[kind])

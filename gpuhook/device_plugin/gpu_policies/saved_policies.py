@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs had before the plugin set something of them, in a file below the state directory.
+"""Saves the values of GPUs before the plugin changes them, in a file of the state directory.
 
-A plugin that is killed leaves its settings; the next one reads here what was there before. Nothing
-of that outlives a boot.
+A killed plugin leaves its settings behind, and the next one restores the saved values. The driver's
+settings do not survive a reboot, so older files are ignored.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _VALUES = {TIME_SLICE: TIME_SLICES, COMPUTE_MODE: tuple(COMPUTE_MODES.values())}
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What was there `before`, and what we set: `ours`."""
+class SavedPolicy:
+    """The value `before` the change, and the value that the plugin set: `ours`."""
 
     before: str
     ours: str
@@ -44,42 +44,42 @@ def path() -> str:
     return os.path.join(state.directory(), "policies.json")
 
 
-def read(boot: str | None) -> dict[Key, Note]:
-    """Return the notes of this boot; {} where no file can be believed."""
+def read(boot: str | None) -> dict[Key, SavedPolicy]:
+    """Return the saved values of this boot; {} for a missing or faulty file."""
     try:
         if not state.usable(os.lstat(path())):
             return {}
-        found = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+        content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
     except (OSError, ValueError, GpuhookError):
         return {}
-    if found.get("format") != FORMAT or found.get("boot") != boot:
+    if content.get("format") != FORMAT or content.get("boot") != boot:
         return {}
-    gpus = found.get("gpus")
+    gpus = content.get("gpus")
     return {
-        (uuid, kind): note
+        (uuid, kind): saved
         for uuid, kinds in (gpus.items() if isinstance(gpus, dict) else ())
-        for kind, content in (kinds.items() if isinstance(kinds, dict) else ())
-        if (note := _note(kind, content)) is not None
+        for kind, values in (kinds.items() if isinstance(kinds, dict) else ())
+        if (saved := _saved_policy(kind, values)) is not None
     }
 
 
-def write(notes: Mapping[Key, Note], boot: str | None) -> None:
-    """Write the notes; without any the file goes. Raises OSError."""
-    if not notes:
+def write(policies: Mapping[Key, SavedPolicy], boot: str | None) -> None:
+    """Save the values; without any the file is removed. Raises OSError."""
+    if not policies:
         with suppress(FileNotFoundError):
             os.unlink(path())
         return
     gpus: dict[str, dict[str, object]] = {}
-    for (uuid, kind), note in notes.items():
-        gpus.setdefault(uuid, {})[kind] = asdict(note)
+    for (uuid, kind), saved in policies.items():
+        gpus.setdefault(uuid, {})[kind] = asdict(saved)
     text = json.dumps({"format": FORMAT, "boot": boot, "gpus": gpus}, indent=2) + "\n"
     os.makedirs(state.directory(), 0o755, exist_ok=True)
     files.replace(path(), text.encode(), mode=0o644)
 
 
-def _note(kind: str, content: Any) -> Note | None:
+def _saved_policy(kind: str, content: Any) -> SavedPolicy | None:
     if not isinstance(content, dict):
         return None
     before, ours = content.get("before"), content.get("ours")
     known = _VALUES.get(kind, ())
-    return Note(before, ours) if before in known and ours in known else None
+    return SavedPolicy(before, ours) if before in known and ours in known else None

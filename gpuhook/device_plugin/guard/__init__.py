@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses more of a GPU's memory than its share where no driver holds it to that."""
+"""Ends processes of containers above a memory limit that the driver does not enforce."""

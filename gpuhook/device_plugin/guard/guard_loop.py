@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rounds of the guard: look, judge, act, and keep the marks.
+"""The rounds of the guard: sample, decide, send signals, store the marks.
 
-A round blocks for as long as the driver takes, and runs in a thread; there is one at a time.
+A round blocks for as long as the driver takes, and runs in a thread, one at a time.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -16,14 +17,13 @@ from gpuhook.device_plugin.guard import (
     guard_marks,
     guard_policy,
     guard_shares,
-    guard_signal,
     ledger_limits,
     process_scope,
-    sample_interval,
+    usage_sample,
 )
 from gpuhook.device_plugin.guard.guard_marks import GuardWatching
-from gpuhook.device_plugin.guard.guard_policy import Sight
-from gpuhook.device_plugin.guard.usage_sample import Looking, SampleTarget
+from gpuhook.device_plugin.guard.guard_policy import GuardSample
+from gpuhook.device_plugin.guard.usage_sample import SampleTarget, UsageSampler
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 from gpuhook.errors import GpuhookError
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.device_plugin.config.configuration import Guard
-    from gpuhook.device_plugin.guard.container_processes import About
+    from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
     from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit
-    from gpuhook.device_plugin.guard.ledger_limits import Recorded
-    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse, SampleKernel
+    from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
+    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse
 
-_MOST_TOLD = 4096
+_MAX_REPORTED = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class GuardQuestion:
-    """What a round is about: whom to ask, who holds what, and which units are shares."""
+class GuardInput:
+    """The input of a round: the driver, the holders of units, and the units with limits."""
 
     driver: SampleDriver | None
     holdings: Holdings = field(default_factory=Holdings)
@@ -52,31 +52,31 @@ class GuardQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What came of a round. Not `is_needed`: nobody holds what would have to be watched."""
+class GuardRound:
+    """The outcome of a round. `is_needed` is false without any share to watch."""
 
     is_needed: bool = False
-    is_near: bool = False  # somebody is near a limit, or above
-    asks_kubelet: bool = False  # only the kubelet can tell whether somebody is to be watched
+    is_near: bool = False  # a container is near a limit, or above
+    needs_kubelet: bool = False  # only the kubelet knows whether a container must be watched
     began: tuple[GuardMark, ...] = ()
     ended: tuple[GuardMark, ...] = ()
     sent: tuple[Order, ...] = ()
     failed: tuple[tuple[Order, GpuhookError], ...] = ()
-    strangers: tuple[Key, ...] = ()  # containers without a share, not told before
-    of_host: tuple[tuple[str, User], ...] = ()  # (device, process), not told before
+    strangers: tuple[Key, ...] = ()  # containers without a share, not reported before
+    of_host: tuple[tuple[str, User], ...] = ()  # (device, process), not reported before
     trouble: GpuhookError | None = None  # why nothing can be watched
-    unkept: str = ""  # why the marks were not written
+    store_error: str = ""  # why the marks were not stored
 
 
-class Watch:
-    """Takes rounds. `settings` are asked when they are needed: None means that it is over."""
+class GuardLoop:
+    """Runs rounds. `settings` is called when needed; it returns None after the end."""
 
     def __init__(
         self,
-        kernel: SampleKernel,
+        kernel: Processes,
         settings: Callable[[], Guard | None],
         *,
-        read: Callable[[], tuple[Recorded, ...]] = ledger_limits.read,
+        read: Callable[[], tuple[LedgerLimits, ...]] = ledger_limits.read,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -85,82 +85,84 @@ class Watch:
         self._read = read
         self._clock = clock
         self._now = now
-        self._looking = Looking(kernel)
+        self._sampler = UsageSampler(kernel)
         self._marks: dict[Key, GuardMark] = {mark.share.key: mark for mark in guard_marks.read()}
-        self._keeping = threading.Lock()
+        self._store_lock = threading.Lock()
         self._written: tuple[GuardWatching, tuple[GuardMark, ...]] | None = None
-        self._last: float | None = None  # when the last look was
-        self._told: set[object] = set()
+        self._last: float | None = None  # the time of the last sample
+        self._reported: set[object] = set()
 
     @property
     def marks(self) -> tuple[GuardMark, ...]:
-        """Return the containers that are above their limits."""
+        """The containers above their limits."""
         return tuple(self._marks.values())
 
-    def round(self, question: GuardQuestion) -> Round:
-        """Take a round."""
+    def round(self, inputs: GuardInput) -> GuardRound:
+        """Run a round."""
         settings = self._settings()
         if settings is None:
-            return Round()
+            return GuardRound()
         if settings.action == NO_ACTION:
-            return replace(self._nobody(), ended=())  # they are only no longer watched
+            return replace(self._without_shares(), ended=())  # still above, but no longer watched
         entries = self._read()
-        asks = guard_shares.depends_on_kubelet(entries)
-        holding = guard_shares.holding(entries, question.holdings, question.units)
-        return replace(self._taken(question, holding), asks_kubelet=asks)
+        needs_kubelet = guard_shares.depends_on_kubelet(entries)
+        holding = guard_shares.holding(entries, inputs.holdings, inputs.units)
+        return replace(self._run(inputs, holding), needs_kubelet=needs_kubelet)
 
-    def _taken(self, question: GuardQuestion, holding: Holding) -> Round:
+    def _run(self, inputs: GuardInput, holding: Holding) -> GuardRound:
         if not holding.devices:
-            return self._nobody()
+            return self._without_shares()
         trouble = self._kernel.trouble()
-        if trouble is not None or question.driver is None:
-            self._last = None  # what happens now is not seen, and counts for nobody
-            return Round(trouble=trouble, unkept=self.unseen())
-        return self._looked(question, question.driver, holding)
+        if trouble is not None or inputs.driver is None:
+            self._last = None  # time without samples is not counted
+            return GuardRound(trouble=trouble, store_error=self.clear_watched())
+        return self._act_on_sample(inputs, inputs.driver, holding)
 
-    def unseen(self) -> str:
-        """Take that nobody is watched for now; returns why that could not be written.
+    def clear_watched(self) -> str:
+        """Store that no share is watched; returns the error of the file.
 
-        Others may call it, too, while a round does not come to its end.
+        It may be called from another thread while a round hangs.
         """
-        return self._keep(GuardWatching())
+        return self._store(GuardWatching())
 
-    def _nobody(self) -> Round:
-        """Take that nobody is watched, so nobody is above a limit."""
+    def _without_shares(self) -> GuardRound:
+        """End all marks, since no share must be watched."""
         ended, self._marks, self._last = self.marks, {}, None
-        return Round(ended=ended, unkept=self.unseen())
+        return GuardRound(ended=ended, store_error=self.clear_watched())
 
-    def _looked(self, question: GuardQuestion, driver: SampleDriver, holding: Holding) -> Round:
-        found = self._looking.look(driver, holding, question.targets, question.units)
+    def _act_on_sample(
+        self, inputs: GuardInput, driver: SampleDriver, holding: Holding
+    ) -> GuardRound:
+        use = self._sampler.sample(driver, holding, inputs.targets, inputs.units)
         settings = self._settings()
-        if settings is None or settings.action == NO_ACTION:  # meanwhile
-            return Round()
+        if settings is None or settings.action == NO_ACTION:  # it has changed meanwhile
+            return GuardRound()
         before, self._last = self._last, self._clock()
         elapsed = 0.0 if before is None else max(0.0, self._last - before)
-        sight = Sight(found.shares, found.users, self._now(), elapsed)
-        verdict = guard_policy.judged(self._marks, sight, settings)
+        sample = GuardSample(use.shares, use.users, self._now(), elapsed)
+        verdict = guard_policy.guard_verdict(self._marks, sample, settings)
         self._marks = dict(verdict.marks)
-        whose = partial(process_scope.container, known=holding.known, homes=found.homes)
-        sent, failed = self._act(verdict.orders, sight, driver, question.targets, whose)
-        return Round(
+        whose = partial(process_scope.container, known=holding.known, scopes=use.scopes)
+        sent, failed = self._act(verdict.orders, sample, driver, inputs.targets, whose)
+        return GuardRound(
             is_needed=True,
-            is_near=bool(self._marks) or sample_interval.is_near(sight),
+            is_near=bool(self._marks) or guard_policy.is_near(sample),
             began=verdict.began,
             ended=verdict.ended,
             sent=tuple(sent),
             failed=tuple(failed),
-            strangers=tuple(one for one in found.strangers if self._is_news(one)),
-            of_host=self._of_host(found),
-            unkept=self._keep(_watching(settings, found)),
+            strangers=tuple(one for one in use.strangers if self._is_first(one)),
+            of_host=self._of_host(use),
+            store_error=self._store(_watching(settings, use)),
         )
 
     def _act(
         self,
         orders: Iterable[Order],
-        sight: Sight,
+        sample: GuardSample,
         driver: SampleDriver,
         targets: Mapping[str, SampleTarget],
-        whose: Callable[[About], str | None],
+        whose: Callable[[ProcessFacts], str | None],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
@@ -168,49 +170,49 @@ class Watch:
             device = order.share.device
             target = targets.get(device, SampleTarget(device, device))
             try:
-                was_sent = guard_signal.carried_out(
+                was_sent = send_signal(
                     order,
                     driver,
                     self._kernel,
                     target,
                     whose=whose,
-                    is_wanted=partial(self._wants, order.signal),
+                    is_allowed=partial(self._allows, order.signal),
                 )
             except GpuhookError as error:
                 failed.append((order, error))
                 what = guard_policy.FAILED
             else:
                 if not was_sent:
-                    continue  # the next look sees what there is instead
+                    continue  # the next sample decides again
                 sent.append(order)
                 what = order.signal
-            self._marks = guard_policy.acted(self._marks, sight, order, what)
+            self._marks = guard_policy.marks_after_signal(self._marks, sample, order, what)
         return sent, failed
 
-    def _wants(self, name: str) -> bool:
+    def _allows(self, name: str) -> bool:
         settings = self._settings()
-        wanted = (KILL,) if name == guard_policy.END else (TERMINATE, KILL)
-        return settings is not None and settings.action in wanted
+        actions = (KILL,) if name == guard_policy.END else (TERMINATE, KILL)
+        return settings is not None and settings.action in actions
 
-    def _of_host(self, found: SampledUse) -> tuple[tuple[str, User], ...]:
+    def _of_host(self, use: SampledUse) -> tuple[tuple[str, User], ...]:
         return tuple(
             (device, user)
-            for device, users in found.users.items()
+            for device, users in use.users.items()
             for user in users or ()
-            if user.container is None and self._is_news((device, user.pid, user.started))
+            if user.container is None and self._is_first((device, user.pid, user.started))
         )
 
-    def _is_news(self, what: object) -> bool:
-        if what in self._told:
+    def _is_first(self, what: object) -> bool:
+        if what in self._reported:
             return False
-        if len(self._told) >= _MOST_TOLD:
-            self._told.clear()
-        self._told.add(what)
+        if len(self._reported) >= _MAX_REPORTED:
+            self._reported.clear()
+        self._reported.add(what)
         return True
 
-    def _keep(self, watching: GuardWatching) -> str:
-        """Write the marks and who is watched if they are others; returns why that failed."""
-        with self._keeping:
+    def _store(self, watching: GuardWatching) -> str:
+        """Store changed marks and watched shares; returns the error of the file."""
+        with self._store_lock:
             now = tuple(
                 replace(mark, is_over=False, is_above=False) for mark in self._marks.values()
             )
@@ -224,12 +226,47 @@ class Watch:
             return ""
 
 
-def _watching(settings: Guard, found: SampledUse) -> GuardWatching:
-    """Return what is watched: shares of which driver and kernel tell who uses them."""
-    told = {device for device, users in found.users.items() if users is not None}
-    seen = [
+def _watching(settings: Guard, use: SampledUse) -> GuardWatching:
+    """Return the watched shares: those whose processes the driver and /proc identify."""
+    reported = {device for device, users in use.users.items() if users is not None}
+    shares = [
         share
-        for (container, device), share in sorted(found.shares.items())
-        if device in told and container not in found.untold
+        for (container, device), share in sorted(use.shares.items())
+        if device in reported and container not in use.unidentified
     ]
-    return GuardWatching(settings.action, tuple(seen))
+    return GuardWatching(settings.action, tuple(shares))
+
+
+def send_signal(
+    order: Order,
+    driver: SampleDriver,
+    kernel: Processes,
+    target: SampleTarget,
+    *,
+    whose: Callable[[ProcessFacts], str | None],
+    is_allowed: Callable[[], bool],
+) -> bool:
+    """Send the signal of an order to its process, and return whether it was sent. Raises GH1886.
+
+    Since the sample the process may have ended, its pid may have been reused, it may have changed
+    its cgroup, or it may have released the device. So all of it is checked again while a pidfd
+    holds the process. `whose` returns the container of a process. `is_allowed` is called last,
+    since the configuration may have changed.
+    """
+    user = order.user
+    if user.pid in (0, 1, os.getpid(), os.getppid()) or user.container != order.share.container:
+        return False
+
+    def is_still() -> bool:
+        try:
+            listed = usage_sample.memory_by_pid(driver, target)
+        except GpuhookError:
+            return False
+        if listed is None or not listed.get(user.pid):
+            return False
+        about = kernel.about(user.pid)
+        if about is None or about.started != user.started:
+            return False
+        return whose(about) == user.container and is_allowed()
+
+    return kernel.send(user.pid, order.signal, is_still)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks and the shares that are watched, as guard_state.py keeps them for later and others."""
+"""Stores the guard's marks and watched shares in the file of memory_limits/guard_state.py."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GuardWatching:
-    """What the guard does about who is above, and the shares that its last look has seen."""
+    """The guard's action, and the shares in its last sample."""
 
     action: str = NO_ACTION
     shares: tuple[GuardShare, ...] = ()
 
 
 def read() -> tuple[GuardMark, ...]:
-    """Return the marks that the plugin wrote last, () where there is no file to be believed."""
+    """Return the stored marks, () for a missing or faulty file."""
     over = guard_state.read().get("over")
-    made = [from_document(one) for one in (over if isinstance(over, list) else [])]
-    return tuple(mark for mark in made if mark is not None)
+    marks = [from_document(one) for one in (over if isinstance(over, list) else [])]
+    return tuple(mark for mark in marks if mark is not None)
 
 
 def write(marks: Iterable[GuardMark], watching: GuardWatching | None = None) -> None:
-    """Write the marks, and whom this process watches; remove the file for none. Raises OSError."""
+    """Store the marks and the watched shares; without any, remove the file. Raises OSError."""
     over = [document(mark) for mark in marks]
-    seen = watching or GuardWatching()
-    if not (over or seen.shares):
+    current = watching or GuardWatching()
+    if not (over or current.shares):
         guard_state.write(None)
         return
     pid = os.getpid()
-    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": seen.action}
-    guard_state.write({**watcher, "watched": [_watched(one) for one in seen.shares], "over": over})
+    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": current.action}
+    guard_state.write(
+        {**watcher, "watched": [_watched(one) for one in current.shares], "over": over}
+    )
 
 
 def _watched(share: GuardShare) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def _watched(share: GuardShare) -> dict[str, Any]:
 
 
 def document(mark: GuardMark) -> dict[str, Any]:
-    """Return a mark as it is in the file."""
+    """Return a mark as an object for JSON."""
     namespace, pod, container = mark.share.names
     return {
         "id": mark.share.container,
@@ -75,36 +77,36 @@ def document(mark: GuardMark) -> dict[str, Any]:
     }
 
 
-def from_document(found: Any) -> GuardMark | None:
-    """Return the mark of a document, None for what is none."""
+def from_document(content: Any) -> GuardMark | None:
+    """Return the mark of an object made by document(), None for any other content."""
     try:
-        texts = [found[key] for key in ("id", "namespace", "pod", "container", "device")]
+        texts = [content[key] for key in ("id", "namespace", "pod", "container", "device")]
         identity, namespace, pod, container, device = (_text(text) for text in texts)
         share = GuardShare(
             identity,
             (namespace, pod, container),
             device,
-            int(found["limit"]),
-            _text(found["resource"]),
-            is_certain=found["certain"] is True,
+            int(content["limit"]),
+            _text(content["resource"]),
+            is_certain=content["certain"] is True,
         )
-        below = None if found["below"] is None else float(found["below"])
-        sent = tuple(_sent(one) for one in found["sent"])
-        since, spent = float(found["since"]), float(found["spent"])
-        return GuardMark(share, int(found["used"]), since, spent, below, sent=sent)
+        below = None if content["below"] is None else float(content["below"])
+        sent = tuple(_sent(one) for one in content["sent"])
+        since, spent = float(content["since"]), float(content["spent"])
+        return GuardMark(share, int(content["used"]), since, spent, below, sent=sent)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
-def _sent(found: dict[str, Any]) -> Sent:
-    name = found["signal"]
+def _sent(content: dict[str, Any]) -> Sent:
+    name = content["signal"]
     if name not in (TERM, END, FAILED):
         raise ValueError(name)
-    at, waited = float(found["at"]), float(found["waited"])
-    return Sent(int(found["pid"]), int(found["started"]), name, at, waited)
+    at, waited = float(content["at"]), float(content["waited"])
+    return Sent(int(content["pid"]), int(content["started"]), name, at, waited)
 
 
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise TypeError(found)
-    return found
+def _text(content: object) -> str:
+    if not isinstance(content, str):
+        raise TypeError(content)
+    return content

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is above its limit, for how long, and what is to be done about it.
+"""Decides which containers are above their limit, and which process gets a signal.
 
-Pure: what a look has found and the marks of the look before give the marks of now, and orders.
+Pure: a sample and the previous marks result in new marks and orders.
 
-A container is above its limit when its processes together use more than `tolerance` times it. It
-is marked then, until it has not been above the limit itself for a few seconds: a process that ends
-and comes back under another pid finds the mark of before. The clock of the grace is the mark's, and
-runs while two looks one after the other see the container above; what nobody could see is not
-counted. After the grace the process that uses most is to get SIGTERM, and the clock starts anew.
+A container is above its limit when its processes together use more than `tolerance` times the
+limit. It is then marked until it has been below the limit for a few seconds, so that a process that
+ends and restarts under another pid does not reset the mark. The grace period belongs to the mark,
+and runs while two consecutive samples show the container above; time without samples is not
+counted. After the grace period the process that uses most gets SIGTERM, and the period starts
+again.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Guard
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
 
-SETTLED = 5.0  # seconds below its limit, after which a container's mark goes; the grace if shorter
-TERM, END, FAILED = signal.SIGTERM.name, signal.SIGKILL.name, ""  # what was sent; nothing could be
-
-
-_MOST_SENT = 64  # that are remembered
+SETTLED = 5.0  # seconds below the limit that end a mark; the grace period if shorter
+# The signal that was sent; FAILED: no permission.
+TERM, END, FAILED = signal.SIGTERM.name, signal.SIGKILL.name, ""
+_MAX_SENT = 64  # of a mark
+NEAR = 0.8  # of a limit
+_MIN_INTERVAL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A process that uses a device. `memory` in bytes; None: nobody knows, so it is not counted.
+    """A process that uses a device. `memory` is in bytes; None: unknown, and not counted.
 
-    `started` is in clock ticks since boot, and tells it from another one of the same pid.
+    `started`, in clock ticks since boot, distinguishes processes with the same pid.
     """
 
     pid: int
@@ -45,10 +47,10 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What one look has found. `users` by device looked at, None: the driver could not tell.
+class GuardSample:
+    """One sample. `users` are by sampled device; None: the driver does not report them.
 
-    `elapsed` is how many seconds the look before is ago, `now` in seconds since 1970.
+    `elapsed` is the time since the previous sample in seconds, `now` in seconds since 1970.
     """
 
     shares: Mapping[Key, GuardShare]
@@ -59,7 +61,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A signal that a process got, and how many seconds ago that is."""
+    """A signal that a process got; `waited` is the time since, in seconds."""
 
     pid: int
     started: int
@@ -68,17 +70,17 @@ class Sent:
     waited: float = 0.0
 
     def is_to(self, user: User) -> bool:
-        """Return whether `user` is the process that got it."""
+        """Return whether `user` is the process that got the signal."""
         return (self.pid, self.started) == (user.pid, user.started)
 
 
 @dataclass(frozen=True, slots=True)
 class GuardMark:
-    """A container that is above its limit of a device.
+    """A container above its limit of a device.
 
-    `spent` are the seconds of the grace that have gone by, `below` those since it came down, None
-    while it is up. At the last look it was seen above its limit if `is_over`, and by more than is
-    tolerated if `is_above`.
+    `spent` is the used part of the grace period, `below` the time below the limit, None while above
+    it; both in seconds. `is_over`: the last sample was above the limit; `is_above`: above the
+    tolerance.
     """
 
     share: GuardShare
@@ -93,7 +95,7 @@ class GuardMark:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A signal that is to be sent to a process of the container that holds `share`."""
+    """A signal for a process of the container that holds `share`."""
 
     share: GuardShare
     user: User
@@ -102,7 +104,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdict:
-    """The marks of now, which of them are new and which have ended, and what is to be done."""
+    """The current marks, the new and the ended ones, and orders to send signals."""
 
     marks: Mapping[Key, GuardMark] = field(default_factory=dict)
     began: tuple[GuardMark, ...] = ()
@@ -111,120 +113,124 @@ class GuardVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """What the processes of a container use together; not `is_whole` if some are not known."""
+class TotalUse:
+    """The memory of several processes; `is_whole` is false if that of some is unknown."""
 
     used: int
     is_whole: bool
 
 
-def used(users: Iterable[User]) -> Sum:
-    """Return what processes use together."""
+def total_use(users: Iterable[User]) -> TotalUse:
+    """Return the memory of processes together."""
     amounts = [user.memory for user in users]
-    return Sum(sum(one for one in amounts if one is not None), None not in amounts)
+    return TotalUse(sum(one for one in amounts if one is not None), None not in amounts)
 
 
-def of_container(sight: Sight, key: Key) -> list[User] | None:
-    """Return a container's processes on a device, None where the driver could not tell."""
+def container_users(sample: GuardSample, key: Key) -> list[User] | None:
+    """Return a container's processes on a device, None if the driver does not report them."""
     container, device = key
-    users = sight.users.get(device)
+    users = sample.users.get(device)
     return None if users is None else [user for user in users if user.container == container]
 
 
-def judged(marks: Mapping[Key, GuardMark], sight: Sight, settings: Guard) -> GuardVerdict:
-    """Return what follows from a look."""
-    found: dict[Key, GuardMark] = {}
+def guard_verdict(
+    marks: Mapping[Key, GuardMark], sample: GuardSample, settings: Guard
+) -> GuardVerdict:
+    """Return the verdict on a sample."""
+    current: dict[Key, GuardMark] = {}
     began: list[GuardMark] = []
     ended: list[GuardMark] = []
     orders: list[Order] = []
-    for key in dict.fromkeys((*sight.shares, *marks)):
+    for key in dict.fromkeys((*sample.shares, *marks)):
         before = marks.get(key)
-        if key[1] not in sight.users:  # nobody holds a share of it any more
+        if key[1] not in sample.users:  # no container holds a share of it any more
             ended += [before] if before else []
             continue
-        share = sight.shares.get(key)
-        mark = _mark(before, share, of_container(sight, key), sight, settings)
+        share = sample.shares.get(key)
+        mark = _mark(before, share, container_users(sample, key), sample, settings)
         if mark is None:
             if before is not None:
                 ended.append(before)
             continue
-        found[key] = mark
+        current[key] = mark
         if before is None:
             began.append(mark)
-        order = _order(mark, of_container(sight, key) or [], settings) if share else None
-        # One at a time: the end of one process may be enough on all devices of its container.
+        order = _order(mark, container_users(sample, key) or [], settings) if share else None
+        # One at a time: the end of one process may suffice for all devices of its container.
         if order is not None and all(key[0] != other.share.container for other in orders):
             orders.append(order)
-    return GuardVerdict(found, tuple(began), tuple(ended), tuple(orders))
+    return GuardVerdict(current, tuple(began), tuple(ended), tuple(orders))
 
 
 def _mark(
     before: GuardMark | None,
     share: GuardShare | None,
     users: list[User] | None,
-    sight: Sight,
+    sample: GuardSample,
     settings: Guard,
 ) -> GuardMark | None:
-    """Return the mark of a container now; one that no longer holds its share uses none of it."""
+    """Return the new mark of a container; without a share it uses no memory of the device."""
     share_now = share or (before.share if before else None)
     if share_now is None:
         return None
     if users is None:
-        return _unseen(before, share_now, sight)
-    total = used(users) if share else Sum(0, is_whole=True)
+        return _without_sample(before, share_now, sample)
+    total = total_use(users) if share else TotalUse(0, is_whole=True)
     if total.used > share_now.hard * settings.tolerance:
-        return _above(before, share_now, total.used, sight, settings)
+        return _above(before, share_now, total.used, sample, settings)
     if total.is_whole:
-        return _not_above(before, share_now, total.used, sight, settings)
-    return _unseen(before, share_now, sight)
+        return _not_above(before, share_now, total.used, sample, settings)
+    return _without_sample(before, share_now, sample)
 
 
-def _unseen(before: GuardMark | None, share: GuardShare, sight: Sight) -> GuardMark | None:
-    return before and replace(_aged(before, sight), share=share, is_over=False, is_above=False)
+def _without_sample(
+    before: GuardMark | None, share: GuardShare, sample: GuardSample
+) -> GuardMark | None:
+    return before and replace(_aged(before, sample), share=share, is_over=False, is_above=False)
 
 
 def _above(
-    before: GuardMark | None, share: GuardShare, total: int, sight: Sight, settings: Guard
+    before: GuardMark | None, share: GuardShare, total: int, sample: GuardSample, settings: Guard
 ) -> GuardMark:
     if before is None:
-        return GuardMark(share, total, sight.now, is_over=True, is_above=True)
-    # A look that came late has not seen what was in between.
-    counted = min(sight.elapsed, 2 * settings.longest_interval) if before.is_above else 0.0
+        return GuardMark(share, total, sample.now, is_over=True, is_above=True)
+    # A late sample does not cover the time since the previous one.
+    counted = min(sample.elapsed, 2 * settings.longest_interval) if before.is_above else 0.0
     spent = before.spent + counted
-    aged = _aged(before, sight)
+    aged = _aged(before, sample)
     return replace(
         aged, share=share, used=total, spent=spent, below=None, is_over=True, is_above=True
     )
 
 
 def _not_above(
-    before: GuardMark | None, share: GuardShare, total: int, sight: Sight, settings: Guard
+    before: GuardMark | None, share: GuardShare, total: int, sample: GuardSample, settings: Guard
 ) -> GuardMark | None:
-    """Return the mark of a container that uses no more than is tolerated, None if it has ended."""
+    """Return the mark of a container within the tolerance, None if the mark ends."""
     if before is None:
         return None
-    aged = replace(_aged(before, sight), share=share, used=total, is_over=False, is_above=False)
+    aged = replace(_aged(before, sample), share=share, used=total, is_over=False, is_above=False)
     if total > share.hard:
         return replace(aged, below=None, is_over=True)
-    below = 0.0 if before.below is None else before.below + sight.elapsed
+    below = 0.0 if before.below is None else before.below + sample.elapsed
     return None if below >= min(SETTLED, settings.grace) else replace(aged, below=below)
 
 
-def _aged(mark: GuardMark, sight: Sight) -> GuardMark:
-    sent = tuple(replace(one, waited=one.waited + sight.elapsed) for one in mark.sent)
+def _aged(mark: GuardMark, sample: GuardSample) -> GuardMark:
+    sent = tuple(replace(one, waited=one.waited + sample.elapsed) for one in mark.sent)
     return replace(mark, sent=sent)
 
 
 def _order(mark: GuardMark, users: list[User], settings: Guard) -> Order | None:
-    """Return what is to be done about a marked container now, if anything."""
+    """Return the next signal for a marked container, if one is due."""
     acts = settings.action in (TERMINATE, KILL) and mark.share.is_certain
     if not acts or not mark.is_over:
         return None
     kills = settings.action == KILL
     waiting = _waiting(mark, users) if kills else None
     if waiting is not None:
-        asked, user = waiting
-        return Order(mark.share, user, END) if asked.waited >= settings.kill_after else None
+        sent, user = waiting
+        return Order(mark.share, user, END) if sent.waited >= settings.kill_after else None
     if not mark.is_above or mark.spent < settings.grace:
         return None
     done = [one for one in mark.sent if not kills or one.signal in (END, FAILED)]
@@ -235,24 +241,46 @@ def _order(mark: GuardMark, users: list[User], settings: Guard) -> Order | None:
 
 
 def _waiting(mark: GuardMark, users: list[User]) -> tuple[Sent, User] | None:
-    """Return the process that was asked to end last and has not, while it uses the device."""
+    """Return the process that got the last SIGTERM, if it still uses the device."""
     last = mark.sent[-1] if mark.sent else None
     if last is None or last.signal != TERM:
         return None
     return next(((last, user) for user in users if last.is_to(user)), None)
 
 
-def acted(
-    marks: Mapping[Key, GuardMark], sight: Sight, order: Order, sent: str
+def marks_after_signal(
+    marks: Mapping[Key, GuardMark], sample: GuardSample, order: Order, sent: str
 ) -> dict[Key, GuardMark]:
-    """Return the marks after an order was carried out; `sent` FAILED: it may not be, ever.
+    """Return the marks after an order; `sent` is the signal, FAILED without permission.
 
-    The process gives up all of its devices, so the clocks of all of them start anew.
+    The end of a process releases all of its devices, so all of their grace periods start again.
     """
     user = order.user
-    done = Sent(user.pid, user.started, sent, sight.now)
-    found = dict(marks)
+    done = Sent(user.pid, user.started, sent, sample.now)
+    current = dict(marks)
     for key, mark in marks.items():
-        if key[0] == user.container and any(map(done.is_to, of_container(sight, key) or ())):
-            found[key] = replace(mark, spent=0.0, sent=(*mark.sent, done)[-_MOST_SENT:])
-    return found
+        if key[0] == user.container and any(map(done.is_to, container_users(sample, key) or ())):
+            current[key] = replace(mark, spent=0.0, sent=(*mark.sent, done)[-_MAX_SENT:])
+    return current
+
+
+def is_near(sample: GuardSample) -> bool:
+    """Return whether any container uses much of its limit."""
+    return any(
+        total_use(container_users(sample, key) or ()).used >= share.hard * NEAR
+        for key, share in sample.shares.items()
+    )
+
+
+def interval(before: float, *, is_near: bool, settings: Guard) -> float:
+    """Return the seconds until the next sample: short near a limit, else doubled.
+
+    `before` is the previous interval, 0 for a new container.
+
+    >>> from gpuhook.device_plugin.config.configuration import Guard
+    >>> interval(2.0, is_near=False, settings=Guard())
+    4.0
+    """
+    shortest = max(_MIN_INTERVAL, settings.shortest_interval)
+    longest = max(shortest, settings.longest_interval)
+    return shortest if is_near else min(max(before * 2, shortest), longest)

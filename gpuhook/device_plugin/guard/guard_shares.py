@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which containers the guard watches: those that may have a share of a device, and no driver holds.
+"""Determines the memory shares that the guard must enforce: those that no driver enforces.
 
-Pure. The ledger says what a container was granted and whether the driver holds it to that. Where it
-says nothing, the kubelet says that a pod holds units, and the mount in the container says which
-container it is, and how much it was granted: what its units are worth now is nothing to one that
-was started when they were worth more, or had no limit.
+Pure. The ledger has the grant of a container, and whether the driver enforces it. For a container
+without a limit in the ledger, the kubelet reports the units of its pod, and the mounts of the
+container show its grant: the limit of a unit may have been another one, or none, when the container
+started.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gpuhook.device_plugin.guard.ledger_limits import Recorded
-    from gpuhook.device_plugin.guard.process_scope import First
+    from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
+    from gpuhook.device_plugin.guard.process_scope import FirstProcess
     from gpuhook.device_plugin.metrics.container_memory import Names
     from gpuhook.device_plugin.metrics.unit_holders import Holdings
     from gpuhook.device_plugin.offer.offered_devices import Resource
@@ -29,7 +29,7 @@ Key = tuple[str, str]  # the id of a container, the UUID of a device
 
 @dataclass(frozen=True, slots=True)
 class LimitedUnit:
-    """A unit that is a share of a device: `hard` bytes of it."""
+    """A unit with a limit: `hard` bytes of a device."""
 
     device: str
     hard: int
@@ -38,9 +38,9 @@ class LimitedUnit:
 
 @dataclass(frozen=True, slots=True)
 class GuardShare:
-    """What one container may have of one device, in bytes.
+    """The limit of one container on one device, in bytes.
 
-    `is_certain` is false where only its being alone tells that it is the container that holds it.
+    `is_certain` is false if the container was identified only as the last possible holder.
     """
 
     container: str  # the id
@@ -52,19 +52,19 @@ class GuardShare:
 
     @property
     def key(self) -> Key:
-        """Return what tells it from the others."""
+        """Return the identity of the share."""
         return self.container, self.device
 
     @property
     def label(self) -> str:
-        """Return how the container is called, for people."""
+        """Return the name of the container in messages."""
         named = [word for word in self.names if word]
         return "/".join(named) if self.names[1] else self.container[:12]
 
 
 @dataclass(frozen=True, slots=True)
-class GuardedShare:
-    """What a container of a pod holds of a device, of which the ledger knows nothing."""
+class UnitShare:
+    """The units of a device that a pod's container holds, without a limit in the ledger."""
 
     names: Names
     device: str
@@ -74,36 +74,37 @@ class GuardedShare:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What is known before anybody looks at the driver.
+    """The shares that are known without the driver.
 
-    `known` has the ids of the ledger's containers, `by_driver` what the driver holds, `unsaid` the
-    ledger's containers that hold units without a record of a limit: their mounts say whether they
-    have one. `devices` have to be looked at: none means that nobody holds what would have to be
-    watched. `firsts` are the first processes of the ledger's containers, as far as they are known.
+    `known` has the ids of the ledger's containers, `by_driver` the limits that the driver enforces.
+    `unspecified` are the ledger's containers that hold units without a recorded limit: their mounts
+    show whether they have one. `unrecorded` are containers without an entry. `devices` must be
+    sampled; without any, the guard has nothing to watch. `firsts` are the known first processes of
+    the ledger's containers.
     """
 
     known: frozenset[str] = frozenset()
     by_driver: frozenset[Key] = frozenset()
     shares: Mapping[Key, GuardShare] = field(default_factory=dict)
-    unsaid: Mapping[Key, GuardedShare] = field(default_factory=dict)
-    unrecorded: tuple[GuardedShare, ...] = ()
+    unspecified: Mapping[Key, UnitShare] = field(default_factory=dict)
+    unrecorded: tuple[UnitShare, ...] = ()
     devices: frozenset[str] = frozenset()
-    firsts: Mapping[str, First] = field(default_factory=dict)
+    firsts: Mapping[str, FirstProcess] = field(default_factory=dict)
 
 
 def limited_units(resources: Iterable[Resource]) -> dict[str, LimitedUnit]:
-    """Return the units that are shares of memory, by id. The daemon of MPS holds its own."""
-    found: dict[str, LimitedUnit] = {}
+    """Return the units with a memory limit, by id, without those that MPS enforces."""
+    units: dict[str, LimitedUnit] = {}
     for resource in resources:
         for device, memory in resource.memory.items() if resource.sharing != MPS else ():
             if memory.hard < NO_LIMIT:
-                one = LimitedUnit(device, memory.hard, resource.name)  # of thousands
-                found |= dict.fromkeys(resource.index.ids.get(device, ()), one)
-    return found
+                unit = LimitedUnit(device, memory.hard, resource.name)  # one for thousands of ids
+                units |= dict.fromkeys(resource.index.ids.get(device, ()), unit)
+    return units
 
 
-def depends_on_kubelet(recorded: Iterable[Recorded]) -> bool:
-    """Return whether only the kubelet can tell if somebody lives who has a limit to be watched."""
+def depends_on_kubelet(recorded: Iterable[LedgerLimits]) -> bool:
+    """Return whether only the kubelet knows if a container with an unenforced limit is alive."""
     return any(
         entry.lives is None and entry.in_pod and any(hard is not None for hard in limits)
         for entry in recorded
@@ -112,31 +113,24 @@ def depends_on_kubelet(recorded: Iterable[Recorded]) -> bool:
 
 
 def holding(
-    recorded: Iterable[Recorded], holdings: Holdings, units: Mapping[str, LimitedUnit]
+    recorded: Iterable[LedgerLimits], holdings: Holdings, units: Mapping[str, LimitedUnit]
 ) -> Holding:
-    """Return who holds what. Where the kubelet tells nothing, anybody may hold anything."""
+    """Return the known shares. Without the kubelet any container may hold any unit."""
     entries = tuple(recorded)
     held = _held(holdings, units)
-    by_names: dict[Names, list[GuardedShare]] = {}
-    for one in held:
-        by_names.setdefault(one.names, []).append(one)
+    unspecified = _unspecified(entries, held)
     resources = {unit.device: unit.resource for unit in units.values()}
-    # Of whatever units: a container is watched for what it was granted, also when the resource is
-    # no longer offered or limited, and one that only begins a pod, whose units are others' by name.
+    # With units of any resource: a container is watched also if its resource is no longer offered
+    # or limited, and also an init container, whose units the kubelet lists by other names.
     pods = {(holder.namespace, holder.pod) for holder in holdings.holders.values()}
     shares: dict[Key, GuardShare] = {}
-    unsaid: dict[Key, GuardedShare] = {}
-    devices: set[str] = set()
+    devices = {device for _, device in unspecified}
     for entry in entries:
-        found = _of_entry(entry, resources)
-        shares.update((share.key, share) for share in found)
+        own_shares = _of_entry(entry, resources)
+        shares.update((share.key, share) for share in own_shares)
         may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
         if entry.lives or (entry.lives is None and may_live):
-            devices.update(share.device for share in found)
-        if not entry.is_ambiguous:
-            own = by_names.get(entry.names, ())
-            unsaid |= {(entry.id, one.device): one for one in own if one.device not in entry.limits}
-    devices.update(device for _, device in unsaid)
+            devices.update(share.device for share in own_shares)
     known_names = {entry.names for entry in entries}
     unrecorded = tuple(one for one in held if one.names not in known_names)
     devices.update(one.device for one in unrecorded)
@@ -151,11 +145,26 @@ def holding(
     )
     watched = {key: share for key, share in shares.items() if share.device in devices}
     firsts = {entry.id: entry.first for entry in entries if entry.first is not None}
-    return Holding(known, by_driver, watched, unsaid, unrecorded, frozenset(devices), firsts)
+    return Holding(known, by_driver, watched, unspecified, unrecorded, frozenset(devices), firsts)
 
 
-def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardedShare]:
-    """Return what the kubelet has given to each container of each device, its units added up."""
+def _unspecified(
+    entries: Iterable[LedgerLimits], held: Iterable[UnitShare]
+) -> dict[Key, UnitShare]:
+    by_names: dict[Names, list[UnitShare]] = {}
+    for one in held:
+        by_names.setdefault(one.names, []).append(one)
+    return {
+        (entry.id, one.device): one
+        for entry in entries
+        if not entry.is_ambiguous
+        for one in by_names.get(entry.names, ())
+        if one.device not in entry.limits
+    }
+
+
+def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[UnitShare]:
+    """Return the units of each container by device, added up."""
     sums: dict[tuple[Names, str, str], int] = {}
     for unit, holder in holdings.holders.items():
         limited = units.get(unit)
@@ -163,11 +172,11 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardedS
             names = holder.namespace, holder.pod, holder.container
             key = names, limited.device, limited.resource
             sums[key] = sums.get(key, 0) + limited.hard
-    return [GuardedShare(names, device, hard, name) for (names, device, name), hard in sums.items()]
+    return [UnitShare(names, device, hard, name) for (names, device, name), hard in sums.items()]
 
 
-def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[GuardShare]:
-    """Return the shares of a container that the ledger records and no driver holds."""
+def _of_entry(entry: LedgerLimits, resources: Mapping[str, str]) -> list[GuardShare]:
+    """Return the shares of an entry that the driver does not enforce."""
     return [
         GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
         for device, hard in entry.limits.items()
@@ -175,47 +184,47 @@ def _of_entry(entry: Recorded, resources: Mapping[str, str]) -> list[GuardShare]
     ]
 
 
-def unsaid_shares(
+def unspecified_shares(
     device: str,
     grants: Mapping[str, int | None],
-    unsaid: Mapping[Key, GuardedShare],
+    unspecified: Mapping[Key, UnitShare],
     hidden: Collection[str] = (),
 ) -> list[GuardShare]:
-    """Return the shares of a device that only the mounts of the ledger's containers tell.
+    """Return the shares of a device that only the mounts of the ledger's containers show.
 
-    One whose mounts are `hidden` may have been granted what its units are worth now.
+    A container whose mounts are `hidden` may have the current limit of its units.
     """
-    found = []
+    shares = []
     for container, hard in grants.items():
-        held = unsaid.get((container, device))
+        held = unspecified.get((container, device))
         if held is None or (hard is None and container not in hidden):
             continue
         most, is_certain = (held.hard, False) if hard is None else (hard, True)
         share = GuardShare(
             container, held.names, device, most, held.resource, is_certain=is_certain
         )
-        found.append(share)
-    return found
+        shares.append(share)
+    return shares
 
 
 def unrecorded_shares(
     device: str,
     grants: Mapping[str, int | None],
     pods: Collection[str],
-    unrecorded: Iterable[GuardedShare],
+    unrecorded: Iterable[UnitShare],
     resource: str = "",
     *,
     hidden: Collection[str] = (),
 ) -> list[GuardShare]:
-    """Return the shares of a device of containers that the ledger does not know.
+    """Return the shares of a device of containers without a ledger entry.
 
-    `grants` are the containers that use it and the bytes that their mounts grant, None without
-    such a mount; `pods` are those of pods. One without is taken for the only holder if there is
-    but one of each, which is not certain: others may have been given the device otherwise. One
-    whose mounts are `hidden` may be any holder that is left.
+    `grants` are the containers that use it with the bytes that their mounts grant, None without
+    such a mount; `pods` are the containers of pods. If there is exactly one container without a
+    mount and one remaining holder, they are matched, which is not certain: a container may have got
+    the device by other means. A container whose mounts are `hidden` may be any remaining holder.
     """
     holders = [one for one in unrecorded if one.device == device]
-    found = []
+    shares = []
     for container, hard in grants.items():
         if hard is None:
             continue
@@ -223,20 +232,20 @@ def unrecorded_shares(
         held = fitting[0] if len(fitting) == 1 else None
         names = held.names if held else ("", "", container)
         name = held.resource if held else resource
-        found.append(GuardShare(container, names, device, hard, name))
+        shares.append(GuardShare(container, names, device, hard, name))
     nameless = [one for one, hard in grants.items() if hard is None and one in pods]
-    taken = {share.names for share in found}
+    taken = {share.names for share in shares}
     left = [one for one in holders if one.names not in taken]
-    if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(found):
+    if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(shares):
         (one,), (container,) = left, nameless
-        found.append(
+        shares.append(
             GuardShare(container, one.names, device, one.hard, one.resource, is_certain=False)
         )
     elif left:
         most = max(one.hard for one in left)
-        found += [
+        shares += [
             GuardShare(container, ("", "", container), device, most, resource, is_certain=False)
             for container in nameless
             if container in hidden
         ]
-    return found
+    return shares

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledger says of the memory limits of containers: how much, and whether the driver holds.
+"""Reads the memory limits of containers from the ledger, and whether the driver enforces them.
 
-Nothing is removed: where the plugin runs, the runtimes' state may not be seen.
+It removes no entry, since the plugin may not see the runtimes' state.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.metrics import ledger_entries
+from gpuhook.host.hot import state
+from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_request import NO_LIMIT
 
 TYPE_CHECKING = False
@@ -19,19 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from gpuhook.device_plugin.guard.process_scope import First
+    from gpuhook.device_plugin.guard.process_scope import FirstProcess
     from gpuhook.device_plugin.metrics.container_memory import Names
-
-_BY_DRIVER = "driver"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A container of the ledger. `limits` are bytes by device UUID, None: the driver holds it.
+class LedgerLimits:
+    """A container of the ledger. `limits` are bytes by device UUID, None: enforced by the driver.
 
-    `lives` is None where that cannot be told from here. `is_ambiguous`: another container has the
-    same id, so that nobody can tell whose a process is; it has no limits then. `first` is the
-    process that it began with, None where that is not known.
+    `lives` is None if unknown. `is_ambiguous`: another container has the same id, so its processes
+    cannot be distinguished, and it has no limits. `first` is its first process, None if unknown.
     """
 
     id: str
@@ -39,7 +38,7 @@ class Recorded:
     limits: Mapping[str, int | None] = field(default_factory=dict)
     lives: bool | None = True
     is_ambiguous: bool = False
-    first: First | None = None
+    first: FirstProcess | None = None
 
     @property
     def in_pod(self) -> bool:
@@ -48,21 +47,31 @@ class Recorded:
 
 
 def version() -> tuple[int, int]:
-    """Return what changes with each entry that is written or removed, (0, 0) without a ledger."""
+    """Return a value that changes with each written or removed entry, (0, 0) without a ledger."""
     try:
-        found = os.stat(ledger.directory())
+        status = os.stat(ledger.directory())
     except OSError:
         return 0, 0
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-def read() -> tuple[Recorded, ...]:
-    """Return the containers of the ledger that have not ended as far as can be told."""
-    return unambiguous(_recorded(entry) for entry in ledger_entries.documents())
+def read() -> tuple[LedgerLimits, ...]:
+    """Return the containers of the ledger that are not known to have ended."""
+    return unambiguous(_entry_limits(entry) for entry in ledger_entries.documents())
 
 
-def unambiguous(entries: Iterable[Recorded]) -> tuple[Recorded, ...]:
-    """Return the entries that may live, each id once; ids are unique per state root only."""
+def needs_guard() -> bool:
+    """Return whether the ledger has a limit that no driver enforces, or stored marks exist.
+
+    It needs few modules: on most nodes the rest of the guard is never loaded.
+    """
+    return os.path.exists(os.path.join(state.directory(), guard_state.FILE)) or any(
+        hard is not None for entry in read() for hard in entry.limits.values()
+    )
+
+
+def unambiguous(entries: Iterable[LedgerLimits]) -> tuple[LedgerLimits, ...]:
+    """Return the entries that may be alive, each id once: ids are unique only per state root."""
     living = [entry for entry in entries if entry.lives is not False]
     counts = Counter(entry.id for entry in living)
     by_id = {
@@ -74,37 +83,28 @@ def unambiguous(entries: Iterable[Recorded]) -> tuple[Recorded, ...]:
     return tuple(by_id.values())
 
 
-def _recorded(entry: dict[str, Any]) -> Recorded:
-    names = ledger_entries.names(entry)
-    limits, lives = _limits(entry.get("memory")), _lives(entry)
-    return Recorded(entry["id"], names, limits, lives, first=_first(entry))
+def _entry_limits(document: dict[str, Any]) -> LedgerLimits:
+    entry = ledger_entries.holder_entry(document)
+    limits = {
+        fact.device: None if fact.is_held or fact.hard >= NO_LIMIT else fact.hard
+        for fact in entry.memory
+        if fact.hard > 0
+    }
+    return LedgerLimits(entry.id, entry.names, limits, _lives(document), first=_first(document))
 
 
-def _first(entry: dict[str, Any]) -> First | None:
-    """Return the first process of a container: of a hook's entry that is the one it names.
+def _first(entry: dict[str, Any]) -> FirstProcess | None:
+    """Return the first process of a container; a hook's entry has it as `pid`.
 
-    The wrapper's own entry names the wrapper.
+    The entry of the runtime wrapper has the wrapper's pid, and `init` for the first process.
     """
-    found = entry.get("init")
-    if found is None and not entry["root"]:
-        found = [entry.get("pid"), entry.get("started")]
-    if not isinstance(found, list) or [type(one) for one in found] != [int, int]:
+    first = entry.get("init")
+    if first is None and not entry["root"]:
+        first = [entry.get("pid"), entry.get("started")]
+    if not isinstance(first, list) or [type(one) for one in first] != [int, int]:
         return None
-    pid, started = found
+    pid, started = first
     return pid, started
-
-
-def _limits(memory: object) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
-    for record in memory if isinstance(memory, list) else ():
-        if not isinstance(record, dict):
-            continue
-        device, hard = record.get("device"), record.get("hard")
-        if not isinstance(device, str) or type(hard) is not int or hard <= 0:
-            continue
-        is_held = record.get("by") == _BY_DRIVER or hard >= NO_LIMIT
-        found[device] = None if is_held else hard
-    return found
 
 
 def _lives(entry: dict[str, Any]) -> bool | None:

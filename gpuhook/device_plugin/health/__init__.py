@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs are not to be given away, and what proves that they are well again."""
+"""Which GPUs are unhealthy, and the evidence that they are healthy again."""

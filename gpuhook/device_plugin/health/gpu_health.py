@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The health of a node's GPUs and MIG instances, from what is reported of them.
+"""The health of a node's GPUs and MIG instances.
 
-Pure: no clock, no file, no NVML. A GPU that was marked by an XID, or was lost, becomes healthy by
-evidence alone: a new boot, the driver loaded anew, the GPU plugged in anew, the driver's word that
-it needs no action, or the operator's. That it answers questions again is no evidence: a GPU that
-needs a reset often does.
+Pure: no clock, no file, no NVML. A GPU with a mark of an XID, or a lost one, becomes healthy only
+by evidence: a reboot, a reload of the driver, a replugged GPU, a driver that requires no action, or
+`gpuhook health clear`. Successful queries are no evidence: a GPU that needs a reset often answers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from gpuhook.device_plugin.health.health_marks import Evidence, HealthMark
-from gpuhook.device_plugin.health.xid_verdict import XidVerdict, judgement
+from gpuhook.device_plugin.health.health_marks import ALL, Evidence, HealthMark
+from gpuhook.device_plugin.health.xid_verdict import XidVerdict, xid_verdict
 from gpuhook.vendors.nvidia.gpu import xids
 
 TYPE_CHECKING = False
@@ -21,59 +19,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpuhook.device_plugin.config.configuration import Health
+    from gpuhook.device_plugin.health.nvml_watcher import XidReport
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
-ALL = "all"
-
-
-class XidEvent(Protocol):
-    """An XID as NVML reports it; what it does not name is None."""
-
-    @property
-    def uuid(self) -> str | None:
-        """Of the physical GPU."""
-
-    @property
-    def xid(self) -> int:
-        """The number of the error."""
-
-    @property
-    def gpu_instance(self) -> int | None:
-        """Of the MIG instance, as below."""
-
-    @property
-    def compute_instance(self) -> int | None:
-        """Of the MIG instance."""
-
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A mark that is wiped, and the evidence for it."""
+class EndedMark:
+    """A removed mark, and the evidence for its removal."""
 
     mark: HealthMark
     evidence: str
 
 
-class HealthBook:
-    """What is wrong with which GPU. `version` grows when that changes.
+class GpuHealth:
+    """The marks of all GPUs. `version` grows with each change.
 
-    `wants_probe`: something was reported that no GPU could be found for, so that the GPUs should be
-    looked at now instead of at the next turn.
+    `needs_probe`: an event could not be matched to a GPU, so the GPUs should be listed now instead
+    of at the next change.
     """
 
     def __init__(
         self, settings: Health, evidence: Evidence, marks: Iterable[HealthMark] = ()
     ) -> None:
         self.version = 0
-        self.wants_probe = False
+        self.needs_probe = False
         self._settings = settings
         self._evidence = evidence
         self._marks = {_key(mark): mark for mark in marks}
         self._indexes: dict[str, int] = {}
         self._doubtful: set[str] = set()
-        self._lost: set[str] = set()  # as the last list has them
-        self._strangers: frozenset[str] = frozenset()  # lost GPUs of which nothing is known
+        self._lost: set[str] = set()  # in the last list of GPUs
+        self._unidentified: frozenset[str] = frozenset()  # lost GPUs without a UUID
         self._driver_trouble = ""
 
     @property
@@ -82,38 +59,38 @@ class HealthBook:
         return tuple(sorted(self._marks.values(), key=lambda mark: mark.since))
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
-        """Return the UUIDs of the unhealthy ones of `devices`, each with its reasons."""
-        found = {}
+        """Return the unhealthy ones of `devices`: the reasons by UUID."""
+        reasons = {}
         marks = self.marks
         for device in devices:
             hits = [mark.reason for mark in marks if mark.hits(device.gpu, device.instance)]
             if self._driver_trouble:
                 hits.insert(0, self._driver_trouble)
             if hits:
-                found[device.uuid] = "; ".join(dict.fromkeys(hits))
-        return found
+                reasons[device.uuid] = "; ".join(dict.fromkeys(hits))
+        return reasons
 
-    def to_ask(self) -> tuple[str, ...]:
-        """Return the GPUs of which the driver's recovery action should be read again."""
+    def gpus_to_query(self) -> tuple[str, ...]:
+        """Return the GPUs whose recovery action should be read again."""
         if not self._settings.ask_driver:
             return ()
         marked = {mark.gpu for mark in self._marks.values() if mark.by_driver}
-        doubtful = self._doubtful if self._goes_by_driver() else set()
+        doubtful = self._doubtful if self._driver_decides() else set()
         return tuple(sorted(marked | doubtful))
 
     def label(self, gpu: str) -> str:
-        """Return what people call a GPU: "GPU 0 (GPU-...)"."""
+        """Return the GPU in messages: "GPU 0 (GPU-...)"."""
         return HealthMark(gpu, "", "", index=self._indexes.get(gpu)).label
 
-    def xid(self, event: XidEvent, action: str | None, now: float) -> XidVerdict:
-        """Take an XID and the GPU's recovery action as it was read after it; None: not known.
+    def add_xid(self, event: XidReport, action: str | None, now: float) -> XidVerdict:
+        """Add an XID; `action` is the GPU's recovery action read after it, None if unknown.
 
-        One of an unknown GPU marks nobody. `now` is in seconds since 1970.
+        An XID of an unknown GPU adds no mark. `now` is in seconds since 1970.
         """
-        verdict = judgement(event.xid, self._settings, action)
+        verdict = xid_verdict(event.xid, self._settings, action)
         if event.uuid is None:
-            self.wants_probe = True
-            reason = f"{verdict.reason}, of a GPU that the driver does not name"
+            self.needs_probe = True
+            reason = f"{verdict.reason}, of a GPU that the driver does not identify"
             return XidVerdict(False, reason, verdict.remedy)
         if verdict.is_doubtful:
             self._doubtful.add(event.uuid)
@@ -132,90 +109,88 @@ class HealthBook:
             )
         return verdict
 
-    def action(self, gpu: str, action: str | None, now: float) -> tuple[Ended, ...]:
-        """Take the driver's recovery action of a GPU, and return the marks that it wipes.
+    def update_action(self, gpu: str, action: str | None, now: float) -> tuple[EndedMark, ...]:
+        """Apply a GPU's recovery action, and return the marks that it ends.
 
-        "none" wipes those that it may; another marks the GPU, unless the settings leave the driver
-        no say; None, not known, does nothing.
+        "none" ends the marks with `by_driver`. Any other action marks the GPU, unless the settings
+        exclude the driver. None, unknown, has no effect.
         """
         self._doubtful.discard(gpu)
         if action is None:
             return ()
         if action == xids.NO_ACTION:
-            words = "the driver needs no action"
+            words = "the driver requires no action"
 
             def ended(mark: HealthMark) -> str:
                 is_still = mark.source == "lost" and gpu in self._lost
                 return words if mark.gpu == gpu and mark.by_driver and not is_still else ""
 
-            return self._wipe(ended)
-        if not self._goes_by_driver():
+            return self._remove(ended)
+        if not self._driver_decides():
             return ()
         remedy = xids.REMEDIES.get(action, action)
         known = self._marks.get((gpu, None, "action"))
         if known is None or known.remedy != remedy:
-            self._mark(HealthMark(gpu, "action", f"the driver asks: {remedy}", remedy), now)
+            self._mark(HealthMark(gpu, "action", f"the driver requires: {remedy}", remedy), now)
         return ()
 
-    def seen(self, gpus: Iterable[Gpu], now: float) -> tuple[str, ...]:
-        """Take the GPUs as NVML lists them now, and return what is new of them, in sentences.
+    def update_gpus(self, gpus: Iterable[Gpu], now: float) -> tuple[str, ...]:
+        """Apply NVML's list of GPUs, and return its changes as sentences.
 
-        A lost one is marked, and one that is not listed any more until it is listed again. Only for
-        a list that NVML gave: where it fails, nothing is known of any GPU.
+        Lost GPUs are marked, and GPUs missing in the list until they are listed again. Must not be
+        called without a list from NVML: a failing NVML proves nothing about any GPU.
         """
-        self.wants_probe = False
+        self.needs_probe = False
         listed = tuple(gpus)
         named = {gpu.uuid for gpu in listed if gpu.uuid}
         unseen = {i: uuid for uuid, i in self._indexes.items() if uuid not in named}
-        news: list[str] = []
-        strangers: set[str] = set()
+        changes: list[str] = []
+        unidentified: set[str] = set()
         present: set[str] = set()
         self._lost.clear()
         for gpu in listed:
-            uuid = gpu.uuid or unseen.get(gpu.index)  # a lost one often cannot say its UUID
+            uuid = gpu.uuid or unseen.get(gpu.index)  # a lost one often does not report its UUID
             if uuid is None:
-                strangers.add(gpu.loss or f"GPU {gpu.index} does not say its UUID")
+                unidentified.add(gpu.loss or f"GPU {gpu.index} does not report its UUID")
                 continue
             present.add(uuid)
             if uuid not in self._indexes:
-                self._doubtful.add(uuid)  # it may have needed a reset before it was watched
+                self._doubtful.add(uuid)  # it may need a reset since before the plugin started
             self._indexes[uuid] = gpu.index
             if gpu.lost:
                 self._lost.add(uuid)
-                news += self.lost(uuid, gpu.lost, now)
-        news += sorted(strangers - self._strangers)
-        self._strangers = frozenset(strangers)
+                changes += self.mark_lost(uuid, gpu.lost, now)
+        changes += sorted(unidentified - self._unidentified)
+        self._unidentified = frozenset(unidentified)
         for uuid in sorted(self._indexes.keys() - present):
-            news += self._absent(uuid, now)
-        back = self._wipe(lambda m: "listed" if m.source == "absent" and m.gpu in present else "")
-        return (*news, *(f"{ended.mark.label} is listed again" for ended in back))
+            changes += self._absent(uuid, now)
+        back = self._remove(lambda m: "listed" if m.source == "absent" and m.gpu in present else "")
+        return (*changes, *(f"{ended.mark.label} is listed again" for ended in back))
 
-    def lost(self, uuid: str, reason: str, now: float) -> tuple[str, ...]:
-        """Take that a GPU is lost, and return the sentence that says so if that is news."""
+    def mark_lost(self, uuid: str, reason: str, now: float) -> tuple[str, ...]:
+        """Mark a GPU as lost, and return a sentence unless it was marked before."""
         if (uuid, None, "lost") in self._marks:
             return ()
         self._mark(HealthMark(uuid, "lost", f"lost: {reason}"), now)
         return (f"{self.label(uuid)} is lost: {reason}",)
 
-    def was_unwatched(self) -> None:
-        """Take that XIDs of before this moment may have gone unheard: the driver is to be asked."""
+    def query_all(self) -> None:
+        """Query the recovery actions of all GPUs: XIDs before this moment may have been missed."""
         self._doubtful.update(self._indexes)
 
-    def driver_gone(self, reason: str) -> None:
-        """Take that the driver does not answer at all: nothing is healthy until driver_back()."""
+    def set_driver_trouble(self, reason: str) -> None:
+        """Make all GPUs unhealthy because the driver does not answer; "": it answers again.
+
+        The end of the trouble removes no mark: update_evidence() does.
+        """
         if reason != self._driver_trouble:
             self._driver_trouble = reason
             self.version += 1
 
-    def driver_back(self) -> None:
-        """Take that the driver answers again. This wipes no mark: evidence() does."""
-        self.driver_gone("")
+    def update_evidence(self, evidence: Evidence) -> tuple[EndedMark, ...]:
+        """Apply the current evidence, and return the marks that it ends.
 
-    def evidence(self, evidence: Evidence) -> tuple[Ended, ...]:
-        """Take what can be seen now of the boot, the driver and the PCI devices.
-
-        Returns the marks that it wipes: those made before a change. What cannot be read now, as of
-        a GPU that is lost, is remembered as it was.
+        A value that cannot be read now, such as the slot of a lost GPU, keeps its last value.
         """
         last = self._evidence
         self._evidence = Evidence(
@@ -223,19 +198,19 @@ class HealthBook:
             evidence.driver or last.driver,
             {**last.slots, **evidence.slots},
         )
-        return self._wipe(lambda mark: mark.ended_by(evidence))
+        return self._remove(lambda mark: mark.ended_by(evidence))
 
-    def cleared(self, gpu: str, asked: float) -> tuple[Ended, ...]:
-        """Wipe the marks of a GPU (or of ALL) made up to `asked`, for the operator says so."""
+    def clear(self, gpu: str, requested: float) -> tuple[EndedMark, ...]:
+        """Remove the marks of a GPU (or ALL) made up to the time of the operator's request."""
         words = "cleared by the operator"
-        gone = self._wipe(lambda m: words if gpu in (m.gpu, ALL) and m.since <= asked else "")
+        gone = self._remove(lambda m: words if gpu in (m.gpu, ALL) and m.since <= requested else "")
         for one in gone:
-            if one.mark.source == "absent":  # it was taken out for good
+            if one.mark.source == "absent":  # removed from the node for good
                 self._indexes.pop(one.mark.gpu, None)
         return gone
 
-    def configured(self, settings: Health) -> tuple[Ended, ...]:
-        """Take new settings; XIDs that they ignore lose their marks."""
+    def configure(self, settings: Health) -> tuple[EndedMark, ...]:
+        """Apply new settings, and return the marks of XIDs that they ignore, which are removed."""
         self._settings = settings
         words = "the configuration ignores it now"
 
@@ -243,24 +218,24 @@ class HealthBook:
             number = _xid(mark)
             return words if number is not None and settings.rule(number) is False else ""
 
-        return self._wipe(ended)
+        return self._remove(ended)
 
     def _absent(self, uuid: str, now: float) -> list[str]:
         if (uuid, None, "absent") in self._marks:
             return []
-        words = "the driver does not list it any more"
+        words = "the driver no longer lists it"
         self._mark(HealthMark(uuid, "absent", words, by_driver=False, is_condition=True), now)
-        return [f"{self.label(uuid)} is not listed by the driver any more"]
+        return [f"{self.label(uuid)} is no longer listed by the driver"]
 
-    def _goes_by_driver(self) -> bool:
-        """Return whether there are XIDs of which the settings leave the word to the driver."""
+    def _driver_decides(self) -> bool:
+        """Return whether the settings let the driver decide about any XID."""
         chosen = self._settings
         return chosen.ask_driver and not chosen.ignores_all and chosen.critical_xids is None
 
     def _mark(self, mark: HealthMark, now: float) -> None:
-        """Add or renew a mark, with what is the evidence now."""
+        """Add or renew a mark, with the current evidence."""
         known = self._evidence
-        made = replace(
+        mark = replace(
             mark,
             index=self._indexes.get(mark.gpu),
             since=now,
@@ -268,11 +243,11 @@ class HealthBook:
             driver=known.driver,
             slot=known.slots.get(mark.gpu),
         )
-        self._marks[_key(made)] = made
+        self._marks[_key(mark)] = mark
         self.version += 1
 
-    def _wipe(self, ended: Callable[[HealthMark], str]) -> tuple[Ended, ...]:
-        gone = [Ended(mark, words) for mark in self.marks if (words := ended(mark))]
+    def _remove(self, ended: Callable[[HealthMark], str]) -> tuple[EndedMark, ...]:
+        gone = [EndedMark(mark, words) for mark in self.marks if (words := ended(mark))]
         for one in gone:
             del self._marks[_key(one.mark)]
         self.version += bool(gone)
@@ -283,11 +258,11 @@ def _key(mark: HealthMark) -> tuple[str, tuple[int, int | None] | None, str]:
     return mark.gpu, mark.instance, mark.source
 
 
-def _instance(event: XidEvent) -> tuple[int, int | None] | None:
+def _instance(event: XidReport) -> tuple[int, int | None] | None:
     return None if event.gpu_instance is None else (event.gpu_instance, event.compute_instance)
 
 
 def _xid(mark: HealthMark) -> int | None:
-    """Return the number of the XID that made a mark, None for another mark."""
+    """Return the number of a mark's XID, None for another kind of mark."""
     word, _, number = mark.source.partition(" ")
     return int(number) if word == "xid" and number.isdecimal() else None

@@ -1,36 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a GPU is unhealthy, and what may end that: marks, and the evidence that wipes them."""
+"""Marks of unhealthy GPUs, the evidence that ends them, and their file in the state directory.
+
+Only the plugin writes health/marks.json: a GPU that needs a reset remains marked when the plugin
+restarts. `gpuhook health clear` creates a file in health/clear, named by the GPU, which the plugin
+removes when it has cleared the marks; so the marks have one writer.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from dataclasses import asdict, dataclass, field, fields
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import documents
+from gpuhook.host.hot import files, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+FORMAT = 1
+ALL = "all"  # instead of a GPU's UUID
+_MAX_SIZE = 1 << 20
+_NAME = re.compile(r"all|GPU-[0-9A-Za-z-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is another after a reboot, a reload of the driver, or a GPU's being plugged in anew.
+    """Identities that change with a reboot, a reload of the driver, or a replugged GPU.
 
-    Each is None, or missing in `slots`, where it cannot be read; that proves nothing.
+    A value that cannot be read is None, or missing in `slots`, and proves nothing.
     """
 
     boot: str | None = None  # the kernel's boot id
-    driver: str | None = None  # the loaded kernel module, this very loading of it
-    slots: Mapping[str, str] = field(default_factory=dict)  # by GPU UUID: its PCI device
+    driver: str | None = None  # this load of the kernel module
+    slots: Mapping[str, str] = field(default_factory=dict)  # the PCI device, by GPU UUID
 
 
 @dataclass(frozen=True, slots=True)
 class HealthMark:
-    """One reason for which a GPU, or one MIG instance of it, is not given to containers.
+    """One reason for not assigning a GPU, or one MIG instance of it, to containers.
 
-    `instance` is (GPU instance, compute instance), the latter None for all of the GPU instance;
-    without it the mark is on the GPU as a whole. `source` is "xid 79", "lost", "absent" or
-    "action". `by_driver`: the driver's word that it needs no action wipes the mark. `is_condition`:
-    it holds as long as it is seen, and proves nothing later. `since` is in seconds since 1970. The
-    last three are the Evidence as it was then.
+    `instance` is (GPU instance, compute instance), None for the whole GPU; a compute instance None
+    is all of the GPU instance. `source` is "xid 79", "lost", "absent" or "action". `by_driver`: the
+    mark ends when the driver requires no action. `is_condition`: the mark lasts only while the
+    condition does, and is not stored. `since` is in seconds since 1970. The last three fields are
+    the Evidence at that time.
     """
 
     gpu: str
@@ -48,7 +66,7 @@ class HealthMark:
 
     @property
     def label(self) -> str:
-        """The GPU as people call it: "GPU 0 (GPU-...)", with the MIG instance if it is one's."""
+        """The GPU in messages: "GPU 0 (GPU-...)", with the MIG instance of the mark."""
         name = self.gpu if self.index is None else f"GPU {self.index} ({self.gpu})"
         if self.instance is None:
             return name
@@ -57,7 +75,7 @@ class HealthMark:
         return f"{name}, GPU instance {gpu_instance}{inner}"
 
     def hits(self, gpu: str, instance: tuple[int, int] | None) -> bool:
-        """Return whether a device of `gpu`, an instance of it or the whole, is meant."""
+        """Return whether the mark applies to a device: a GPU, or an instance of it."""
         if gpu != self.gpu:
             return False
         if self.instance is None:
@@ -68,11 +86,11 @@ class HealthMark:
         return compute_instance is None or instance[1] == compute_instance
 
     def ended_by(self, now: Evidence) -> str:
-        """Return what has proved since that the GPU was started anew, "" if nothing has."""
+        """Return the evidence that the GPU was restarted since, "" without any."""
         pairs = (
-            ("the node was booted anew", self.boot, now.boot),
-            ("the driver was loaded anew", self.driver, now.driver),
-            ("the GPU was plugged in anew", self.slot, now.slots.get(self.gpu)),
+            ("the node was rebooted", self.boot, now.boot),
+            ("the driver was reloaded", self.driver, now.driver),
+            ("the GPU was plugged in again", self.slot, now.slots.get(self.gpu)),
         )
         for words, then, today in pairs:
             if then is not None and today is not None and then != today:
@@ -85,14 +103,14 @@ def document(mark: HealthMark) -> dict[str, object]:
     return asdict(mark)
 
 
-def from_document(found: object) -> HealthMark | None:
-    """Return the mark that an object of document() says, None for anything else."""
-    if not isinstance(found, dict):
+def from_document(content: object) -> HealthMark | None:
+    """Return the mark of an object made by document(), None for any other content."""
+    if not isinstance(content, dict):
         return None
     texts = ("gpu", "source", "reason")
-    if not all(isinstance(found.get(name), str) and found[name] for name in texts):
+    if not all(isinstance(content.get(name), str) and content[name] for name in texts):
         return None
-    known = {name.name: found[name.name] for name in fields(HealthMark) if name.name in found}
+    known = {name.name: content[name.name] for name in fields(HealthMark) if name.name in content}
     known["instance"] = _instance(known.get("instance"))
     for name, kinds in _KINDS.items():
         if name in known and not isinstance(known[name], kinds):
@@ -113,10 +131,97 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _instance(found: object) -> tuple[int, int | None] | None:
-    if not isinstance(found, (list, tuple)) or len(found) != 2:
+def _instance(content: object) -> tuple[int, int | None] | None:
+    if not isinstance(content, (list, tuple)) or len(content) != 2:
         return None
-    first, second = found
+    first, second = content
     if not isinstance(first, int) or not isinstance(second, (int, type(None))):
         return None
     return first, second
+
+
+def directory() -> str:
+    """Return the directory of the files."""
+    return os.path.join(state.directory(), "health")
+
+
+def path() -> str:
+    """Return the path of the marks."""
+    return os.path.join(directory(), "marks.json")
+
+
+def read() -> tuple[HealthMark, ...]:
+    """Return the stored marks, () for a missing or faulty file.
+
+    GpuHealth.update_evidence() decides whether they are still valid.
+    """
+    try:
+        return stored_marks()
+    except GpuhookError:
+        return ()
+
+
+def stored_marks() -> tuple[HealthMark, ...]:
+    """Return the stored marks, () without a file. Raises GH1865 for a faulty file."""
+    try:
+        content = _content()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise fault("GH1865", path=path(), reason=error.strerror or error) from error
+    except ValueError as error:
+        raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
+    marks = content.get("marks")
+    stored = map(from_document, marks if isinstance(marks, list) else [])
+    return tuple(mark for mark in stored if mark is not None)
+
+
+def _content() -> dict[str, Any]:
+    if not state.usable(os.lstat(path())):
+        raise fault("GH1865", path=path(), reason="others than root can write it")
+    content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
+    if content.get("format") != FORMAT:
+        raise ValueError(path())
+    return content
+
+
+def write(marks: Iterable[HealthMark]) -> None:
+    """Store the marks that must outlive the plugin. Raises OSError."""
+    stored = [document(mark) for mark in marks if not mark.is_condition]
+    os.makedirs(directory(), 0o755, exist_ok=True)
+    text = json.dumps({"format": FORMAT, "marks": stored}, indent=2) + "\n"
+    files.replace(path(), text.encode(), mode=0o644)
+
+
+def request_clear(gpu: str) -> None:
+    """Request that the plugin clears the marks of a GPU's UUID, or of ALL.
+
+    Raises GH1860 and OSError.
+    """
+    if not _NAME.fullmatch(gpu):
+        raise fault("GH1860", name=gpu)
+    requests = os.path.join(directory(), "clear")
+    os.makedirs(requests, 0o755, exist_ok=True)
+    files.replace(os.path.join(requests, gpu), b"", mode=0o644)
+
+
+def clear_requests() -> dict[str, float]:
+    """Return the time of each request, in seconds since 1970, by GPU."""
+    requests: dict[str, float] = {}
+    try:
+        with os.scandir(os.path.join(directory(), "clear")) as entries:
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
+                if _NAME.fullmatch(entry.name) and state.usable(about):
+                    requests[entry.name] = about.st_mtime
+    except OSError:
+        return requests
+    return requests
+
+
+def remove_request(gpu: str) -> None:
+    """Remove a request; a missing one is no error. Raises OSError."""
+    try:
+        os.unlink(os.path.join(directory(), "clear", gpu))
+    except FileNotFoundError:
+        return

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thread that waits for NVML's events, and posts what comes to the plugin's loop.
+"""Waits for NVML's events in a thread, and posts them to the plugin's loop.
 
-NVML's wait blocks, so it has a thread; all that the thread knows of the plugin is `post`. A wait
-that fails is tried again after 1 s, 2 s, and so on up to a minute, each time with NVML started
-anew: after an upgrade of the driver only that helps.
+NVML's wait blocks. After a failure NVML is restarted, with pauses of 1 s, 2 s, and so on up to a
+minute: after an upgrade of the driver only a restart of NVML helps.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpuhook.device_plugin.health.rate_limit import Storms
+from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
@@ -22,41 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.health.gpu_health import XidEvent
+    from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
 
 WAIT_MILLISECONDS = 1000
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-STORM_SECONDS = 10.0
-
-
-class Unwatched(Protocol):
-    """Why a GPU's events are not seen."""
-
-    @property
-    def reason(self) -> str:
-        """In words."""
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the GPU is lost; else it works, and just has no events."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
+REPORT_WINDOW = 10.0  # seconds in which equal XIDs are counted together
 
 
 class EventWatch(Protocol):
-    """NVML's event set."""
+    """An event set of NVML."""
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, Unwatched]:
+    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
         """Watch these GPUs; returns those that cannot be watched."""
 
-    def wait(self, milliseconds: int) -> XidEvent | None:
-        """Return the next XID, None where none came in time. Raises GpuhookError."""
+    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
+        """Return the next XID, None after a timeout. Raises GpuhookError."""
 
     def lost(self) -> Mapping[str, str]:
-        """Return the watched GPUs that are lost, with the reason."""
+        """Return the reasons of the watched GPUs that are lost, by UUID."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """An XID: `count` times since it was told last, `action` being the GPU's recovery action."""
+class XidReport:
+    """An XID, `count` times since the last report. `action` is the GPU's recovery action."""
 
     uuid: str | None
     xid: int
@@ -67,21 +54,18 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlWatching:
-    """NVML's events are waited for from now on, but for GPUs that have none, and for `lost` ones.
-
-    Both with the reason.
-    """
+class WatchStarted:
+    """The wait has started. Reasons, by UUID, of GPUs without events, and of lost ones."""
 
     unwatched: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Waiting failed, for the `times`th time in a row; the next try is in `pause` seconds.
+class WatchFailed:
+    """The wait failed, for the `times`th time in a row; the next try is in `pause` seconds.
 
-    `lost` are the GPUs that NVML calls lost now, with the reason.
+    `lost` has the reasons of lost GPUs, by UUID.
     """
 
     reason: str
@@ -92,24 +76,24 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The recovery actions that were asked for, by GPU; None where the driver does not say."""
+    """The requested recovery actions, by GPU; None if the driver does not report one."""
 
     by_gpu: Mapping[str, str | None]
 
 
-Message = Reported | NvmlWatching | Failed | Actions
+Message = XidReport | WatchStarted | WatchFailed | Actions
 
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """Where the events come from: `open` starts NVML and ends it. `action` reads one GPU's."""
+    """Access to NVML: `open` starts and ends it, `action` returns a GPU's recovery action."""
 
     open: Callable[[], AbstractContextManager[EventWatch]]
     action: Callable[[str], str | None] | None = None
 
 
 def poster(loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> Callable[..., None]:
-    """Return a `post` that calls `take` in `loop`; once the loop has ended it does nothing."""
+    """Return a function that calls `take` in `loop`, and has no effect after the loop's end."""
 
     def post(message: Message) -> None:
         try:
@@ -121,7 +105,7 @@ def poster(loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> 
 
 
 class Watcher:
-    """Waits for the XIDs of GPUs until it is stopped."""
+    """Waits for XIDs until it is stopped."""
 
     def __init__(
         self,
@@ -136,7 +120,7 @@ class Watcher:
         self._post = post
         self._milliseconds = milliseconds
         self._clock = clock
-        self._wake = threading.Event()  # from a pause: something below has changed
+        self._wake = threading.Event()  # ends a pause
         self._sleep = sleep or self._wake.wait
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -145,36 +129,36 @@ class Watcher:
         self._closed = threading.Event()
         self._closed.set()
         self._uuids: tuple[str, ...] = ()
-        self._is_stale = False  # the watch does not have these GPUs yet
-        self._to_ask: tuple[str, ...] = ()
-        self._storms: Storms[Reported] = Storms(STORM_SECONDS)
+        self._is_stale = False  # the session must be restarted
+        self._to_query: tuple[str, ...] = ()
+        self._limit: RateLimit[XidReport] = RateLimit(REPORT_WINDOW)
         self._failures = 0
         self._lost: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     def start(self, uuids: Sequence[str]) -> None:
-        """Begin to wait for the events of these GPUs."""
+        """Start the thread, with these GPUs."""
         self._uuids = tuple(uuids)
         self._thread.start()
 
     def watch(self, uuids: Sequence[str]) -> None:
-        """Wait for the events of these GPUs instead, within a wait's length. NVML starts anew."""
+        """Watch these GPUs instead. NVML is restarted after the current wait."""
         with self._lock:
             if tuple(uuids) != self._uuids:
                 self._uuids, self._is_stale = tuple(uuids), True
                 self._wake.set()
 
     def restart(self) -> None:
-        """Start NVML anew at once: the driver is back."""
+        """Restart NVML at once, since the driver answers again."""
         with self._lock:
             self._is_stale = True
             self._wake.set()
 
-    def set_aside(self, timeout: float) -> bool:
-        """Have NVML ended here until resume(), and return whether it is: it takes a wait's length.
+    def suspend(self, timeout: float) -> bool:
+        """End NVML until resume(), after the current wait; returns whether it has ended.
 
-        NVML lists the GPUs that there were when the first of a process started it, so one that was
-        plugged in shows only after the last has ended it. A pause after a failure goes on.
+        NVML lists the GPUs that existed when it was first initialized in the process. A new GPU
+        appears only after every user in the process has shut it down. A pause is not interrupted.
         """
         with self._lock:
             self._may_open.clear()
@@ -182,23 +166,23 @@ class Watcher:
         return self._closed.wait(timeout)
 
     def resume(self) -> None:
-        """Wait for events again after set_aside()."""
+        """Wait for events again after suspend()."""
         self._may_open.set()
 
-    def ask(self, uuids: Sequence[str]) -> None:
-        """Have the recovery actions of these GPUs read and posted, within a wait's length."""
+    def query_actions(self, uuids: Sequence[str]) -> None:
+        """Read and post the recovery actions of these GPUs after the current wait."""
         with self._lock:
-            self._to_ask = tuple(dict.fromkeys((*self._to_ask, *uuids)))
+            self._to_query = tuple(dict.fromkeys((*self._to_query, *uuids)))
 
     def stop(self) -> None:
-        """Tell the thread to end, within a wait's length."""
+        """End the thread after the current wait."""
         with self._lock:
             self._stopped.set()
             self._may_open.set()
             self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread to end; returns whether it has."""
+        """Wait for the thread's end; returns whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -208,12 +192,12 @@ class Watcher:
                 self._may_open.wait()
                 self._session()
             except GpuhookError as error:
-                self._rest(error.message)
-            except Exception as error:  # the thread must not end: no XID would be heard again
-                self._rest(f"{type(error).__name__}: {printable(error)}")
+                self._pause(error.message)
+            except Exception as error:  # without the thread no XID would be reported again
+                self._pause(f"{type(error).__name__}: {printable(error)}")
 
     def _session(self) -> None:
-        """Start NVML and wait for events until told to start anew, or to stop."""
+        """Start NVML and wait for events until a restart or the end is requested."""
         with self._lock:
             uuids, self._is_stale = self._uuids, False
             self._wake.clear()
@@ -221,44 +205,44 @@ class Watcher:
                 return
             self._closed.clear()
         try:
-            self._watched(uuids)
+            self._wait_for_events(uuids)
         finally:
             self._closed.set()
 
-    def _watched(self, uuids: tuple[str, ...]) -> None:
+    def _wait_for_events(self, uuids: tuple[str, ...]) -> None:
         with self._source.open() as watch:
             unwatched = watch.register(uuids)
-            is_told = False
+            is_posted = False
             while not (self._stopped.is_set() or self._is_stale):
-                event = self._waited(watch)
-                self._failures = 0  # only now: NVML may start well and fail at each wait
-                if not is_told:
-                    self._post(_watching(unwatched))
-                    is_told = True
+                event = self._wait(watch)
+                self._failures = 0  # only now: NVML may start and fail at each wait
+                if not is_posted:
+                    self._post(_watch_started(unwatched))
+                    is_posted = True
                 if event is not None:
-                    self._take(event)
-                self._tell_storms()
-                self._answer()
+                    self._on_event(event)
+                self._post_counted()
+                self._post_actions()
 
-    def _waited(self, watch: EventWatch) -> XidEvent | None:
+    def _wait(self, watch: EventWatch) -> NvmlXidEvent | None:
         try:
             return watch.wait(self._milliseconds)
         except GpuhookError:
-            self._lost = watch.lost()  # while NVML can still be asked
+            self._lost = watch.lost()  # while NVML still answers
             raise
 
-    def _take(self, event: XidEvent) -> None:
-        report = Reported(event.uuid, event.xid, event.gpu_instance, event.compute_instance)
-        if self._storms.is_first(report, self._clock()):
-            self._tell(report, 1)
+    def _on_event(self, event: NvmlXidEvent) -> None:
+        report = XidReport(event.uuid, event.xid, event.gpu_instance, event.compute_instance)
+        if self._limit.is_first(report, self._clock()):
+            self._post_report(report, 1)
 
-    def _tell_storms(self) -> None:
-        for report, count in self._storms.due(self._clock()):
-            self._tell(report, count)
+    def _post_counted(self) -> None:
+        for report, count in self._limit.due(self._clock()):
+            self._post_report(report, count)
 
-    def _tell(self, report: Reported, count: int) -> None:
+    def _post_report(self, report: XidReport, count: int) -> None:
         self._post(
-            Reported(
+            XidReport(
                 report.uuid,
                 report.xid,
                 report.gpu_instance,
@@ -268,9 +252,9 @@ class Watcher:
             )
         )
 
-    def _answer(self) -> None:
+    def _post_actions(self) -> None:
         with self._lock:
-            uuids, self._to_ask = self._to_ask, ()
+            uuids, self._to_query = self._to_query, ()
         if uuids:
             self._post(Actions({uuid: self._action(uuid) for uuid in uuids}))
 
@@ -279,20 +263,20 @@ class Watcher:
             return None
         try:
             return self._source.action(uuid)
-        except GpuhookError:  # a lost GPU cannot say
+        except GpuhookError:  # a lost GPU does not answer
             return None
 
-    def _rest(self, reason: str) -> None:
+    def _pause(self, reason: str) -> None:
         """Post the failure and pause, longer each time; new GPUs, restart() and stop() end it."""
         self._failures += 1
         pause = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 16), LONGEST_PAUSE)
         lost, self._lost = self._lost, {}
-        self._post(Failed(reason, self._failures, pause, lost))
+        self._post(WatchFailed(reason, self._failures, pause, lost))
         self._sleep(pause)
 
 
-def _watching(unwatched: Mapping[str, Unwatched]) -> NvmlWatching:
-    return NvmlWatching(
+def _watch_started(unwatched: Mapping[str, UnwatchedDevices]) -> WatchStarted:
+    return WatchStarted(
         {gpu: why.reason for gpu, why in unwatched.items() if not why.is_lost},
         {gpu: why.reason for gpu, why in unwatched.items() if why.is_lost},
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many reports of the same thing as few: the first at once, then one with a count per window."""
+"""Limits repeated reports: the first one passes, then one with a count per time window."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 
 
-class Storms(Generic[K]):
-    """What is reported again and again, by its key. Times are those of a monotonic clock."""
+class RateLimit(Generic[K]):
+    """Counts reports by key. Times are those of a monotonic clock."""
 
     def __init__(self, seconds: float, limit: int = 4096) -> None:
         self._seconds = seconds
@@ -21,9 +21,9 @@ class Storms(Generic[K]):
         self._windows: dict[K, tuple[float, int]] = {}
 
     def is_first(self, key: K, now: float) -> bool:
-        """Return whether to tell of `key` at once; else it is counted, for due() to tell.
+        """Return whether to report `key` now; else it is counted, and due() returns the count.
 
-        Past the limit of keys, a new one is told each time.
+        Beyond the limit of keys, new ones are reported each time.
         """
         window = self._windows.get(key)
         if window is None:
@@ -35,14 +35,14 @@ class Storms(Generic[K]):
         return False
 
     def due(self, now: float) -> list[tuple[K, int]]:
-        """Return what was counted in the windows that are over, and how often."""
-        told = []
+        """Return the keys counted in windows that have ended, with their counts."""
+        reports = []
         for key, (end, count) in list(self._windows.items()):
             if end > now:
                 continue
             if count:
-                told.append((key, count))
+                reports.append((key, count))
                 self._windows[key] = (now + self._seconds, 0)
             else:
                 del self._windows[key]
-        return told
+        return reports

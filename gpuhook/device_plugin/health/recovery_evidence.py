@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what proves a new boot, a new loading of the driver, a GPU plugged in anew.
+"""Reads the evidence of a reboot, a reload of the driver, or a replugged GPU.
 
-A directory of sysfs has an inode number that no other one gets while the kernel runs: the next
-loading of a module, or the next PCI device in the same slot, has another. Source: kernfs_new_node()
-of the kernel, which takes the numbers in a circle.
+The inode number of a directory in sysfs is not reused while the kernel runs: a reloaded module, or
+another PCI device in the same slot, has a different one. Source: the kernel's kernfs_new_node(),
+which assigns the numbers cyclically.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read(gpus: Iterable[Gpu] = (), root: str | None = None) -> Evidence:
-    """Return the evidence of this moment; `root` has the host's /proc and /sys."""
+    """Return the current evidence; `root` has the host's /proc and /sys."""
     top = (state.host_root() if root is None else root).rstrip("/")
     slots = {}
     for gpu in gpus:
@@ -37,7 +37,7 @@ def read(gpus: Iterable[Gpu] = (), root: str | None = None) -> Evidence:
 
 
 def _sysfs_name(bus_id: str) -> str:
-    """Return NVML's "00000000:00:1E.0" as the kernel writes it: "0000:00:1e.0"."""
+    """Return NVML's "00000000:00:1E.0" in the kernel's form: "0000:00:1e.0"."""
     domain, _, rest = bus_id.partition(":")
     return f"{domain.lstrip('0').lower():0>4}:{rest.lower()}"
 
@@ -45,7 +45,7 @@ def _sysfs_name(bus_id: str) -> str:
 def _identity(path: str) -> str | None:
     try:
         return str(os.stat(path).st_ino)
-    except (OSError, ValueError):  # no such thing, or no such name
+    except (OSError, ValueError):  # missing, or not a valid file name
         return None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an XID says of a GPU: whether it can go on being given to containers.
+"""Decides whether an XID makes a GPU unhealthy.
 
-The driver's word on what the GPU needs now counts more than any table. The table is for drivers
-that do not say it.
+The driver's recovery action has priority over the table of XIDs, which is for drivers that do not
+report one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class XidVerdict:
-    """Whether an XID makes a device unhealthy, why (one sentence), and what would help.
+    """Whether an XID makes a device unhealthy, the reason in one sentence, and the remedy.
 
-    `is_contained`: only of the MIG instance that it is reported of, if it names one.
-    `by_driver`: the driver's later word that no action is needed ends it. `is_doubtful`: the driver
-    needs nothing although the table says a reset, so it is worth asking once more.
+    `is_contained`: only the MIG instance that the XID names is affected. `by_driver`: the mark ends
+    when the driver requires no action. `is_doubtful`: the driver requires no action although the
+    table says a reset, so the action is queried again.
     """
 
     unhealthy: bool
@@ -33,10 +33,10 @@ class XidVerdict:
     is_doubtful: bool = False
 
 
-def judgement(xid: int, settings: Health, action: str | None) -> XidVerdict:
-    """Return what `xid` means for a GPU whose recovery action is `action`, None if not known.
+def xid_verdict(xid: int, settings: Health, action: str | None) -> XidVerdict:
+    """Return the verdict on `xid`; `action` is the GPU's recovery action, None if unknown.
 
-    The settings count first, then the driver, if it is to be asked, then the table.
+    The settings have priority, then the driver unless the settings exclude it, then the table.
     """
     if not settings.ask_driver:
         action = None
@@ -45,16 +45,16 @@ def judgement(xid: int, settings: Health, action: str | None) -> XidVerdict:
     contained = known.is_contained if known else False
     rule = settings.rule(xid)
     if rule:
-        reason = f"{words}, which the configuration calls critical"
+        reason = f"{words}, which the configuration lists as critical"
         return XidVerdict(True, reason, remedy(known), contained, by_driver=False)
     if rule is False:
         return XidVerdict(False, f"{words}, which the configuration ignores")
     if action == NO_ACTION:
         doubt = known is not None and known.kind in (RESET, REBOOT)
-        return XidVerdict(False, f"{words}; the driver needs no action", is_doubtful=doubt)
+        return XidVerdict(False, f"{words}; the driver requires no action", is_doubtful=doubt)
     if action is not None:
-        asked = REMEDIES.get(action, action)
-        return XidVerdict(True, f"{words}; the driver asks: {asked}", asked)
+        required = REMEDIES.get(action, action)
+        return XidVerdict(True, f"{words}; the driver requires: {required}", required)
     if known is None:
         return XidVerdict(False, f"{words}, which is not in the table of XIDs")
     unhealthy = known.kind in (RESET, REBOOT)

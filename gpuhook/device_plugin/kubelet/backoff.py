@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before the next try."""
+"""The delay before the next try."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import random
 
 
 class Backoff:
-    """Delays in seconds that double from `first` to `cap`, each less by chance, by half at most.
+    """Delays in seconds that double from `first` to `cap`, each reduced at random by up to half.
 
-    The chance keeps many nodes, or many resources of one, from trying at the same moment.
+    The randomness keeps many nodes, or many resources of a node, from trying at the same moment.
     """
 
     __slots__ = ("_cap", "_first", "_next")
@@ -22,8 +22,8 @@ class Backoff:
         """Return the next delay."""
         delay = self._next
         self._next = min(delay * 2, self._cap)
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311  # nobody guesses this for gain
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311  # no secret depends on it
 
     def reset(self) -> None:
-        """Begin with the first delay again."""
+        """Start with the first delay again."""
         self._next = self._first

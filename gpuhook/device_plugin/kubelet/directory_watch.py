@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching directories in an event loop, through their removal and return."""
+"""Watches directories from an event loop, across their removal and return."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ENDED = _ITSELF | inotify.UNMOUNT | inotify.IGNORED | inotify.OVERFLOW
 
 
 class DirectoryWatch:
-    """Calls `changed(path, made)` for entries of `directories` that come or go.
+    """Calls `changed(path, made)` for entries of `directories` that appear or go.
 
-    `made` is whether the entry came. `changed(None, True)` says that anything may have happened:
-    a directory was removed, moved or made, or events were lost. Touching is no change, writing
-    only with `writes`: then a file that was closed after it counts as one that came.
+    `made` is whether the entry appeared. `changed(None, True)` means that anything may have
+    changed: a directory was removed, moved or made, or events were lost. A changed time of a file
+    is not reported; with `writes`, a file that is closed after writing is reported as made.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class DirectoryWatch:
         *,
         writes: bool = False,
     ) -> None:
-        """Begin. Raises OSError where there is no inotify to be had."""
+        """Start watching. Raises OSError if inotify is not available."""
         self._directories = frozenset(directories)
         self._made = _MADE | (inotify.CLOSE_WRITE if writes else 0)
         self._changed = changed
@@ -50,15 +50,15 @@ class DirectoryWatch:
             raise
 
     def close(self) -> None:
-        """End, and leave nothing behind."""
+        """Stop watching."""
         if self._inotify.fd >= 0:
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
             self._inotify.close()
 
     def renew(self) -> None:
-        """Watch what is there now: each directory, and the one it is in.
+        """Watch the existing directories and the parent of each. Raises OSError.
 
-        Of a missing directory, the nearest one above it that is there. Raises OSError.
+        Of a missing directory, its nearest existing ancestor is watched.
         """
         watches: dict[int, set[str]] = {}
         for directory in self._directories:
@@ -83,7 +83,7 @@ class DirectoryWatch:
         if any(self._is_structural(event) for event in events):
             try:
                 self.renew()
-            finally:  # a watch too few is no reason not to look
+            finally:  # report the change even if a watch is missing
                 self._changed(None, True)
             return
         for event in events:
@@ -93,7 +93,7 @@ class DirectoryWatch:
                     self._changed(os.path.join(directory, event.name), made)
 
     def _is_structural(self, event: Event) -> bool:
-        """Return whether the event is about a watched directory, or a way to one."""
+        """Return whether the event concerns a watched directory or one of its ancestors."""
         if event.overflowed:
             return True
         directories = self._watches.get(event.watch, set())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words of the device plugin to the kubelet's messages, and back."""
+"""Builds the kubelet's protobuf messages from resources and allocations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchResponse:
     """Return the list of a resource's units, in their order.
 
-    A unit is unhealthy if the UUID of its device is in `unhealthy`. Its topology is there where
-    its NUMA node is known, and only there: the kubelet would take a node 0 for one. Memory units
-    have none: the kubelet would first take what it can of one NUMA node, and so split a request.
+    `unhealthy` has UUIDs of devices. A unit has a topology only if its NUMA node is known: the
+    kubelet takes an unset node for node 0. Memory units have none: the kubelet prefers units of one
+    NUMA node, and would split a request over several GPUs.
     """
     has_node = resource.sharing != MEMORY_UNITS
     return api.ListAndWatchResponse(

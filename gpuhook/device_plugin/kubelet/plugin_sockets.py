@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All resources on offer in a plugin directory, kept there whatever happens to it.
+"""Keeps all offered resources served in the plugin directory.
 
-Nothing runs while nothing changes: inotify tells of sockets that come and go, and a look every ten
-seconds is the net below it.
+inotify reports sockets that appear or go; a check every ten seconds covers lost events.
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
-    from gpuhook.device_plugin.kubelet.resource_server import Answers
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
-_LOOKS_EVERY = 10.0
-_LOOKS_EVERY_BLIND = 1.0  # without inotify
+_INTERVAL = 10.0  # seconds
+_INTERVAL_WITHOUT_INOTIFY = 1.0
 _GRACE = 0.5
 
 
-class Serving:
-    """The resources of a plugin directory. `kubelet_socket` "" means: served, not registered.
+class PluginSockets:
+    """The resources of a plugin directory. `kubelet_socket` "": served, but not registered.
 
-    All of it runs in the event loop that calls `offer`.
+    All methods must be called in the same event loop.
     """
 
     def __init__(
         self,
         directory: str,
         kubelet_socket: str,
-        answers: Answers,
+        answers: KubeletAnswers,
         observer: Observer,
         pre_start: bool = False,
     ) -> None:
-        """Raise GH1822 if the directory's path is too long for sockets."""
+        """Raise GH1822 if the directory's path is too long for a socket in it."""
         self.directory = os.path.abspath(directory)
         socket_name("gpu", self.directory)
         self._kubelet = KubeletSocket(os.path.abspath(kubelet_socket) if kubelet_socket else "")
@@ -52,31 +51,31 @@ class Serving:
         self._pre_start = pre_start
         self._offerings: dict[str, ResourceOffer] = {}
         self._watch: DirectoryWatch | None = None
-        self._interval = _LOOKS_EVERY
+        self._interval = _INTERVAL
         self._timer: asyncio.TimerHandle | None = None
         self._offers = asyncio.Lock()
 
-    def require_pre_start(self, wanted: bool) -> None:
-        """Have the kubelet ask before each start, or not: if that is new, by registering anew."""
-        if wanted == self._pre_start:
+    def require_pre_start(self, required: bool) -> None:
+        """Set whether the kubelet calls PreStartContainer; a change is registered again."""
+        if required == self._pre_start:
             return
-        self._pre_start = wanted
+        self._pre_start = required
         for offering in self._offerings.values():
-            offering.server.pre_start = wanted
-            offering.serve_anew()
+            offering.server.pre_start = required
+            offering.replace_socket()
 
     async def offer(self, resources: tuple[Resource, ...], unhealthy: Mapping[str, str]) -> None:
-        """Offer these resources and no others; `unhealthy` are reasons by the UUID of a device.
+        """Offer exactly these resources; `unhealthy` has reasons by the UUID of a device.
 
-        What did not change is not touched. Returns when each is served, or could not be at once:
-        then it is tried again, and the observer knows why. Registering goes on meanwhile.
+        Unchanged resources are left alone. Returns after the first attempt to serve each resource;
+        failures go to the observer and are retried. Registration continues in the background.
         """
         async with self._offers:
-            self._begin()
-            wanted = {resource.name: resource for resource in resources}
-            gone = [name for name in self._offerings if name not in wanted]
+            self._start_watch()
+            offered = {resource.name: resource for resource in resources}
+            gone = [name for name in self._offerings if name not in offered]
             await asyncio.gather(*(self._withdraw(name) for name in gone))
-            for name, resource in wanted.items():
+            for name, resource in offered.items():
                 if name not in self._offerings:
                     self._offerings[name] = self._new(resource, unhealthy)
                 else:
@@ -84,7 +83,7 @@ class Serving:
             await asyncio.gather(*(offering.tried() for offering in self._offerings.values()))
 
     async def stop(self) -> None:
-        """Send empty lists, let calls end for a moment, stop, and remove the sockets."""
+        """Send empty lists, wait shortly for calls, stop, and remove the sockets."""
         async with self._offers:
             if self._timer is not None:
                 self._timer.cancel()
@@ -103,32 +102,31 @@ class Serving:
     async def _withdraw(self, name: str) -> None:
         await self._offerings.pop(name).end(_GRACE)
 
-    def _begin(self) -> None:
-        """Begin to watch, once."""
+    def _start_watch(self) -> None:
         if self._timer is not None:
             return
         directories = {self.directory}
         if self._kubelet.path:
             directories.add(os.path.dirname(self._kubelet.path))
         try:
-            self._watch = DirectoryWatch(directories, self._changed)
+            self._watch = DirectoryWatch(directories, self._on_change)
         except OSError as error:
-            self._blind(error)
+            self._report_watch_failure(error)
         self._kubelet.look(made=False)
-        self._miss_kubelet()
-        self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
+        self._report_absent_kubelet()
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._check)
 
-    def _blind(self, error: OSError) -> None:
-        """Go on without being told, or not of everything."""
-        if self._interval != _LOOKS_EVERY_BLIND:
-            self._interval = _LOOKS_EVERY_BLIND
+    def _report_watch_failure(self, error: OSError) -> None:
+        """Report missing events once, and check each second instead."""
+        if self._interval != _INTERVAL_WITHOUT_INOTIFY:
+            self._interval = _INTERVAL_WITHOUT_INOTIFY
             self._observer.watch_failed(error)
 
-    def _changed(self, path: str | None, made: bool) -> None:
-        """Wake who is concerned: a socket came or went, or (None) anything may have happened."""
+    def _on_change(self, path: str | None, made: bool) -> None:
+        """Wake the resources of a changed socket; `path` None: anything may have changed."""
         if path is None or path == self._kubelet.path:
             if self._kubelet.look(made=made):
-                self._miss_kubelet()
+                self._report_absent_kubelet()
                 path = None
             elif path is not None:
                 return
@@ -136,19 +134,19 @@ class Serving:
             if path in {None, offering.path}:
                 offering.wake()
 
-    def _miss_kubelet(self) -> None:
+    def _report_absent_kubelet(self) -> None:
         if self._kubelet.path and self._kubelet.current is None:
             self._observer.kubelet_absent(self._kubelet.path)
 
-    def _look(self) -> None:
-        """Look at everything without being told to: events can be lost in ways unknown."""
-        self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
+    def _check(self) -> None:
+        """Check all sockets without an event."""
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._check)
         if self._watch is not None:
             try:
                 self._watch.renew()
             except OSError as error:
-                self._blind(error)
+                self._report_watch_failure(error)
         if self._kubelet.look(made=False):
-            self._miss_kubelet()
+            self._report_absent_kubelet()
         for offering in self._offerings.values():
             offering.wake()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling the kubelet of a resource, and knowing one kubelet from the next.
+"""Registers resources with the kubelet, and detects a restarted kubelet.
 
 Source: deviceplugin.proto; the kubelet dials the endpoint before it answers, for at most 10 s.
 """
@@ -14,7 +14,7 @@ from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
 from gpuhook.errors import fault
 
-_TIMEOUT = 12.0
+_TIMEOUT = 12.0  # seconds
 
 
 async def register(
@@ -36,18 +36,18 @@ async def register(
             await services.REGISTER.unary(channel)(request, timeout=_TIMEOUT)
         except aio.AioRpcError as error:
             reason = f"{error.code().name} {error.details()}"
-            if error.code() == StatusCode.UNAVAILABLE:  # gRPC's own words help nobody
-                reason = "nobody answers there, or who did is gone; is the kubelet running?"
+            if error.code() == StatusCode.UNAVAILABLE:  # gRPC's own message names no remedy
+                reason = "no process answers on the socket; is the kubelet running?"
             raise fault(
                 "GH1823", socket=kubelet_socket, resource=resource, reason=reason
             ) from error
 
 
 class KubeletSocket:
-    """Which kubelet is there: `current` is None for none, and differs from one to the next.
+    """Identifies the running kubelet: `current` differs for each one, None without one.
 
-    An inode's number is often given to the next file at once, so that alone is no proof: being
-    told that the socket was made counts as well. Touching it changes neither.
+    A file system may reuse an inode number at once, so `current` also has the number of times that
+    the socket was reported as made. A changed time of the socket changes neither.
     """
 
     def __init__(self, path: str) -> None:
@@ -57,19 +57,19 @@ class KubeletSocket:
         self.look(made=False)
 
     def look(self, *, made: bool) -> bool:
-        """Look again, and return whether it is another than before, or none.
+        """Update `current`, and return whether it has changed.
 
-        `made`: the socket was, or may have been, made anew.
+        `made`: the socket was, or may have been, made again.
         """
         self._made += made
-        before, self.current = self.current, self._found()
+        before, self.current = self.current, self._identity()
         return self.current != before
 
-    def _found(self) -> tuple[int, int, int] | None:
+    def _identity(self) -> tuple[int, int, int] | None:
         if not self.path:
             return None
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return None
-        return self._made, found.st_dev, found.st_ino
+        return self._made, status.st_dev, status.st_ino

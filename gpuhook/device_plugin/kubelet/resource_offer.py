@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One resource kept on offer: served on its socket, and registered with the kubelet there is."""
+"""Keeps one resource offered: served on its socket, and registered with the running kubelet."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.kubelet.registration import KubeletSocket
     from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
 
-# The first delay is short: the kubelet's socket is there a moment before somebody listens on it.
+# The first delay is short: the kubelet creates its socket a moment before it listens.
 _FIRST_DELAY, _LONGEST_DELAY = 0.005, 10.0
-# Seconds from one socket to the next, so that who removes it in a loop makes no busy loop of us.
-_REST = 0.02
-# Seconds that the kubelet has to begin watching once it was registered with, and to come back when
-# it stopped; and how long a registration has to hold for the next trouble to be a new one.
-_WATCHES_WITHIN, _COMES_BACK_WITHIN, _HOLDS = 5.0, 1.0, 60.0
+# Seconds between two sockets, so that a process that removes them in a loop causes no busy loop.
+_MIN_SOCKET_AGE = 0.02
+# Seconds for the kubelet to open a stream after a registration, and to open it again after its end.
+_STREAM_TIMEOUT, _REOPEN_TIMEOUT = 5.0, 1.0
+_STABLE = 60.0  # seconds after which a registration counts as successful and delays start again
 
 
 class ResourceOffer:
-    """Keeps `server` reachable at `path` until `end`. It acts when it is woken, and else waits."""
+    """Keeps `server` reachable at `path` until `end`. It acts only when it is woken."""
 
     def __init__(
         self, server: ResourceServer, path: str, kubelet: KubeletSocket, observer: Observer
@@ -39,11 +39,11 @@ class ResourceOffer:
         self._observer = observer
         self._endpoint: Endpoint | None = None
         self._served_at = 0.0
-        self._registered: object = None  # the kubelet that knows of this endpoint
+        self._registered: object = None  # the kubelet that accepted this endpoint
         self._registered_at = 0.0
-        self._asked: object = None  # the kubelet that was asked last
+        self._last_kubelet: object = None  # the kubelet of the last registration
         self._call: asyncio.Task[None] | None = None
-        self._told: str | None = None  # what is told once: a code, or "skipped"
+        self._reported: str | None = None  # reported once: an error code, or "skipped"
         self._ending = asyncio.Event()
         self._serving = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
         self._registering = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
@@ -54,32 +54,32 @@ class ResourceOffer:
         self._task = asyncio.create_task(self._keep())
 
     def wake(self) -> None:
-        """Look whether anything is to be done, soon.
+        """Check the socket and the kubelet soon.
 
-        A registration that is pointless by now is given up: a kubelet that dials a socket which
-        is gone takes 10 s to notice.
+        A registration for another socket or kubelet is cancelled: a kubelet that dials a removed
+        socket takes 10 s to give up.
         """
         self._wake.set()
         if self._call is not None and not self._is_current():
             self._call.cancel()
 
-    def serve_anew(self) -> None:
-        """Serve on a new socket, and register that: the kubelet asks for options only then."""
+    def replace_socket(self) -> None:
+        """Serve on a new socket and register it: only then does the kubelet read the options."""
         if self._endpoint is not None:
             self._endpoint.remove()
         self.wake()
 
     def _is_current(self) -> bool:
-        """Return whether the socket is ours, and the kubelet the one that was asked last."""
+        """Return whether the socket and the kubelet are those of the last registration."""
         served = self._endpoint is not None and self._endpoint.is_ours()
-        return served and self._kubelet.current == self._asked
+        return served and self._kubelet.current == self._last_kubelet
 
     async def tried(self) -> None:
-        """Wait until serving was tried once."""
+        """Wait for the first attempt to serve."""
         await self._tried.wait()
 
     async def end(self, grace: float) -> None:
-        """Send an empty list to the streams, give calls `grace` seconds to end, and stop."""
+        """Send an empty list on the streams, wait up to `grace` seconds for calls, and stop."""
         self._ending.set()
         self._wake.set()
         if self._call is not None:
@@ -100,7 +100,7 @@ class ResourceOffer:
                 delay = await self._serve()
                 self._tried.set()
                 delay = delay or await self._register()
-            except Exception as error:  # a resource is not lost for one fault of ours
+            except Exception as error:  # a bug must not withdraw the resource
                 self._observer.broken(self.server.name, "Register", error)
                 self._tried.set()
                 delay = _LONGEST_DELAY
@@ -110,18 +110,18 @@ class ResourceOffer:
                 timer.cancel()
 
     async def _serve(self) -> float | None:
-        """Serve on the socket if that is not so; return when to try again, None if it is."""
+        """Serve on the socket unless it is served; return the delay of the next try, or None."""
         old = self._endpoint
         if old is not None:
             if old.is_ours():
                 return None
             if old.is_taken():
-                return self._taken()
+                return self._yield_socket()
             self._endpoint = self._registered = None
-            # Its streams end before the kubelet hears of the next: some kubelets take the end of
-            # an older stream for the end of the newer one.
+            # Its streams must end before the next registration: some kubelets take the end of an
+            # older stream for the end of the newer one.
             await old.close()
-            await asyncio.sleep(max(self._served_at + _REST - time.monotonic(), 0))
+            await asyncio.sleep(max(self._served_at + _MIN_SOCKET_AGE - time.monotonic(), 0))
         try:
             self._endpoint = await Endpoint.listening(self.path, self.server.name, self.server)
         except GpuhookError as error:
@@ -130,32 +130,32 @@ class ResourceOffer:
             return delay
         self._served_at = time.monotonic()
         self._serving.reset()
-        self._told = None
+        self._reported = None
         self._observer.serving(self.server.name, self.path)
         return None
 
-    def _taken(self) -> float:
-        """Leave the socket to a newer process: two that took it from each other would not end."""
+    def _yield_socket(self) -> float:
+        """Leave the socket to a newer process: two processes would replace it for ever."""
         error = fault("GH1824", resource=self.server.name, path=self.path)
-        if self._told != error.code:
-            self._told = error.code
+        if self._reported != error.code:
+            self._reported = error.code
             self._observer.serving_failed(self.server.name, error, None)
         return _LONGEST_DELAY
 
     async def _register(self) -> float | None:
-        """Register with the kubelet there is; return when to try again, None for not at all."""
+        """Register with the running kubelet; return the delay of the next try, or None."""
         kubelet = self._kubelet.current
         if not self._kubelet.path:
-            self._skip()
+            self._report_skipped()
             return None
         if kubelet is None or kubelet == self._registered or self._ending.is_set():
             return None
-        if kubelet != self._asked:
-            self._asked = kubelet
+        if kubelet != self._last_kubelet:
+            self._last_kubelet = kubelet
             self._registering.reset()
         begun = time.perf_counter()
         try:
-            if not await self._registration():
+            if not await self._call_register():
                 return None
         except GpuhookError as error:
             delay = self._registering.next()
@@ -164,11 +164,11 @@ class ResourceOffer:
         self._registered = kubelet
         self._registered_at = time.monotonic()
         self._observer.registered(self.server.name, time.perf_counter() - begun)
-        self._check_after(_WATCHES_WITHIN)
+        self._check_after(_STREAM_TIMEOUT)
         return None
 
-    async def _registration(self) -> bool:
-        """Register; return whether that was not given up on the way. Raises GH1823."""
+    async def _call_register(self) -> bool:
+        """Register; return False if the call was cancelled. Raises GH1823."""
         name, endpoint = self.server.name, os.path.basename(self.path)
         call = asyncio.create_task(
             register(self._kubelet.path, name, endpoint, self.server.options())
@@ -184,18 +184,18 @@ class ResourceOffer:
         call.result()
         return True
 
-    def _skip(self) -> None:
-        if self._told != "skipped":
-            self._told = "skipped"
+    def _report_skipped(self) -> None:
+        if self._reported != "skipped":
+            self._reported = "skipped"
             self._observer.registration_skipped(self.server.name)
 
     def _stream_ended(self) -> None:
-        """See whether the kubelet comes back: it may have dropped us without a restart."""
+        """Check for a new stream soon: a kubelet may drop a plugin without a restart."""
         if self._registered is not None:
-            self._check_after(_COMES_BACK_WITHIN)
+            self._check_after(_REOPEN_TIMEOUT)
 
     def _check_after(self, seconds: float) -> None:
-        if time.monotonic() - self._registered_at > _HOLDS:
+        if time.monotonic() - self._registered_at > _STABLE:
             self._registering.reset()
         if self._check is not None:
             self._check.cancel()

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One resource as the kubelet sees it: its list of devices, and the answers to its calls.
+"""The DevicePlugin service of one resource: its list of devices, and the answers to calls.
 
-No call ends the process, whatever its bytes are: what is wrong with a request is a gRPC status
-with one sentence, what is wrong with us is INTERNAL and a log line. Source: deviceplugin.proto.
+No request ends the process, whatever its bytes are: a wrong request gets a gRPC status with one
+sentence, a bug in gpuhook the status INTERNAL and a log line. Source: deviceplugin.proto.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,35 +24,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.api.services import Context, Method, Request, Response
+    from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
 
 
-class Answers(Protocol):
-    """Who decides. Each may raise GpuhookError: the kubelet is told its sentence and hint.
-
-    They are called in the event loop, so they answer from what is known, in milliseconds; but for
-    pre_start, which has a thread for each call and may ask a driver that hangs.
-    """
-
-    def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
-        """Return what each container gets; a request is the ids for one container."""
-
-    def preferred(
-        self, resource: Resource, available: list[str], must_include: list[str], size: int
-    ) -> list[str]:
-        """Return the `size` ids that a container should get."""
-
-    def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if a container that was allocated `ids` can start."""
-
-
 class _Listing(NamedTuple):
-    """A list, ready to be sent."""
+    """A serialized list."""
 
     devices: int
     data: bytes
@@ -62,17 +43,17 @@ _NOTHING = _Listing(0, b"")
 
 
 class ResourceServer:
-    """Answers for one resource, to any number of callers at once. It has no socket of its own.
+    """Answers calls for one resource, any number at once. An Endpoint has the socket.
 
-    `unwatched`, if set, is called when the last ListAndWatch stream has ended by itself.
+    `unwatched` is called after the client has ended the last ListAndWatch stream.
     """
 
     def __init__(
-        self, resource: Resource, answers: Answers, observer: Observer, *, pre_start: bool
+        self, resource: Resource, answers: KubeletAnswers, observer: Observer, *, pre_start: bool
     ) -> None:
         self.resource = resource
         self.pre_start = pre_start
-        self.unwatched: Callable[[], None] = _nobody
+        self.unwatched: Callable[[], None] = lambda: None
         self.streams = 0
         self._answers = answers
         self._observer = observer
@@ -87,22 +68,22 @@ class ResourceServer:
         return self.resource.name
 
     def publish(self, resource: Resource, unhealthy: Mapping[str, str]) -> None:
-        """Offer `resource` from now on; `unhealthy` are reasons by the UUID of a device.
+        """Offer `resource` from now on; `unhealthy` has reasons by the UUID of a device.
 
-        Every stream gets the new list if it differs from what it got last, and of lists that come
-        faster than a stream takes them it gets the last one.
+        Every stream gets the new list if it differs from the last one. A slow stream skips lists
+        and gets the newest.
         """
         self.resource = resource
         data = messages.listing(resource, unhealthy).SerializeToString()
         self._show(_Listing(len(resource.units), data))
 
     def end(self) -> None:
-        """Send an empty list to every stream, and then end it."""
+        """Send an empty list on every stream, then end the stream."""
         self._ending = True
         self._show(_NOTHING)
 
     def options(self) -> api.DevicePluginOptions:
-        """Return what the kubelet is told when it is registered with."""
+        """Return the options for the registration."""
         return api.DevicePluginOptions(
             pre_start_required=self.pre_start, get_preferred_allocation_available=True
         )
@@ -115,7 +96,7 @@ class ResourceServer:
         changed.set()
 
     async def list_and_watch(self, _request: bytes, context: Context) -> None:
-        """Write the list at once, and again whenever it has changed."""
+        """Write the list, and again after each change."""
         self._count(1)
         try:
             await self._watch(context)
@@ -142,19 +123,19 @@ class ResourceServer:
             self.unwatched()
 
     async def get_device_plugin_options(self, _request: bytes, _context: Context) -> bytes:
-        """Return what can be asked of us."""
+        """Return the options of the plugin."""
         return self.options().SerializeToString()
 
     async def allocate(self, request: bytes, context: Context) -> bytes:
-        """Hand out devices to containers."""
+        """Allocate devices for containers."""
         return await self._answer(services.ALLOCATE, self._allocate, request, context)
 
     async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
-        """Choose devices for containers."""
+        """Prefer devices for containers."""
         return await self._answer(services.PREFERRED, self._preferred, request, context)
 
     async def pre_start_container(self, request: bytes, context: Context) -> bytes:
-        """Look at the devices of a container that is about to start, if that was asked for."""
+        """Check the devices of a container before it starts, if the configuration requires it."""
         return await self._answer(services.PRE_START, self._pre_start, request, context)
 
     async def _answer(
@@ -164,13 +145,13 @@ class ResourceServer:
         data: bytes,
         context: Context,
     ) -> bytes:
-        """Return the bytes of an answer, or end the call with a status."""
+        """Return the serialized response, or end the call with a status."""
         begun = time.perf_counter()
         try:
             return (await answer(_parsed(method, data), begun)).SerializeToString()
         except GpuhookError as error:
             code, reason = _code(error), _sentence(error)
-        except Exception as error:  # one call's fault is not the process's
+        except Exception as error:  # a bug ends the call, not the process
             code, reason = grpc.StatusCode.INTERNAL, f"gpuhook failed: {printable(repr(error))}"
             self._observer.broken(self.name, method.name, error)
         self._observer.refused(self.name, method.name, reason, time.perf_counter() - begun)
@@ -214,14 +195,10 @@ class ResourceServer:
         return api.PreStartContainerResponse()
 
 
-def _nobody() -> None:
-    """Nobody wants to know."""
-
-
 def _parsed(method: Method[Request, Response], data: bytes) -> Request:
     try:
         return method.request.FromString(data)
-    except (DecodeError, ValueError) as error:  # which one is up to protobuf's implementation
+    except (DecodeError, ValueError) as error:  # depends on the implementation of protobuf
         raise fault(
             "GH1820", method=method.name, size=len(data), message=method.request.__name__
         ) from error
@@ -235,5 +212,5 @@ def _code(error: GpuhookError) -> grpc.StatusCode:
 
 
 def _sentence(error: GpuhookError) -> str:
-    """Return an error as one line. The kubelet shows it in the pod's status."""
+    """Return an error as one line; the kubelet shows it in the pod's status."""
     return printable(f"{error.code}: {error.message} ({error.hint})", _STATUS_LENGTH)

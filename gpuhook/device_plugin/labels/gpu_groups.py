@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs of a node as labels tell of them: those of one model, or of one MIG profile, together.
+"""Groups the GPUs of a node for labels: those of one model, or of one MIG profile, together.
 
-Pure. What is offered comes from the resources, so that a label never promises what no container
-can get; GPUs in MIG mode that nobody can have as a whole are told with 0 replicas.
+Pure. The numbers come from the offered resources, so a label never promises more than containers
+can request; GPUs in MIG mode, which are not offered as a whole, have 0 replicas.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
-GPU, MIG = "gpu", "mig"  # subjects: labels gpu.<name>, mig-<profile>.<name>
+GPU, MIG = "gpu", "mig"  # subjects of labels: gpu.<name>, mig-<profile>.<name>
 _MEBIBYTE = 1 << 20
-_MAX_MODEL = 42  # of a model in a key: gpu-<model>.sharing-strategy stays within 63
+_MAX_MODEL = 42  # of a model in a key: gpu-<model>.sharing-strategy has at most 63
 _UNNAMED = "unknown"
 
-# Names of the attributes of MIG instances, and the fields of ours.
+# The label of each attribute of MIG instances, and its field in MigInstance.
 _ATTRIBUTES = {
     "multiprocessors": "multiprocessors",
     "slices.gi": "gpu_slices",
@@ -43,7 +43,7 @@ _ATTRIBUTES = {
     "engines.ofa": "ofas",
 }
 
-# The first and last compute capability of each family; what lies between has no name here.
+# The first and last compute capability of each family. Gaps have no name.
 _FAMILIES = (
     ((1, 0), (1, 9), "tesla"),
     ((2, 0), (2, 9), "fermi"),
@@ -63,41 +63,41 @@ _FAMILIES = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """GPUs, or MIG instances, that labels tell of together."""
+    """GPUs or MIG instances that share labels."""
 
     subject: str  # GPU or MIG
-    key: str  # in names of labels: the model, or the profile
+    key: str  # the model or profile in names of labels
     model: str
     count: int
-    replicas: int  # per GPU or instance; 0: nobody can have one
-    is_shared: bool = False  # also of one replica, where that is all that the memory holds
+    replicas: int  # per GPU or instance; 0: not offered
+    is_shared: bool = False  # also with one replica, if the memory is too small for more
     memory_bytes: int | None = None
-    limit_bytes: int | None = None  # what one replica may have of it; None: no limit
-    memory_by: str = BY_NOBODY  # who holds a replica to its limit
+    limit_bytes: int | None = None  # of one replica; None: no limit
+    memory_by: str = BY_NOBODY  # what enforces the limit of a replica
     compute_capability: str | None = None
     sharing: str = NOT_SHARED
-    is_renamed: bool = False  # its resource has a name that tells of the sharing
+    is_renamed: bool = False  # the name of its resource shows that it is shared
     profile: str | None = None
-    instance: MigInstance | None = None  # one of them, for what they have in common
+    instance: MigInstance | None = None  # one of them, for their common attributes
 
     def labels(self) -> dict[str, str]:
-        """Return the values by name, the name without prefix and subject."""
-        told = {
+        """Return the values by name, without prefix and subject."""
+        values = {
             "product": self._product(is_shared=self.is_shared and not self.is_renamed),
             "count": str(self.count),
             "replicas": str(self.replicas),
             "sharing-strategy": self.sharing if self.is_shared else NOT_SHARED,
         }
         if self.memory_bytes:
-            told["memory"] = str(self.memory_bytes // _MEBIBYTE)
+            values["memory"] = str(self.memory_bytes // _MEBIBYTE)
             if self.replicas:
                 share = self.limit_bytes or self.memory_bytes // self.replicas
-                told["replica-memory"] = str(share // _MEBIBYTE)
+                values["replica-memory"] = str(share // _MEBIBYTE)
         if self.is_shared or self.limit_bytes:
-            told["memory-limit-by"] = self.memory_by
+            values["memory-limit-by"] = self.memory_by
         if self.subject == GPU:
-            told |= _architecture(self.compute_capability)
-        return told | _attributes(self.instance)
+            values |= _architecture(self.compute_capability)
+        return values | _attributes(self.instance)
 
     def _product(self, *, is_shared: bool) -> str:
         suffix = f"-MIG-{label_text.profile(self.profile)}" if self.profile else ""
@@ -113,28 +113,27 @@ def groups(
 ) -> tuple[Group, ...]:
     """Return the groups of a node, GPUs before MIG profiles, each in the order of the resources.
 
-    GPUs that are lost, and instances with trouble, are offered as unhealthy; nobody is to be sent
-    to a node for them, so they are in no group. `driver_limits`: the node's driver can hold
-    containers to limits of memory.
+    Lost GPUs and instances with trouble are offered as unhealthy. They are in no group, since no
+    pod should be scheduled for them. `driver_limits`: the driver can enforce memory limits.
     """
-    held = _Held(node, resources, configuration, driver_limits=driver_limits)
-    whole = [device for device in held.devices if device.instance is None]
-    slices = [device for device in held.devices if device.instance is not None]
+    usable = _UsableDevices(node, resources, configuration, driver_limits=driver_limits)
+    whole = [device for device in usable.devices if device.instance is None]
+    slices = [device for device in usable.devices if device.instance is not None]
     instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
-    named = [held.group(GPU, key, devices) for key, devices in _by_model(whole)]
+    named = [usable.group(GPU, key, devices) for key, devices in _by_model(whole)]
     if configuration.flags.mig_strategy == "single":
-        return (*named, *(held.of_profile(GPU, d, instances) for _, d in _by_profile(slices)))
+        return (*named, *(usable.of_profile(GPU, d, instances) for _, d in _by_profile(slices)))
     known = {group.key for group in named}
     named += [group for group in _in_mig_mode(node, configuration) if group.key not in known]
-    return (*named, *(held.of_profile(MIG, d, instances) for _, d in _by_profile(slices)))
+    return (*named, *(usable.of_profile(MIG, d, instances) for _, d in _by_profile(slices)))
 
 
 def invalid_single(
     node: Node, resources: tuple[Resource, ...], configuration: Configuration
 ) -> dict[str, str]:
-    """Return the values of gpu.* for MIG instances that the strategy single cannot offer, else {}.
+    """Return the values of gpu.* for MIG instances that strategy `single` cannot offer, else {}.
 
-    It wants all GPUs in MIG mode and all instances alike.
+    The strategy requires all GPUs in MIG mode and equal instances.
     """
     in_mig_mode = _mig_gpus(node, configuration)
     if configuration.flags.mig_strategy != "single" or not in_mig_mode:
@@ -147,8 +146,8 @@ def invalid_single(
     return {"product": product, "sharing-strategy": "", **nothing}
 
 
-class _Held:
-    """The devices that are offered, but for those that cannot be used, and how."""
+class _UsableDevices:
+    """The offered devices without lost and faulty ones."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class _Held:
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
-        found: dict[str, Device] = {}
+        devices: dict[str, Device] = {}
         lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
         troubled = {one.uuid for gpu in node.gpus for one in gpu.instances if one.trouble}
         for resource in resources:
@@ -173,11 +172,11 @@ class _Held:
                     continue
                 if self._of.setdefault(uuid, resource) is resource:
                     self._replicas[uuid] += 1
-                    found[uuid] = unit.device
-        self.devices = tuple(found.values())
+                    devices[uuid] = unit.device
+        self.devices = tuple(devices.values())
 
     def group(self, subject: str, key: str, devices: list[Device]) -> Group:
-        """Return the group of `devices`; where they are not offered alike, as most of them are."""
+        """Return the group of `devices`, with the number of replicas that most of them have."""
         replicas = Counter(self._replicas[device.uuid] for device in devices).most_common(1)[0][0]
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
@@ -208,7 +207,7 @@ class _Held:
 
 
 def _renamed(configuration: Configuration) -> set[str]:
-    """Return the names of resources that the configuration gives to shared ones alone."""
+    """Return the resource names that the configuration uses only for shared devices."""
     sharing = configuration.sharing
     names = (
         (entry.name, entry.offered_name(by_default=sharing.rename_by_default))
@@ -218,17 +217,17 @@ def _renamed(configuration: Configuration) -> set[str]:
 
 
 def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    found: dict[str, list[Device]] = {}
+    by_model: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(_model_key(device.model), []).append(device)
-    return list(found.items())
+        by_model.setdefault(_model_key(device.model), []).append(device)
+    return list(by_model.items())
 
 
 def _by_profile(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    found: dict[str, list[Device]] = {}
+    by_profile: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(device.profile or _UNNAMED, []).append(device)
-    return list(found.items())
+        by_profile.setdefault(device.profile or _UNNAMED, []).append(device)
+    return list(by_profile.items())
 
 
 def _model_key(model: str | None) -> str:
@@ -236,10 +235,10 @@ def _model_key(model: str | None) -> str:
 
 
 def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
-    """Return a group for each model of the GPUs in MIG mode: nobody can have them as a whole."""
-    found: dict[str, list[Gpu]] = {}
+    """Return a group for each model of the GPUs in MIG mode, which are not offered as a whole."""
+    by_model: dict[str, list[Gpu]] = {}
     for gpu in _mig_gpus(node, configuration):
-        found.setdefault(_model_key(gpu.name), []).append(gpu)
+        by_model.setdefault(_model_key(gpu.name), []).append(gpu)
     return [
         Group(
             subject=GPU,
@@ -250,7 +249,7 @@ def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
             memory_bytes=gpus[0].memory_bytes,
             compute_capability=gpus[0].compute_capability,
         )
-        for key, gpus in found.items()
+        for key, gpus in by_model.items()
     ]
 
 

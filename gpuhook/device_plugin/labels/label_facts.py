@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What labels tell of a node that its inventory has not, asked of the kernel and of NVML."""
+"""Reads the facts for labels that the inventory lacks, from the kernel and NVML."""
 
 from __future__ import annotations
 
-from gpuhook.device_plugin import driver_limits
 from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.gpu import features
@@ -14,9 +13,11 @@ if TYPE_CHECKING:
 
 
 def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> LabelFacts:
-    """Return the facts of this machine's `node`; what does not answer is not told."""
+    """Return the facts of this machine's `node`; unavailable ones are None."""
+    from gpuhook.memory_limits import driver_support
+
     gpus = [gpu for gpu in node.gpus if gpu.lost is None]
-    virtual = [found for gpu in gpus if (found := features.vgpu(host_root, gpu.pci_bus_id))]
+    virtual = [vgpu for gpu in gpus if (vgpu := features.vgpu(host_root, gpu.pci_bus_id))]
     host = virtual[0] if virtual else None
     return LabelFacts(
         machine=features.machine(host_root, machine_file),
@@ -25,12 +26,12 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
         is_vgpu=host is not None,
         vgpu_host_driver_version=host.host_driver if host else None,
         vgpu_host_driver_branch=host.host_branch if host else None,
-        driver_limits=driver_limits.can_limit(node.driver.nvml),
+        driver_limits=driver_support.driver_support(node.driver.nvml).holds,
     )
 
 
 def _clique(node: Node, gpus: list[Gpu]) -> str | None:
-    """Return the clique of the NVLink fabric that all GPUs are in, None if they do not agree."""
+    """Return the NVLink clique of all GPUs, None if they differ."""
     from gpuhook.vendors.nvidia.gpu.fabric import fabric
     from gpuhook.vendors.nvidia.nvml import nvml_inventory
 
@@ -38,8 +39,8 @@ def _clique(node: Node, gpus: list[Gpu]) -> str | None:
         return None
     try:
         with nvml_inventory.opened(node.driver.nvml, node.driver.module_version):
-            found = {fabric(gpu.uuid) if gpu.uuid else None for gpu in gpus}
+            cliques = {fabric(gpu.uuid) if gpu.uuid else None for gpu in gpus}
     except GpuhookError:
         return None
-    one = found.pop()
-    return None if found or one is None else f"{one.cluster}.{one.clique}"
+    clique = cliques.pop()
+    return None if cliques or clique is None else f"{clique.cluster}.{clique.clique}"

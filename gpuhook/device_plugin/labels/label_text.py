@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand in a label of a node: at most 63 characters, and a letter or digit at both ends.
+"""Valid values of node labels: at most 63 characters, a letter or digit at both ends.
 
 Source: Kubernetes' documentation, "Labels and Selectors", syntax and character set.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import string
 
-MAX_LENGTH = 63  # of a value, and of a key behind its prefix
+MAX_LENGTH = 63  # of a value, and of a key without its prefix
 _INNER = frozenset(string.ascii_letters + string.digits + "-_.")
 _AROUND = "-_."
 
 
 def value(text: str, suffix: str = "", limit: int = MAX_LENGTH) -> str:
-    """Return `text` as a label's value: its words joined by "-", and nothing that is not allowed.
+    """Return `text` as a label's value: its words joined by "-", without invalid characters.
 
-    `suffix` stands at the end also where `text` must be cut to keep to `limit` characters. A text
-    of which nothing can stay gives the suffix alone, without what it must not begin with.
+    `text` is cut so that the value with `suffix` has at most `limit` characters. Without any valid
+    character the value is the suffix, less the characters that a value must not start with.
 
     >>> value("NVIDIA RTX A6000 (Laptop)", "-SHARED")
     'NVIDIA-RTX-A6000-Laptop-SHARED'
@@ -30,7 +30,7 @@ def value(text: str, suffix: str = "", limit: int = MAX_LENGTH) -> str:
 
 
 def profile(name: str) -> str:
-    """Return a MIG profile as it stands in resource names and labels.
+    """Return a MIG profile in the form of resource names and labels.
 
     >>> profile("1g.10gb+me")
     '1g.10gb.me'

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature labels of a node: what its GPUs are and how they are offered.
+"""The feature labels of a node: its GPUs and how they are offered.
 
-Names and values are those of NVIDIA's GPU feature discovery, so that selectors go on to work, and
-some of gpuhook's own: the memory of a replica, who bounds it, and labels per model where a node has
-several.
-Pure: what it needs is given, and what cannot be told has no label.
+Names and values are those of NVIDIA's GPU feature discovery, so that selectors continue to work.
+gpuhook adds the memory of a replica, what enforces it, and labels per model on a node with several.
+Pure: a fact that is not available has no label.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ PREFIX = "nvidia.com/"
 
 @dataclass(frozen=True, slots=True)
 class LabelFacts:
-    """What labels tell of a node that its inventory has not. None: it could not be told."""
+    """Facts for labels that the inventory lacks. None: not available."""
 
     machine: str | None = None  # product name of the DMI table
-    clique: str | None = None  # "<cluster UUID>.<clique id>", where all attached GPUs agree
+    clique: str | None = None  # "<cluster UUID>.<clique id>" if it is the same for all GPUs
     modes: tuple[str | None, ...] = ()  # of the GPUs, by PCI class: "graphics", "compute"
-    is_vgpu: bool = False  # some GPU is one of a hypervisor
+    is_vgpu: bool = False  # at least one GPU is a vGPU
     vgpu_host_driver_version: str | None = None
     vgpu_host_driver_branch: str | None = None
-    driver_limits: bool = False  # the driver can hold a container to a limit of memory
+    driver_limits: bool = False  # the driver can enforce memory limits of containers
 
 
 def labels(
@@ -44,24 +43,24 @@ def labels(
     facts: LabelFacts,
     timestamp: int | None = None,
 ) -> dict[str, str]:
-    """Return the labels of a node, by name; `timestamp` (seconds of the epoch) is when they began.
+    """Return the labels of a node by name; `timestamp` is their start in seconds since 1970.
 
-    A node that offers no GPU and has none in MIG mode has the labels about vGPUs alone, as with
-    the reference.
+    A node that offers no GPU and has none in MIG mode has only the labels about vGPUs, as with
+    NVIDIA's GPU feature discovery.
     """
-    found = _vgpu(facts)
+    values = _vgpu(facts)
     every = groups(node, resources, configuration, driver_limits=facts.driver_limits)
     invalid = invalid_single(node, resources, configuration)
     if every or invalid:
-        found |= _driver(node.driver)
-        found |= _node(node, configuration, facts)
-        found |= _named("gpu", invalid) if invalid else _offered(every)
+        values |= _driver(node.driver)
+        values |= _node(node, configuration, facts)
+        values |= _named("gpu", invalid) if invalid else _offered(every)
     main = _main(every)
     if main is not None and configuration.own.accelerator_label:
-        found["accelerator"] = _accelerator(main.model)
+        values["accelerator"] = _accelerator(main.model)
     if timestamp is not None:
-        found[f"{PREFIX}gfd.timestamp"] = str(timestamp)
-    return dict(sorted(found.items()))
+        values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
+    return dict(sorted(values.items()))
 
 
 def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
@@ -69,32 +68,32 @@ def _named(subject: str, values: dict[str, str]) -> dict[str, str]:
 
 
 def _vgpu(facts: LabelFacts) -> dict[str, str]:
-    told = {"present": _yes_no(facts.is_vgpu)}
+    values = {"present": _yes_no(facts.is_vgpu)}
     if facts.is_vgpu and facts.vgpu_host_driver_version:
-        told["host-driver-version"] = label_text.value(facts.vgpu_host_driver_version)
+        values["host-driver-version"] = label_text.value(facts.vgpu_host_driver_version)
     if facts.is_vgpu and facts.vgpu_host_driver_branch:
-        told["host-driver-branch"] = label_text.value(facts.vgpu_host_driver_branch)
-    return _named("vgpu", told)
+        values["host-driver-branch"] = label_text.value(facts.vgpu_host_driver_branch)
+    return _named("vgpu", values)
 
 
 def _driver(driver: Driver) -> dict[str, str]:
-    """Return the versions, those under the older names too. A driver may have any count of parts.
+    """Return the versions, also under the older names. A version has any number of parts.
 
     >>> sorted(_version("580.95.05").items())[:2]
     [('full', '580.95.05'), ('major', '580')]
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     if driver.version:
         parts = _version(driver.version)
-        found |= _named("cuda.driver-version", parts)
+        values |= _named("cuda.driver-version", parts)
         older = {"major": "major", "minor": "minor", "rev": "revision"}
-        found |= _named("cuda.driver", {name: parts[of] for name, of in older.items()})
+        values |= _named("cuda.driver", {name: parts[of] for name, of in older.items()})
     if driver.cuda:
         parts = _version(driver.cuda)
         del parts["revision"]
-        found |= _named("cuda.runtime-version", parts)
-        found |= _named("cuda.runtime", {name: parts[name] for name in ("major", "minor")})
-    return found
+        values |= _named("cuda.runtime-version", parts)
+        values |= _named("cuda.runtime", {name: parts[name] for name in ("major", "minor")})
+    return values
 
 
 def _version(text: str) -> dict[str, str]:
@@ -107,51 +106,51 @@ def _version(text: str) -> dict[str, str]:
 def _node(node: Node, configuration: Configuration, facts: LabelFacts) -> dict[str, str]:
     strategy = configuration.flags.mig_strategy
     is_capable = any(gpu.mig_mode in ("enabled", "disabled") for gpu in node.gpus)
-    told = {
+    values = {
         "gpu.machine": label_text.value(facts.machine or "") or "unknown",
         "gpu.mode": _mode(facts.modes),
         "mig.capable": _yes_no(is_capable),
         "mps.capable": _yes_no(configuration.sharing.strategy == MPS and strategy == "none"),
     }
     if strategy != "none":
-        told["mig.strategy"] = strategy
+        values["mig.strategy"] = strategy
     if facts.clique:
-        told["gpu.clique"] = label_text.value(facts.clique)
-    return {PREFIX + name: value for name, value in told.items()}
+        values["gpu.clique"] = label_text.value(facts.clique)
+    return {PREFIX + name: value for name, value in values.items()}
 
 
 def _mode(modes: tuple[str | None, ...]) -> str:
-    """Return the mode of all GPUs, "unknown" where they have not the same."""
+    """Return the mode of all GPUs, "unknown" if they differ."""
     return (modes[0] if len(set(modes)) == 1 else None) or "unknown"
 
 
 def _offered(every: tuple[Group, ...]) -> dict[str, str]:
-    """Return the labels of what is offered: the most numerous model's as the node's own.
+    """Return the labels of the offer; those without a model describe the most numerous model.
 
-    With several models, each has its labels under gpu-<model>.
+    With several models, each one also has labels under gpu-<model>.
     """
     main = _main(every)
-    found = _named("gpu", main.labels()) if main else {}
+    values = _named("gpu", main.labels()) if main else {}
     models = [group for group in every if group.subject == GPU]
     for group in models if len(models) > 1 else ():
-        found |= _named(f"gpu-{group.key}", group.labels())
+        values |= _named(f"gpu-{group.key}", group.labels())
     for group in every:
         if group.subject == MIG:
-            found |= _named(f"mig-{group.key}", group.labels())
-    return found
+            values |= _named(f"mig-{group.key}", group.labels())
+    return values
 
 
 def _main(every: tuple[Group, ...]) -> Group | None:
-    """Return the group that the labels without a model are of: the largest that can be asked for.
+    """Return the group for the labels without a model: the largest one with replicas.
 
-    Among equals it is that of the lowest index.
+    Of equal groups it is the one of the lowest index.
     """
     models = [group for group in every if group.subject == GPU]
     return max(models, key=lambda group: (group.replicas > 0, group.count), default=None)
 
 
 def _accelerator(model: str) -> str:
-    """Return the value of the label that people give to node types by hand.
+    """Return the value that administrators usually give to the label `accelerator`.
 
     >>> _accelerator("Tesla T4"), _accelerator("NVIDIA L4")
     ('nvidia-tesla-t4', 'nvidia-l4')

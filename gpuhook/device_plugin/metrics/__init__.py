@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Prometheus is told."""
+"""Prometheus metrics."""

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container a process is in, by the names that engines give to cgroups.
+"""Finds the container of a process by the cgroup names that engines use.
 
-A pid is the host's: in a pod this needs hostPID. Containers can make cgroups below their own, so
-of several names that are known the outermost counts: it is the one that no container has made.
+A pid is the host's: in a pod this needs hostPID. A container can create cgroups below its own, so
+the outermost of several known names is the container's: no container has created that one.
 Source: proc(5), /proc/PID/cgroup; the cgroup drivers of runc, containerd, CRI-O, Docker, podman.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 _MAX_SIZE = 1 << 18
 _ID = re.compile(r"[0-9a-f]{64}")
-# A plugin with a cgroup namespace of its own sees others from where itself is: with the cgroupfs
-# driver that may be below kubepods.
+# In its own cgroup namespace the plugin sees paths relative to its own cgroup, which may be below
+# kubepods with the cgroupfs driver.
 _OF_POD = re.compile(r"(?:^|[/-])kubepods(?:[./-]|$)|/\.\./(?:[a-z]+/)?pod[0-9a-f-]{32,36}/")
 _OF_USER = re.compile(r"user@[0-9]+\.service")
 _MAX_DASHES = 16
@@ -29,15 +30,16 @@ _MAX_DASHES = 16
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Where a process is: the names that may be its container's id, the outermost first."""
+    """The cgroup names of a process that may be its container's id, the outermost first."""
 
     names: tuple[str, ...] = ()
     in_pod: bool = False
 
     def container(self, known: Container[str]) -> str | None:
-        """Return the id of the process's container: a `known` one, else what looks like an id.
+        """Return the id of the process's container: a `known` name, else one that looks like an id.
 
-        Of the latter the innermost, as nodes may be containers too. None: it is in no container.
+        Of several such names the innermost, since a node may be a container, too. None: the process
+        is in no container.
         """
         for name in self.names:
             if name in known:
@@ -45,11 +47,11 @@ class Membership:
         return next((name for name in reversed(self.names) if _ID.fullmatch(name)), None)
 
     def outermost(self, known: Container[str]) -> str | None:
-        """Return the id that no container has made: a `known` one, or the first like an id.
+        """Return the id that no container can forge: the first name that is known or like an id.
 
-        For those who act on it, on a node that is no container itself: a container may call a
-        cgroup below its own like another container, known or not. So may any user of the host
-        below the service that systemd runs for them, so what is there is nobody's.
+        For a caller that acts on it, on a node that is not a container: a container may give a
+        cgroup below its own the name of another container. So may a user of the host below the
+        user's systemd service, so names there belong to no container.
         """
         for name in self.names:
             if name in known or _ID.fullmatch(name):
@@ -60,20 +62,20 @@ class Membership:
 
 
 def of_pid(pid: int, proc: str = "/proc") -> Membership:
-    """Return where process `pid` is; nowhere if it has ended or may not be looked at."""
+    """Return the names for a process, none if it has ended or cannot be read."""
     try:
-        return parse(files.read(f"{proc}/{pid}/cgroup", _MAX_SIZE).decode("utf-8", "replace"))
+        return parse(files.read(f"{proc}/{pid}/cgroup", _MAX_SIZE))
     except (OSError, GpuhookError):
         return Membership()
 
 
-def parse(content: str) -> Membership:
-    """Return what the content of a /proc/PID/cgroup tells, of either version.
+def parse(content: bytes) -> Membership:
+    """Parse the content of /proc/PID/cgroup, of version 1 or 2.
 
-    >>> parse("0::/system.slice/docker-" + "ab" * 32 + ".scope").container(()) == "ab" * 32
+    >>> parse(b"0::/system.slice/docker-" + b"ab" * 32 + b".scope").container(()) == "ab" * 32
     True
     """
-    paths = dict.fromkeys(line.split(":", 2)[2] for line in content.splitlines() if _is_line(line))
+    paths = dict.fromkeys(os.fsdecode(path) for _, _, path in procfs.cgroups(content))
     names: dict[str, None] = {}
     for path in paths:
         for part in path.split("/"):
@@ -81,14 +83,10 @@ def parse(content: str) -> Membership:
     return Membership(tuple(names), any(_OF_POD.search(path) for path in paths))
 
 
-def _is_line(line: str) -> bool:
-    return line.count(":") >= 2
-
-
 def _names(part: str) -> list[str]:
-    """Return what may be an id in one part of a path: crio-<id>.scope, slice:prefix:<id>, <id>.
+    """Return the possible ids in one part of a path: crio-<id>.scope, slice:prefix:<id>, <id>.
 
-    Ids may have dashes themselves, so in a scope's name all that stands behind one may be the id.
+    An id may contain dashes, so in a scope's name the id may start after any dash.
     """
     if part in ("", ".", ".."):
         return []

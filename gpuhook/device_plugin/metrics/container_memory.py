@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a GPU's memory each container uses, against its limit and its fair share.
+"""The memory of a GPU that each container uses, with its limit and its fair share.
 
-Pure. Three witnesses are put together, each of which may be missing: the driver says which
-process uses how much, the process's cgroup says which container it is in, and the ledger and the
-kubelet say which container holds which unit. A fair share is a unit's part of its device: what its
-limit keeps for it, else the memory divided by the units of that device. A limit is what the ledger
-says was set or granted; of a container that the ledger does not know, that of the units that the
-kubelet says are held. One that the ledger knows without a limit is older than that of its units.
+Pure. It combines three sources, each of which may be missing: the driver reports the memory of each
+process, the process's cgroup names its container, and the ledger and the kubelet know which
+container holds which unit. The fair share of a unit is its guaranteed memory, else the device's
+memory divided by the number of units. The limit of a container is the one in the ledger; of a
+container without an entry, that of the units that it holds. A container with an entry and without a
+limit is older than the limit of its units.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
@@ -21,27 +22,19 @@ from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_N
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Protocol
 
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-
-    class ProcessUse(Protocol):
-        """A process that uses a GPU, and how much memory; None: the driver cannot tell."""
-
-        @property
-        def pid(self) -> int: ...
-        @property
-        def memory_bytes(self) -> int | None: ...
+    from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """What one unit is of its device, in bytes. `hard` None: it has no limit.
+    """The share of one unit in its device, in bytes. `hard` None: no limit.
 
-    `by` is who bounds a container that has such units and no record of a limit in the ledger: not
-    the driver, for nobody knows of that.
+    `by` names the component that enforces the limit of a container without a limit in the ledger,
+    which is never the driver.
     """
 
     device: str
@@ -53,17 +46,17 @@ class MemoryShare:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitFact:
-    """What the ledger says of a container's memory of one device, in bytes."""
+    """The memory limit of a container on one device in the ledger, in bytes."""
 
     device: str
     hard: int
     soft: int
-    is_held: bool = False  # the driver was told, and read back so
+    is_held: bool = False  # the driver enforces it; it was read back
 
 
 @dataclass(frozen=True, slots=True)
 class HolderEntry:
-    """What the ledger says of a container: its id, its names in Kubernetes, its units."""
+    """The ledger entry of a container: its id, its names in Kubernetes, its units."""
 
     id: str
     namespace: str = ""
@@ -74,13 +67,13 @@ class HolderEntry:
 
     @property
     def names(self) -> Names:
-        """Return how the container is called: outside of Kubernetes by its id."""
+        """Return the names for metrics; outside of Kubernetes the id is the container's name."""
         return (self.namespace, self.pod, self.container) if self.pod else ("", "", self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What the driver says of one device, a GPU or a MIG instance. None: it cannot tell."""
+    """The driver's report on a GPU or MIG instance. None: the driver does not report it."""
 
     uuid: str
     total_bytes: int | None = None
@@ -90,7 +83,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class ContainerMemory:
-    """One container on one device. `used_bytes` None: not known, or not which container it is."""
+    """One container on one device. `used_bytes` None: unknown, or not attributable."""
 
     gpu: str
     namespace: str
@@ -98,23 +91,23 @@ class ContainerMemory:
     container: str
     used_bytes: int | None
     fair_share_bytes: int | None
-    limit_bytes: int | None = None  # None: it has none
+    limit_bytes: int | None = None  # None: no limit
     guaranteed_bytes: int | None = None
-    limited_by: str = BY_NOBODY  # who holds it to its limit: sharing_isolation.BY_DRIVER and so on
+    limited_by: str = BY_NOBODY  # what enforces the limit: sharing_isolation.BY_DRIVER and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container
 
 
 def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, MemoryShare]:
-    """Return the share of each unit; `guards`: the plugin ends who is above a limit."""
-    found: dict[str, MemoryShare] = {}
+    """Return the share of each unit; `guards`: the plugin ends processes above a limit."""
+    by_unit: dict[str, MemoryShare] = {}
     for resource in resources:
         for device in resource.devices:
             ids = resource.index.ids[device.uuid]
             share = _share(resource, device, len(ids), guards=guards)
-            found |= dict.fromkeys(ids, share)
-    return found
+            by_unit |= dict.fromkeys(ids, share)
+    return by_unit
 
 
 def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> MemoryShare:
@@ -135,8 +128,8 @@ def container_memory(
 ) -> tuple[ContainerMemory, ...]:
     """Return each container that holds a unit or uses memory of a device, by device and name.
 
-    `units` comes from shares(). A container of a pod that the ledger does not know is taken for
-    the only holder of a device where the device has but one.
+    `units` comes from shares(). A pod's container without a ledger entry is attributed to the only
+    holder of a device, if there is exactly one.
     """
     held = _held(holders, entries, units)
     by_device = {share.device: share.by for share in units.values()}
@@ -146,7 +139,7 @@ def container_memory(
             held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
     for key, limit in _recorded(entries).items():
         held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
-    found: dict[tuple[str, Names], ContainerMemory] = {}
+    result: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
         sole = _sole(use.uuid, holders, units)
@@ -157,16 +150,16 @@ def container_memory(
                 amount = 0 if names in known or names == sole else None
             if amount is not None or names in on_device:
                 share = on_device.get(names, MemoryShare(use.uuid))
-                found[use.uuid, names] = ContainerMemory(
+                result[use.uuid, names] = ContainerMemory(
                     use.uuid, *names, amount, share.fair, share.hard, share.soft, share.by
                 )
-    return tuple(found[key] for key in sorted(found))
+    return tuple(result[key] for key in sorted(result))
 
 
 def unattributed(use: DeviceUse, containers: Iterable[ContainerMemory]) -> int | None:
-    """Return how much of a device's used memory is no container's: contexts, the host's processes.
+    """Return the used memory of a device outside of containers: contexts, the host's processes.
 
-    None where the driver does not say what is used, or by whom.
+    None if the driver does not report the used memory or the processes.
     """
     if use.used_bytes is None or use.processes is None:
         return None
@@ -181,7 +174,7 @@ def _held(
 ) -> dict[tuple[str, Names], MemoryShare]:
     """Return the share of each container on each device of which it holds units.
 
-    The kubelet's word counts before the ledger's: the ledger may know of containers that ended.
+    The kubelet has priority over the ledger, which may have entries of ended containers.
     """
     by_names: dict[Names, set[str]] = {}
     for unit, holder in holders.items():
@@ -190,17 +183,17 @@ def _held(
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
-    found: dict[tuple[str, Names], MemoryShare] = {}
+    shares: dict[tuple[str, Names], MemoryShare] = {}
     for names, ids in by_names.items():
         held = [units[unit] for unit in ids & units.keys()]  # all units of a device are alike
         counts = Counter(share.device for share in held)
         one = {share.device: share for share in held}
-        found |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
-    return found
+        shares |= {(uuid, names): _times(one[uuid], count) for uuid, count in counts.items()}
+    return shares
 
 
 def _times(share: MemoryShare, count: int) -> MemoryShare:
-    """Return what `count` units are together."""
+    """Return the share of `count` units."""
     fair, hard, soft = (
         None if one is None else one * count for one in (share.fair, share.hard, share.soft)
     )
@@ -208,7 +201,7 @@ def _times(share: MemoryShare, count: int) -> MemoryShare:
 
 
 def _recorded(entries: Mapping[str, HolderEntry]) -> dict[tuple[str, Names], MemoryLimitFact]:
-    """Return the limits that the ledger knows; of several containers of one name the youngest's."""
+    """Return the limits in the ledger; of several containers with one name the newest's."""
     return {
         (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
     }
@@ -225,13 +218,13 @@ def _as_recorded(
 def _sole(
     uuid: str, holders: Mapping[str, Holder], units: Mapping[str, MemoryShare]
 ) -> Names | None:
-    """Return the only container of a pod that holds units of a device, if there is but one."""
-    found = {
+    """Return the only container of a pod that holds units of a device, None if not exactly one."""
+    names = {
         (holder.namespace, holder.pod, holder.container)
         for unit, holder in holders.items()
         if unit in units and units[unit].device == uuid
     }
-    return found.pop() if len(found) == 1 else None
+    return names.pop() if len(names) == 1 else None
 
 
 def _used(
@@ -240,12 +233,12 @@ def _used(
     entries: Mapping[str, HolderEntry],
     sole: Names | None,
 ) -> dict[Names, int | None]:
-    """Return what the processes in each container use of a device, None where none could be told.
+    """Return the memory of the processes in each container, None if none is reported.
 
-    Processes of the host are in no container.
+    Processes of the host are left out.
     """
-    found: dict[Names, int | None] = {}
-    for pid, memory in _by_pid(use.processes or ()).items():
+    amounts: dict[Names, int | None] = {}
+    for pid, memory in driver_memory.process_memory(use.processes or ()).items():
         member = members.get(pid)
         identity = member.container(entries) if member else None
         if member is None or identity is None:
@@ -255,16 +248,7 @@ def _used(
         else:
             names = sole if sole and member.in_pod else ("", "", identity)
         if memory is not None:
-            found[names] = (found.get(names) or 0) + memory
+            amounts[names] = (amounts.get(names) or 0) + memory
         else:
-            found.setdefault(names, None)
-    return found
-
-
-def _by_pid(processes: Iterable[ProcessUse]) -> dict[int, int | None]:
-    """Return the memory of each process: one that computes and draws is told twice, with all."""
-    found: dict[int, int | None] = {}
-    for process in processes:
-        before, now = found.get(process.pid), process.memory_bytes
-        found[process.pid] = now if before is None else max(before, now or 0)
-    return found
+            amounts.setdefault(names, None)
+    return amounts

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics: their names, what they mean, and their text for Prometheus.
+"""The metrics: their names, help texts and values for Prometheus.
 
-Pure but for the library's import. What is not known has no series: a dashboard then shows a gap
-and not a zero.
+Pure, except for the import of the library. An unknown value has no series: a dashboard then shows a
+gap and not a zero.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from gpuhook.device_plugin.metrics.container_memory import ContainerMemory, DeviceUse
-    from gpuhook.device_plugin.metrics.counters import Counted
+    from gpuhook.device_plugin.metrics.counters import CounterSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
-MAX_SERIES = 4096  # of one metric that containers make
+MAX_SERIES = 4096  # of one metric
 _MAX_VALUE = 256
 _OF_CONTAINER = ("gpu", "namespace", "pod", "container")
 
-# Of each metric its labels and its help. Counters stand without _total, durations are histograms.
+# The labels and help of each metric. Names of counters lack _total, durations are histograms.
 GAUGES = {
-    "gpuhook_devices": (("resource", "state"), "Devices offered, by what the kubelet is told"),
+    "gpuhook_devices": (
+        ("resource", "state"),
+        "Devices offered, by their health in the kubelet's list",
+    ),
     "gpuhook_replicas": (
         ("resource", "state"),
         "Units offered: replicas of devices, or devices that are not shared",
@@ -42,13 +45,13 @@ GAUGES = {
     ),
     "gpuhook_gpu_info": (
         ("gpu", "index", "model", "profile", "parent"),
-        "1 for each GPU or MIG instance that is offered",
+        "1 for each offered GPU or MIG instance",
     ),
     "gpuhook_gpu_memory_total_bytes": (("gpu",), "Memory of a GPU or MIG instance"),
-    "gpuhook_gpu_memory_used_bytes": (("gpu",), "Memory in use, whoever uses it"),
+    "gpuhook_gpu_memory_used_bytes": (("gpu",), "Memory in use, by any process"),
     "gpuhook_gpu_memory_unattributed_bytes": (
         ("gpu",),
-        "Memory in use that is no container's: contexts, processes of the host",
+        "Memory in use outside of containers: contexts, processes of the host",
     ),
     "gpuhook_gpu_processes": (("gpu",), "Processes that use the GPU or MIG instance"),
     "gpuhook_container_memory_used_bytes": (
@@ -57,47 +60,47 @@ GAUGES = {
     ),
     "gpuhook_container_memory_fair_share_bytes": (
         _OF_CONTAINER,
-        "What is kept of the GPU for a unit, or its part of it, times those that are held",
+        "Fair share of GPU memory for the units that a container holds",
     ),
     "gpuhook_container_memory_limit_bytes": (
         (*_OF_CONTAINER, "by"),
-        "Memory of the GPU that a container may use, and who holds it to that",
+        "Memory of the GPU that a container may use, and what enforces the limit",
     ),
     "gpuhook_container_memory_guaranteed_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU that is guaranteed to a container; 0 where that was left out",
+        "Memory of the GPU that is guaranteed to a container; 0 without a guarantee",
     ),
     "gpuhook_unit_memory_limit_bytes": (
         ("resource", "gpu"),
         "Memory of the GPU that one unit grants: a replica with a limit, or a unit of memory",
     ),
-    "gpuhook_gpu_memory_granted_bytes": (("gpu",), "Limits of the containers on a GPU, together"),
-    "gpuhook_watch_streams": (("resource",), "ListAndWatch streams that are open"),
+    "gpuhook_gpu_memory_granted_bytes": (("gpu",), "Sum of the limits of the containers on a GPU"),
+    "gpuhook_watch_streams": (("resource",), "Open ListAndWatch streams"),
     "gpuhook_config_info": (("name", "hash"), "1 for the configuration in force"),
-    "gpuhook_source_up": (("source",), "Whether a source of these numbers has answered"),
-    "gpuhook_series_left_out": ((), "Series that were left out because there are too many"),
+    "gpuhook_source_up": (("source",), "Whether a source of these metrics has answered"),
+    "gpuhook_series_left_out": ((), "Series left out because there are too many"),
 }
 COUNTERS = {
-    "allocations": "Containers that were answered by Allocate, and calls that were refused",
-    "starts": "Containers that were let start by PreStartContainer, and refused",
-    "refusals": "Calls of the kubelet that were answered with an error",
+    "allocations": "Containers allocated by Allocate, and refused calls",
+    "starts": "Containers allowed to start by PreStartContainer, and refused ones",
+    "refusals": "Calls of the kubelet answered with an error",
     "registrations": "Registrations with the kubelet",
     "lists": "Lists of devices sent to the kubelet",
-    "troubles": "What went wrong and was got over",
-    "config_reloads": "Looks at a configuration that had changed",
-    "xid": "XIDs of the driver",
-    "guard_actions": "What was done about containers above the memory limit that they hold",
+    "troubles": "Problems that the plugin survived, by kind",
+    "config_reloads": "Rereads of the configuration, by outcome",
+    "xid": "XIDs reported by the driver",
+    "guard_actions": "Actions of the guard on containers above their memory limit",
 }
 HISTOGRAMS = {
     "allocate": "Time to answer Allocate",
     "preferred_allocation": "Time to answer GetPreferredAllocation",
-    "registration": "Time that the kubelet took to answer Register",
+    "registration": "Time until the kubelet answered Register",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """What is true when somebody asks. `uses` None: the driver did not answer."""
+class ScrapedFacts:
+    """The facts at the time of a scrape. `uses` None: the driver did not answer."""
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()  # ids of units
@@ -107,36 +110,36 @@ class Pulled:
 
 
 def names() -> frozenset[str]:
-    """Return the names of all series: what a dashboard or an alert may ask for."""
-    found = set(GAUGES) | {f"gpuhook_{name}_total" for name in COUNTERS}
+    """Return the names of all series, for the checks of dashboards and alerts."""
+    series = set(GAUGES) | {f"gpuhook_{name}_total" for name in COUNTERS}
     for name in HISTOGRAMS:
-        found |= {f"gpuhook_{name}_seconds_{part}" for part in ("bucket", "count", "sum")}
-    return frozenset(found)
+        series |= {f"gpuhook_{name}_seconds_{part}" for part in ("bucket", "count", "sum")}
+    return frozenset(series)
 
 
-def text(pulled: Pulled, counted: Counted, accept: str = "") -> tuple[bytes, str]:
-    """Return the metrics and their content type, in the form that the header `accept` asks for."""
+def text(facts: ScrapedFacts, counters: CounterSnapshot, accept: str = "") -> tuple[bytes, str]:
+    """Return the metrics and their content type, in the format of the header `accept`."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once(tuple(metrics(pulled, counted))))
+    registry.register(_Collector(tuple(metrics(facts, counters))))
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type
 
 
-class _Once:
-    """What the library asks for metrics; it has them already."""
+class _Collector:
+    """Passes collected metrics to the library's registry."""
 
-    def __init__(self, found: tuple[Metric, ...]) -> None:
-        self._found = found
+    def __init__(self, collected: tuple[Metric, ...]) -> None:
+        self._collected = collected
 
     def collect(self) -> Iterable[Metric]:
-        return self._found
+        return self._collected
 
 
-def metrics(pulled: Pulled, counted: Counted) -> Iterator[Metric]:
-    """Yield every metric; one of which nothing is known has no series."""
+def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
+    """Yield every metric; an unknown one has no series."""
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -145,7 +148,7 @@ def metrics(pulled: Pulled, counted: Counted) -> Iterator[Metric]:
 
     from gpuhook.device_plugin.metrics.counters import COUNTERS as LABELS
 
-    gauges = _gauges(pulled, counted)
+    gauges = _gauges(facts, counters)
     left_out = sum(max(0, len(series) - MAX_SERIES) for series in gauges.values())
     gauges["gpuhook_series_left_out"] = {(): left_out}
     for name, (labels, help_text) in GAUGES.items():
@@ -156,20 +159,20 @@ def metrics(pulled: Pulled, counted: Counted) -> Iterator[Metric]:
     for name, help_text in COUNTERS.items():
         of = name.removeprefix("config_")
         counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=LABELS[of])
-        for key, value in counted.counters.get(of, {}).items():
+        for key, value in counters.counters.get(of, {}).items():
             counter.add_metric(_shown(key), value)
         yield counter
     for name, help_text in HISTOGRAMS.items():
         histogram = HistogramMetricFamily(
             f"gpuhook_{name}_seconds", help_text, labels=("resource",)
         )
-        for resource, durations in counted.durations.get(name, {}).items():
+        for resource, durations in counters.durations.get(name, {}).items():
             histogram.add_metric(_shown((resource,)), durations.cumulative(), durations.total)
         yield histogram
 
 
 def _shown(key: Iterable[str]) -> list[str]:
-    """Return values of labels as text that can be written, and not without end."""
+    """Return label values as valid UTF-8 of bounded length."""
     return [value[:_MAX_VALUE].encode("utf-8", "replace").decode() for value in key]
 
 
@@ -177,30 +180,30 @@ _Series = dict[tuple[str, ...], float]
 _Values = dict[tuple[str, ...], "int | None"]
 
 
-def _gauges(pulled: Pulled, counted: Counted) -> dict[str, _Series]:
+def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series]:
     return {
-        **_offered(pulled),
-        **_held(pulled),
-        **_memory(pulled),
-        "gpuhook_watch_streams": {(name,): n for name, n in counted.streams.items()},
-        "gpuhook_config_info": {counted.configuration: 1} if counted.configuration else {},
+        **_offered(facts),
+        **_held(facts),
+        **_memory(facts),
+        "gpuhook_watch_streams": {(name,): n for name, n in counters.streams.items()},
+        "gpuhook_config_info": {counters.configuration: 1} if counters.configuration else {},
         "gpuhook_source_up": {
-            ("nvml",): float(pulled.uses is not None),
-            ("pod-resources",): float(not pulled.holdings.reason),
+            ("nvml",): float(facts.uses is not None),
+            ("pod-resources",): float(not facts.holdings.reason),
         },
     }
 
 
-def _offered(pulled: Pulled) -> dict[str, _Series]:
+def _offered(facts: ScrapedFacts) -> dict[str, _Series]:
     devices: Counter[tuple[str, ...]] = Counter()
     units: Counter[tuple[str, ...]] = Counter()
     info: _Series = {}
-    for resource in pulled.resources:
-        bad = {unit.device.uuid for unit in resource.units if unit.id in pulled.unhealthy}
+    for resource in facts.resources:
+        bad = {unit.device.uuid for unit in resource.units if unit.id in facts.unhealthy}
         for device in resource.devices:
             info[_info(device)] = 1
             devices[resource.name, "unhealthy" if device.uuid in bad else "healthy"] += 1
-        broken = sum(unit.id in pulled.unhealthy for unit in resource.units)
+        broken = sum(unit.id in facts.unhealthy for unit in resource.units)
         units[resource.name, "unhealthy"] = broken
         units[resource.name, "healthy"] = len(resource.units) - broken
         for state in ("healthy", "unhealthy"):
@@ -208,7 +211,7 @@ def _offered(pulled: Pulled) -> dict[str, _Series]:
     return {
         "gpuhook_unit_memory_limit_bytes": {
             (resource.name, uuid): memory.hard
-            for resource in pulled.resources
+            for resource in facts.resources
             for uuid, memory in resource.memory.items()
         },
         "gpuhook_devices": dict(devices),
@@ -222,14 +225,14 @@ def _info(device: Device) -> tuple[str, ...]:
     return device.uuid, device.index, device.model or "", device.profile or "", parent
 
 
-def _held(pulled: Pulled) -> dict[str, _Series]:
+def _held(facts: ScrapedFacts) -> dict[str, _Series]:
     counts: _Series = {}
     holders: _Series = {}
-    for resource in () if pulled.holdings.reason else pulled.resources:
+    for resource in () if facts.holdings.reason else facts.resources:
         counts[resource.name,] = 0
         is_memory = resource.sharing == MEMORY_UNITS  # a container may hold thousands of them
         for unit in resource.units:
-            holder = pulled.holdings.holders.get(unit.id)
+            holder = facts.holdings.holders.get(unit.id)
             if holder is not None:
                 counts[resource.name,] += 1
                 names = holder.namespace, holder.pod, holder.container
@@ -239,8 +242,8 @@ def _held(pulled: Pulled) -> dict[str, _Series]:
     return {"gpuhook_replicas_held": counts, "gpuhook_replica_holder": holders}
 
 
-def _memory(pulled: Pulled) -> dict[str, _Series]:
-    uses, containers = pulled.uses or (), pulled.containers
+def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
+    uses, containers = facts.uses or (), facts.containers
     rest: _Values = {(use.uuid,): container_memory.unattributed(use, containers) for use in uses}
     of = {(one.gpu, one.namespace, one.pod, one.container): one for one in containers}
     return {
@@ -261,7 +264,7 @@ def _memory(pulled: Pulled) -> dict[str, _Series]:
 
 
 def _limits(of: Mapping[tuple[str, str, str, str], ContainerMemory]) -> dict[str, _Series]:
-    """Return what containers may use. One without a limit has no series, and no part in a sum."""
+    """Return the limits of containers; a container without one has no series."""
     granted: Counter[tuple[str, ...]] = Counter()
     for one in of.values():
         if one.limit_bytes is not None:

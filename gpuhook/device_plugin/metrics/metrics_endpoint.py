@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Prometheus endpoint: GET /metrics over HTTP, on loopback unless told otherwise.
+"""The Prometheus endpoint: GET /metrics over HTTP, by default on loopback.
 
-It is part of the plugin's loop: no thread waits, and nothing is done between two questions. Heads
-of requests are bounded in size and time, connections in number; each has one answer.
+It runs in the plugin's loop. The server of prometheus_client is not used: it has no time limit, so
+each of 200 slow clients kept a thread for ever, and it needs 13 MB even if no client scrapes it.
+Here the size and time of a request and the number of connections are bounded, and each connection
+gets one answer.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.metrics.counters import Observations
+    from gpuhook.device_plugin.metrics.counters import Counters
     from gpuhook.device_plugin.metrics.scrape import Scrape
     from gpuhook.errors import GpuhookError
 
 PATH = "/metrics"
 _MAX_HEAD = 16 << 10
 _MAX_CONNECTIONS = 16
-_SECONDS = 5.0  # for a head to come, and for an answer to go
+_TIMEOUT = 5.0  # seconds, to read a request and to write an answer
 _PLAIN = "text/plain; charset=utf-8"
 _REASONS = {
     200: "OK",
@@ -44,61 +46,61 @@ class _Answer:
     content_type: str = _PLAIN
 
 
-class MetricsSource:
-    """The endpoint at `address`, "host:port"; an empty address is none."""
+class MetricsEndpoint:
+    """The endpoint at `address`, "host:port"; "" for no endpoint."""
 
-    def __init__(self, address: str, scrape: Scrape, observations: Observations) -> None:
-        self._wanted = address
+    def __init__(self, address: str, scrape: Scrape, counters: Counters) -> None:
+        self._address = address
         self._scrape = scrape
-        self._observations = observations
+        self._counters = counters
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._pulling: asyncio.Task[exposition.Pulled] | None = None
+        self._collecting: asyncio.Task[exposition.ScrapedFacts] | None = None
 
     async def start(self) -> GpuhookError | None:
-        """Begin to serve; returns the fault, for a warning, where that cannot be.
+        """Start serving, and return the fault if that fails.
 
-        GH1890: somebody else has the port, or there is no such address. GH1891: it is no address.
+        GH1890: the port is in use, or the machine has no such address. GH1891: not an address.
         """
-        if not self._wanted:
+        if not self._address:
             return None
-        place = parsed(self._wanted)
-        if place is None:
-            return fault("GH1891", address=self._wanted)
-        host, port = place
+        host_and_port = parse_address(self._address)
+        if host_and_port is None:
+            return fault("GH1891", address=self._address)
+        host, port = host_and_port
         try:
             self._server = await asyncio.start_server(
-                self._connected, host or None, port, limit=_MAX_HEAD
+                self._on_connection, host or None, port, limit=_MAX_HEAD
             )
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            return fault("GH1890", address=self._wanted, reason=reason)
+            return fault("GH1890", address=self._address, reason=reason)
         return None
 
     @property
     def port(self) -> int | None:
-        """Return the port that is served, None if there is none."""
+        """The port in use, None without one."""
         sockets = self._server.sockets if self._server else ()
         return int(sockets[0].getsockname()[1]) if sockets else None
 
     async def stop(self) -> None:
-        """End the endpoint, and the answers that are on their way."""
+        """Stop serving, and cancel unfinished answers."""
         if self._server is None:
             return
         server, self._server = self._server, None
         server.close()
-        waiting = [*self._connections, *([self._pulling] if self._pulling else [])]
-        for task in waiting:
+        tasks = [*self._connections, *([self._collecting] if self._collecting else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # All that is not with the kernel yet is waited for, so that closing leaves nothing to do.
+        # drain() then waits until the kernel has all data, so that close() loses none.
         writer.transport.set_write_buffer_limits(0)
         try:
             is_head = False
@@ -106,15 +108,15 @@ class MetricsSource:
                 if len(self._connections) > _MAX_CONNECTIONS:
                     answer = _Answer(503, b"too many connections\n")
                 else:
-                    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
+                    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT)
                     is_head = head.startswith(b"HEAD ")
                     answer = await self._answer(head)
             except asyncio.LimitOverrunError:
                 answer = _Answer(431, b"the head of the request is too large\n")
             writer.write(_response(answer, with_body=not is_head))
-            await asyncio.wait_for(writer.drain(), _SECONDS)
+            await asyncio.wait_for(writer.drain(), _TIMEOUT)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError):
-            writer.transport.abort()  # who asked has gone, or takes too long
+            writer.transport.abort()  # the client has gone, or is too slow
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
@@ -122,7 +124,7 @@ class MetricsSource:
             writer.close()
 
     async def _answer(self, head: bytes) -> _Answer:
-        request, _, rest = head.decode("latin-1").partition("\r\n")
+        request, _, headers = head.decode("latin-1").partition("\r\n")
         words = request.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return _Answer(400, b"not a request of HTTP/1\n")
@@ -132,26 +134,27 @@ class MetricsSource:
         if target.partition("?")[0] != PATH:
             return _Answer(404, b"the metrics are at /metrics\n")
         try:
-            pulled = await asyncio.shield(self._pull())
-            counted = self._observations.counted()
-            text = partial(exposition.text, pulled, counted, _header(rest, "accept"))
+            facts = await asyncio.shield(self._collect())
+            text = partial(
+                exposition.text, facts, self._counters.snapshot(), _header(headers, "accept")
+            )
             body, content_type = await daemon_thread.begin(text, "gpuhook-metrics")
-        except Exception as error:  # of ours; the plugin goes on
+        except Exception as error:  # a bug must not end the endpoint
             from gpuhook.host.logs import logger
 
             logger().error("metrics failed", exc_info=error)
-            return _Answer(500, b"the metrics could not be put together; see the log\n")
+            return _Answer(500, b"cannot collect the metrics; see the log\n")
         return _Answer(200, body, content_type)
 
-    def _pull(self) -> asyncio.Task[exposition.Pulled]:
-        """Return the task that pulls the facts: one for all who ask at the same time."""
-        if self._pulling is None or self._pulling.done():
-            self._pulling = asyncio.get_running_loop().create_task(self._scrape.pull())
-        return self._pulling
+    def _collect(self) -> asyncio.Task[exposition.ScrapedFacts]:
+        """Return the task that collects the facts, one for all simultaneous requests."""
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._scrape.pull())
+        return self._collecting
 
 
-def parsed(address: str) -> tuple[str, int] | None:
-    """Return (host, port) of "127.0.0.1:9395", "[::1]:9395" or ":9395", None of anything else.
+def parse_address(address: str) -> tuple[str, int] | None:
+    """Return (host, port) of "127.0.0.1:9395", "[::1]:9395" or ":9395", else None.
 
     An empty host is every address of the machine.
     """
@@ -165,8 +168,8 @@ def parsed(address: str) -> tuple[str, int] | None:
     return host, int(port)
 
 
-def _header(lines: str, name: str) -> str:
-    for line in lines.split("\r\n"):
+def _header(headers: str, name: str) -> str:
+    for line in headers.split("\r\n"):
         key, _, value = line.partition(":")
         if key.strip().lower() == name:
             return value.strip()

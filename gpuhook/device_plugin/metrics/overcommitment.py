@@ -60,7 +60,7 @@ def overcommitments(
         for limit in entry.memory
     }
     accounted = _accounted(offered, units)
-    found = []
+    overcommitted = []
     for resource in offered.values():
         for device in resource.devices:
             if device.uuid not in resource.memory:
@@ -74,23 +74,25 @@ def overcommitments(
                     before = held.get(pod, 0)
                     held[pod] = None if has is None or before is None else before + has
             if held:
-                found.append(Overcommitment(resource.name, device, dict(sorted(held.items()))))
-    return tuple(found)
+                overcommitted.append(
+                    Overcommitment(resource.name, device, dict(sorted(held.items())))
+                )
+    return tuple(overcommitted)
 
 
 def _accounted(
     offered: Mapping[str, Resource], units: Mapping[str, Mapping[str, Holder]]
 ) -> dict[str, dict[Holder, int]]:
     """Return the memory in bytes of the units that containers hold, by device UUID."""
-    found: dict[str, dict[Holder, int]] = {}
+    accounted: dict[str, dict[Holder, int]] = {}
     for name, holders in units.items():
         memory = offered[name].memory if name in offered else {}
         for unit, holder in holders.items():
             device = unit.partition("::")[0]
-            of_device = found.setdefault(device, {})
+            of_device = accounted.setdefault(device, {})
             size = memory[device].hard if device in memory else 0
             of_device[holder] = of_device.get(holder, 0) + size
-    return found
+    return accounted
 
 
 def _amount(memory: int | None) -> str:

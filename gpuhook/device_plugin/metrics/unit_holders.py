@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container holds which unit, as the kubelet's pod resources API tells it.
+"""Queries the kubelet's pod resources API for the container that holds each unit.
 
-The API is read by whoever may open the kubelet's socket. Where it cannot be asked nobody is known
-to hold anything, and the reason is kept: what needs the answer does without it.
-Source: the kubelet's pod resources API v1, List.
+The query needs permission to open the kubelet's socket. If it fails, the result is empty and has
+the reason. Source: the kubelet's pod resources API v1, List.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The holder of each unit that is held; `reason` says why nobody is known, "" if all are.
+    """The holder of each held unit; `reason` is why the query failed, "" if it succeeded.
 
-    `by_resource` has the same by resource: units of two resources may have one id.
+    `by_resource` has the same by resource, since units of two resources may have the same id.
     """
 
     holders: dict[str, Holder] = field(default_factory=dict)
@@ -46,11 +45,11 @@ class Holdings:
 async def ask(
     resources: Collection[str] | None = None, *, socket: str, timeout: float = 2.0
 ) -> Holdings:
-    """Return who holds the units of `resources` (None: of all), within `timeout` seconds.
+    """Return the holders of the units of `resources` (None: all), within `timeout` seconds.
 
-    Never raises but when cancelled: no socket, no permission, no answer are reasons.
+    Errors do not raise: a missing socket, permission or answer is the `reason`.
     """
-    reason = _unusable(socket)
+    reason = _socket_error(socket)
     if reason:
         return Holdings(reason=reason)
     from grpc import aio
@@ -66,21 +65,21 @@ async def ask(
             ListPodResourcesRequest(), timeout=timeout
         )
     except aio.AioRpcError as error:
-        told = f"{error.code().name}: {error.details() or 'no details'}"
-        return Holdings(reason=f"{socket}: {told}"[:_MAX_REASON])
+        message = f"{error.code().name}: {error.details() or 'no details'}"
+        return Holdings(reason=f"{socket}: {message}"[:_MAX_REASON])
     finally:
         await channel.close()
-    if answer is None:  # what gRPC makes of bytes that are no message
-        return Holdings(reason=f"{socket}: the answer is no message of the pod resources API v1")
-    by_resource = _held(answer, resources)
-    held: dict[str, Holder] = {}
+    if answer is None:  # gRPC returns None for bytes that it cannot parse
+        return Holdings(reason=f"{socket}: the answer is not a message of the pod resources API v1")
+    by_resource = _holders_by_resource(answer, resources)
+    holders: dict[str, Holder] = {}
     for units in by_resource.values():
-        held.update(units)
-    return Holdings(held, by_resource=by_resource)
+        holders.update(units)
+    return Holdings(holders, by_resource=by_resource)
 
 
-def _unusable(socket: str) -> str:
-    """Return why the socket cannot be asked, "" if it may be."""
+def _socket_error(socket: str) -> str:
+    """Return why the socket cannot be used, "" if it can."""
     try:
         if not stat.S_ISSOCK(os.stat(socket).st_mode):
             return f"{socket}: not a socket"
@@ -89,7 +88,7 @@ def _unusable(socket: str) -> str:
     return "" if os.access(socket, os.W_OK) else f"{socket}: Permission denied"
 
 
-def _held(
+def _holders_by_resource(
     answer: ListPodResourcesResponse, resources: Collection[str] | None
 ) -> dict[str, dict[str, Holder]]:
     held: dict[str, dict[str, Holder]] = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MPS control daemon of a resource: started, told its limits, asked whether it answers.
+"""Starts, configures and stops the MPS control daemon of a resource.
 
-Everything here blocks for a moment: the plugin calls it in a thread. A daemon outlives the plugin,
-as its clients would lose their GPU with it; the next plugin finds and keeps it. It is only stopped
-when its resource is no longer shared by MPS.
+All methods block shortly: the plugin calls them in a thread. A daemon outlives the plugin, since
+its clients would lose their GPU with it; the next plugin finds it. It is stopped only when its
+resource is no longer shared by MPS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 
-from gpuhook.device_plugin.mps import orphan_daemons
+from gpuhook.device_plugin.mps import mps_plan
 from gpuhook.errors import fault
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.mps.mps_plan import MpsPlan
 
 PROGRAM = "nvidia-cuda-mps-control"
-_SECONDS = 10.0
+_TIMEOUT = 10.0  # seconds
 _MAX_OUTPUT = 1 << 16
 _TMPFS_TYPE = "tmpfs"
-_ANYBODY = 0o1777  # as /tmp: clients of any user make their own files, and remove only those
+_STICKY = 0o1777  # as /tmp: clients of any user create files, and remove only their own
 
 
 class MpsDaemon:
-    """The daemon of one plan. `set_compute_mode` sets the mode of the GPU with this UUID."""
+    """The daemon of one plan. `set_compute_mode` gets the UUID of a GPU and its mode."""
 
     def __init__(
         self, plan: MpsPlan, program: str, set_compute_mode: Callable[[str, str], None]
@@ -40,47 +40,47 @@ class MpsDaemon:
         self.plan = plan
         self._program = program
         self._set_compute_mode = set_compute_mode
-        self._is_told = False  # its limits
+        self._has_limits = False
 
     def ensure(self) -> bool:
-        """Make the daemon run with the limits of the plan; returns whether it had to be started.
+        """Start the daemon if needed, and set the plan's limits; returns whether it was started.
 
         Raises GH1873 to GH1875 and GH1878, and what `set_compute_mode` raises.
         """
-        with self._writing():
+        with self._os_error_as_fault():
             self._make_directories()
         started = not self.answers()
         if started:
-            self._is_told = False
-            with self._writing():
-                orphan_daemons.keep(self.plan)
+            self._has_limits = False
+            with self._os_error_as_fault():
+                mps_plan.record(self.plan)
             for uuid in self.plan.uuids:
                 self._set_compute_mode(uuid, EXCLUSIVE_PROCESS)
             self._call(["-d"], "")
-        if not self._is_told:
+        if not self._has_limits:
             for command in self.plan.commands():
-                self.tell(command)
-            self._is_told = True
+                self.send(command)
+            self._has_limits = True
         return started
 
     def answers(self) -> bool:
-        """Return whether a daemon listens at the plan's pipes."""
+        """Return whether a daemon answers on the plan's pipes."""
         try:
-            return bool(self.tell("get_default_active_thread_percentage"))
-        except Exception:  # whatever keeps it from answering, it does not
+            return bool(self.send("get_default_active_thread_percentage"))
+        except Exception:  # any failure means no answer
             return False
 
-    def tell(self, command: str) -> str:
-        """Send the daemon one command and return what it answers; raises GH1873 and GH1874."""
+    def send(self, command: str) -> str:
+        """Send one command and return the answer. Raises GH1873 and GH1874."""
         return self._call([], command + "\n").strip()
 
     def quit(self) -> None:
-        """Stop the daemon, if it runs, and give the GPUs back to everyone."""
+        """Stop the daemon, if it runs, and reset the compute mode of its GPUs."""
         if self.answers():
-            self.tell("quit")
+            self.send("quit")
         for uuid in self.plan.uuids:
             self._set_compute_mode(uuid, DEFAULT)
-        orphan_daemons.forget(self.plan)
+        mps_plan.forget(self.plan)
 
     def _call(self, arguments: list[str], text: str) -> str:
         env = {
@@ -90,7 +90,7 @@ class MpsDaemon:
             "CUDA_VISIBLE_DEVICES": ",".join(self.plan.uuids),
         }
         try:
-            # Into a file: a daemon that keeps the end of a pipe would be waited for.
+            # A file: a started daemon keeps a pipe open, and run() would wait for its end.
             with tempfile.TemporaryFile("w+", errors="replace") as output:
                 done = subprocess.run(
                     [self._program, *arguments],
@@ -99,19 +99,19 @@ class MpsDaemon:
                     stderr=subprocess.STDOUT,
                     text=True,
                     env=env,
-                    timeout=_SECONDS,
+                    timeout=_TIMEOUT,
                     check=False,
                 )
                 output.seek(0)
-                said = output.read(_MAX_OUTPUT)
+                answer = output.read(_MAX_OUTPUT)
         except FileNotFoundError as error:
             raise fault("GH1873", resource=self.plan.resource, program=self._program) from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failed(arguments, text, str(error)) from error
         if done.returncode != 0:
-            reason = said.strip() or f"exit status {done.returncode}"
+            reason = answer.strip() or f"exit status {done.returncode}"
             raise self._failed(arguments, text, reason)
-        return said
+        return answer
 
     def _failed(self, arguments: list[str], text: str, reason: str) -> Exception:
         return fault(
@@ -123,8 +123,8 @@ class MpsDaemon:
         )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Raise GH1878 for an OSError: the container has no directory of the host's there."""
+    def _os_error_as_fault(self) -> Iterator[None]:
+        """Raise GH1878 for an OSError: the plugin's container lacks the host's directory."""
         try:
             yield
         except OSError as error:
@@ -134,14 +134,14 @@ class MpsDaemon:
     def _make_directories(self) -> None:
         for directory in (self.plan.pipe, self.plan.log):
             os.makedirs(directory, 0o755, exist_ok=True)
-        os.chmod(self.plan.pipe, _ANYBODY)
+        os.chmod(self.plan.pipe, _STICKY)
         _make_shared_memory(self.plan.shm)
 
 
 def _make_shared_memory(directory: str) -> None:
-    """Make `directory` a place in memory: it is one already, or a tmpfs is mounted on it."""
+    """Mount a tmpfs on `directory` unless it is in one."""
     os.makedirs(directory, exist_ok=True)
-    os.chmod(directory, _ANYBODY)
+    os.chmod(directory, _STICKY)
     if _is_in_memory(directory):
         return
     size = f"size={_half_of_memory()}k,mode=1777,nosuid,nodev"
@@ -152,7 +152,7 @@ def _make_shared_memory(directory: str) -> None:
 
 
 def _is_in_memory(directory: str) -> bool:
-    """Return whether `directory` lies in a tmpfs."""
+    """Return whether `directory` is in a tmpfs."""
     real = os.path.realpath(directory)
     with open("/proc/self/mountinfo", "rb") as stream:
         mounts = mountinfo.parse(stream.read())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sharing by MPS, planned: one control daemon per resource, and what it is to be told.
+"""Plans sharing by MPS: one control daemon per resource, with its limits.
+
+A daemon outlives its plugin, and its GPUs serve no other process until their compute mode is reset.
+So a record of each started daemon lets the next plugin find those that no resource needs any more.
 
 Sources: NVIDIA's documentation of the Multi-Process Service, nvidia-cuda-mps-control(1).
 """
@@ -12,24 +15,27 @@ from dataclasses import dataclass
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
 from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import files, state
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
-# Where a container finds the daemon's pipes, whatever the directory on the host.
+# The daemon's pipes in a container, for any directory on the host.
 CONTAINER_PIPE = "/run/nvidia-mps/pipe"
-CONTAINER_SHM = "/dev/shm"  # noqa: S108 # where the client library looks
+CONTAINER_SHM = "/dev/shm"  # noqa: S108 # the path in the client library
+_RECORD = "gpus"  # a file in the directory of a daemon: one GPU UUID per line
+_MAX_SIZE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class MpsPlan:
-    """One daemon. `percentage` of the threads and `limits` (MiB by UUID) are those of a client."""
+    """One daemon. `percentage` (of threads) and `limits` (MiB by UUID) apply to each client."""
 
     resource: str
-    root: str  # below --mps-root, for this resource alone
+    root: str  # below --mps-root, for this resource
     uuids: tuple[str, ...]
     percentage: int
     limits: tuple[tuple[str, int], ...]
@@ -46,28 +52,28 @@ class MpsPlan:
 
     @property
     def shm(self) -> str:
-        """The directory that its clients share memory in; one for all daemons."""
+        """The directory of the shared memory of clients; one for all daemons."""
         return os.path.join(os.path.dirname(self.root), "shm")
 
     def is_daemon_of(self, other: MpsPlan) -> bool:
-        """Return whether one daemon serves both plans, whatever its limits are."""
+        """Return whether one daemon serves both plans, apart from its limits."""
         return (self.root, self.uuids) == (other.root, other.uuids)
 
     @property
     def envs(self) -> dict[str, str]:
-        """What tells a client where the daemon is, in its container."""
+        """The variables by which a client finds the daemon in its container."""
         return {"CUDA_MPS_PIPE_DIRECTORY": CONTAINER_PIPE}
 
     @property
     def mounts(self) -> tuple[AllocatedMount, ...]:
-        """The daemon's pipes and the shared memory, writable: clients make their own in them."""
+        """The daemon's pipes and the shared memory, writable: clients create files in them."""
         return (
             AllocatedMount(CONTAINER_PIPE, self.pipe, read_only=False),
             AllocatedMount(CONTAINER_SHM, self.shm, read_only=False),
         )
 
     def commands(self) -> tuple[str, ...]:
-        """Return what the daemon is told when it has started, a line each."""
+        """Return the commands for a started daemon, one line each."""
         limits = (
             f"set_default_device_pinned_mem_limit {self.uuids.index(uuid)} {mebibytes}M"
             for uuid, mebibytes in self.limits
@@ -78,9 +84,9 @@ class MpsPlan:
 def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
     """Return the daemon that `resource` needs, None if it is not shared by MPS.
 
-    Ordinals in its commands count the devices that it sees, which are those of the resource.
-    Raises GH1870 where the devices have unequal replicas or percentages (a daemon has one for all),
-    GH1871 for more clients than a device can serve, GH1872 for MIG.
+    The ordinals in its commands number the devices of the resource, the only ones that it sees.
+    Raises GH1870 if the devices have different replicas or percentages (a daemon has one for all),
+    GH1871 for more clients than a device supports, GH1872 for MIG.
     """
     if resource.sharing != MPS or not resource.units:
         return None
@@ -89,11 +95,11 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
     counts = {uuid: len(ids) for uuid, ids in resource.index.ids.items()}
     percentages = {uuid: _percentage(resource, uuid, count) for uuid, count in counts.items()}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{count} of {uuid}" for uuid, count in counts.items())
-        raise fault("GH1870", resource=resource.name, kind="replicas", told=told)
+        text = ", ".join(f"{count} of {uuid}" for uuid, count in counts.items())
+        raise fault("GH1870", resource=resource.name, kind="replicas", told=text)
     if len(set(percentages.values())) > 1:
-        told = ", ".join(f"{percentage} % of {uuid}" for uuid, percentage in percentages.items())
-        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", told=told)
+        text = ", ".join(f"{percentage} % of {uuid}" for uuid, percentage in percentages.items())
+        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", told=text)
     replicas = next(iter(counts.values()))
     for device in resource.devices:
         most = most_clients(device.compute_capability)
@@ -121,3 +127,40 @@ def _percentage(resource: Resource, uuid: str, replicas: int) -> int:
     entry = resource.entries.get(uuid)
     chosen = entry.active_thread_percentage if entry else None
     return chosen or max(1, 100 // replicas)
+
+
+def record(plan: MpsPlan) -> None:
+    """Record the GPUs of a daemon before its start. Raises OSError."""
+    text = "".join(f"{uuid}\n" for uuid in plan.uuids)
+    files.replace(os.path.join(plan.root, _RECORD), text.encode(), mode=0o644)
+
+
+def forget(plan: MpsPlan) -> None:
+    """Remove the record, if it exists. Raises OSError."""
+    try:
+        os.unlink(os.path.join(plan.root, _RECORD))
+    except FileNotFoundError:
+        return
+
+
+def orphan_daemons(mps_root: str) -> list[MpsPlan]:
+    """Return the daemons that were started and never stopped; their limits are not recorded."""
+    try:
+        names = sorted(os.listdir(mps_root))
+    except OSError:
+        return []
+    plans = []
+    for name in names:
+        uuids = _uuids(os.path.join(mps_root, name, _RECORD))
+        if uuids:
+            plans.append(MpsPlan(name, os.path.join(mps_root, name), uuids, 100, ()))
+    return plans
+
+
+def _uuids(path: str) -> tuple[str, ...]:
+    try:
+        if not state.usable(os.lstat(path)):
+            return ()
+        return tuple(files.read(path, _MAX_SIZE).decode("ascii").split())
+    except (OSError, ValueError, GpuhookError):
+        return ()

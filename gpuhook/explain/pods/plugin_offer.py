@@ -13,7 +13,7 @@ from gpuhook.device_plugin.allocate import allocation_context
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Specs
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.config_source import ConfigSource, load
-from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
+from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import memory_bounds, resources, sharing_notes
 from gpuhook.errors import GpuhookError
@@ -36,7 +36,7 @@ class PluginOffer:
     """
 
     resources: Mapping[str, Resource]
-    answering: Answering
+    answering: KubeletAnswers
     isolation: tuple[SharingNote, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
@@ -85,7 +85,7 @@ def plugin_offer(
     }
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
-        answering=Answering(known, lambda _: None),
+        answering=KubeletAnswers(known, lambda _: None),
         isolation=sharing_notes.sharing_notes(offer.resources, bounds, unenforced),
         unusable=unusable,
         warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unknown(chosen)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the plugin take a turn by itself."""
+"""Changes that trigger a turn of the plugin."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin import plugin
-from gpuhook.device_plugin.api_clients import Connections
-from gpuhook.device_plugin.change_watch import Lookout
+from gpuhook.device_plugin.api_server.api_clients import ApiClients
+from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.launch_options import Launch
-from gpuhook.device_plugin.node_snapshot import Look
-from gpuhook.device_plugin.notifier import News
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
 from gpuhook.host.logs import logger
@@ -24,14 +24,16 @@ from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
 SOON = "gpuhook: {health: {pollInterval: 100ms}}\n"
 
 
-def missing(root: Path) -> Look:
-    """Return a look at a node whose driver does not answer."""
+def missing(root: Path) -> NodeSnapshot:
+    """Return a snapshot of a node whose driver does not answer."""
     reason = fault("GH1204", path="libnvidia-ml.so.1", reason="none")
-    return Look(trouble=reason, signature=signature(str(root), ""))
+    return NodeSnapshot(trouble=reason, signature=signature(str(root), ""))
 
 
-def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> list[float]:
-    """Return after how many seconds of its own clock each of `times` turns is asked for."""
+def looks(
+    lookout: ChangeWatch, triggers: Triggers, trouble: NodeSnapshot, times: int
+) -> list[float]:
+    """Return the times, by a fake clock, of the first `times` triggered turns."""
 
     async def collected() -> list[float]:
         clock, now = asyncio.get_running_loop(), 0.0
@@ -44,16 +46,16 @@ def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> li
 
         clock.call_later = call_later  # type: ignore[assignment,method-assign]
         lookout.start(lambda: None)
-        lookout.looked(trouble)
-        lookout.unsettled()
+        lookout.set_snapshot(trouble)
+        lookout.schedule_retry()
         while len(found) < times:
             now, call = timers.pop(0)
             assert callable(call)
             call()
             if triggers._pulled == {Reason.NODE}:
                 triggers._pulled.clear()
-                lookout.looked(trouble)
-                lookout.unsettled()
+                lookout.set_snapshot(trouble)
+                lookout.schedule_retry()
                 found.append(round(now, 3))
         lookout.stop()
         return found
@@ -63,18 +65,18 @@ def looks(lookout: Lookout, triggers: Triggers, trouble: Look, times: int) -> li
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
-    """A driver that does not answer, or one of the GPUs that is lost."""
+    """The driver does not answer, or a GPU is lost."""
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
     gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
-    lost = Look(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
+    lost = NodeSnapshot(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
     trouble = lost if is_lost else missing(tmp_path)
-    times = looks(Lookout(launch, triggers, 10.0), triggers, trouble, 5)
+    times = looks(ChangeWatch(launch, triggers, 10.0), triggers, trouble, 5)
     assert times == [10, 30, 70, 130, 190]
 
 
 def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
-    """A driver that is missing at the start is looked for as often as the configuration says."""
+    """A driver that is missing at the start is retried at the configured interval."""
     config = tmp_path / "config.yaml"
     config.write_text(SOON, encoding="utf-8")
     source = config_source.ConfigSource(file=str(config))
@@ -83,6 +85,6 @@ def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
     trouble = missing(tmp_path)
     log = logger()
     made = plugin.Plugin(
-        launch, config_source.load(source), Connections(launch, log), triggers, News(log)
+        launch, config_source.load(source), ApiClients(launch, log), triggers, Notifier(log)
     )
-    assert looks(made._lookout, triggers, trouble, 2) == [0.1, 0.3]
+    assert looks(made._watch, triggers, trouble, 2) == [0.1, 0.3]

@@ -28,7 +28,7 @@ def launch(node: SimulatedNode) -> Launch:
 
 
 def test_an_unchanged_node_needs_no_second_look(node: SimulatedNode) -> None:
-    first = node_snapshot.look(launch(node), Configuration())
+    first = node_snapshot.take(launch(node), Configuration())
     assert [gpu.uuid for gpu in first.seen.gpus] == [node.node.gpus[0].uuid]
     assert not node_snapshot.has_changed(first, launch(node))
 
@@ -38,7 +38,7 @@ def test_what_changes_during_a_look_is_looked_at_again(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
     """A GPU that is plugged in after NVML was asked is not missed for ever."""
-    ask = node_snapshot._asked
+    ask = node_snapshot._query_driver
     if is_away:
         stub_events.take_away(node)
 
@@ -53,11 +53,11 @@ def test_what_changes_during_a_look_is_looked_at_again(
             plugged_in()
 
     with monkeypatch.context() as patch:
-        patch.setattr(node_snapshot, "_asked", asked)
-        first = node_snapshot.look(launch(node), Configuration())
+        patch.setattr(node_snapshot, "_query_driver", asked)
+        first = node_snapshot.take(launch(node), Configuration())
     assert (first.trouble is not None) == is_away
     assert node_snapshot.has_changed(first, launch(node))
-    second = node_snapshot.look(launch(node), Configuration())
+    second = node_snapshot.take(launch(node), Configuration())
     assert not node_snapshot.has_changed(second, launch(node))
 
 
@@ -77,22 +77,22 @@ def test_what_changes_between_two_signatures_is_looked_at_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(node_snapshot, "signature", signature)
-        first = node_snapshot.look(launch(node), Configuration())
+        first = node_snapshot.take(launch(node), Configuration())
     assert len(taken) >= number
     assert node_snapshot.has_changed(first, launch(node))
 
 
 def test_memory_of_a_gpu_that_is_lost_is_remembered(node: SimulatedNode) -> None:
     """What is counted by memory stays in the list, as unhealthy."""
-    first = node_snapshot.look(launch(node), Configuration())
+    first = node_snapshot.take(launch(node), Configuration())
     (gpu,) = first.node.gpus
     assert gpu.memory_bytes
     gone = replace(gpu, lost="fallen off the bus", memory_bytes=None)
     lost = replace(first, node=replace(first.node, gpus=(gone,)))
-    found = node_snapshot.remembering(lost, first)
+    found = node_snapshot.with_last_memory(lost, first)
     assert found.node.gpus == (replace(gone, memory_bytes=gpu.memory_bytes),)
-    assert node_snapshot.remembering(lost, found) == found
-    assert node_snapshot.remembering(lost, node_snapshot.Look()) == lost
+    assert node_snapshot.with_last_memory(lost, found) == found
+    assert node_snapshot.with_last_memory(lost, node_snapshot.NodeSnapshot()) == lost
     other = replace(gone, uuid=None)
     nameless = replace(first, node=replace(first.node, gpus=(other,)))
-    assert node_snapshot.remembering(nameless, first) == nameless
+    assert node_snapshot.with_last_memory(nameless, first) == nameless

@@ -21,7 +21,7 @@ from gpuhook.containers.warm import state_roots
 from gpuhook.device_plugin.config.configuration import KILL, REPORT
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
-from gpuhook.device_plugin.gpu_policies.saved_policies import Note
+from gpuhook.device_plugin.gpu_policies.saved_policies import SavedPolicy
 from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
@@ -211,8 +211,8 @@ def test_turns_of_the_gpus(place: Path) -> None:
     assert listed()[0]["turns"] == {UUIDS[0]: {"time_slice": "long"}}
     assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["long", "-"]
     notes = {
-        (UUIDS[0], TIME_SLICE): Note(before="default", ours="short"),
-        (UUIDS[0], COMPUTE_MODE): Note(before="default", ours="exclusive-process"),
+        (UUIDS[0], TIME_SLICE): SavedPolicy(before="default", ours="short"),
+        (UUIDS[0], COMPUTE_MODE): SavedPolicy(before="default", ours="exclusive-process"),
     }
     saved_policies.write(notes, recovery_evidence.read().boot)  # as the device plugin does
     assert ps("-o", "wide").stdout.splitlines()[1].split()[-2:] == ["short", "exclusive-process"]

@@ -87,7 +87,7 @@ def test_a_missing_file_is_a_sentence(stand_in: ApiStandIn, tmp_path: Path, miss
 
 
 def test_nobody_there(tmp_path: Path) -> None:
-    """A port that nobody listens at is a fault with its name."""
+    """A port without a listener is a fault that names the port."""
     certificate(tmp_path)
     (tmp_path / "token").touch()
     access = ApiAccess("127.0.0.1", 1, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
@@ -153,7 +153,7 @@ def test_server_that_never_answers_does_not_keep_the_process_from_ending() -> No
         events = NodeEvents(server, "n1", lambda _error: None)
         label = NodeLabel(server, "n1", lambda _value: None, lambda _error: None)
         tasks = [
-            asyncio.ensure_future(events.tell(NORMAL, "Reason", "key", "message")),
+            asyncio.ensure_future(events.create(NORMAL, "Reason", "key", "message")),
             asyncio.ensure_future(label.run()),
         ]
         await asyncio.sleep(0.05)
@@ -234,14 +234,14 @@ class Label:
         self.values: list[str | None] = []
         self.faults: list[str] = []
         self.pauses: list[float] = []
-        self._told = asyncio.Event()
+        self._sent = asyncio.Event()
         self.label = NodeLabel(
             ApiServer(stand_in.access), "n1", self._changed, self._failed, sleep=self._sleep
         )
 
     def _changed(self, value: str | None) -> None:
         self.values.append(value)
-        self._told.set()
+        self._sent.set()
 
     def _failed(self, error: GpuhookError | None) -> None:
         self.faults.append(error.code if error else "well")
@@ -251,11 +251,11 @@ class Label:
         await asyncio.sleep(0)
 
     async def until(self, values: list[str | None]) -> None:
-        """Run until these values are told."""
+        """Run until these values are reported."""
         task = asyncio.create_task(self.label.run())
         while self.values != values:
-            await asyncio.wait_for(self._told.wait(), SECONDS)
-            self._told.clear()
+            await asyncio.wait_for(self._sent.wait(), SECONDS)
+            self._sent.clear()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -273,7 +273,7 @@ def silence(over: threading.Event, *changes: object) -> Answer:
 
 
 def test_the_label_is_followed(stand_in: ApiStandIn) -> None:
-    """Each change is told once, over the ends of watches, faults and a version that is too old."""
+    """Each change is reported once, across ended watches, faults and an outdated version."""
     over = threading.Event()
 
     def first(asked: Asked) -> None:
@@ -324,7 +324,7 @@ def test_a_label_that_may_not_be_read_is_left_alone(stand_in: ApiStandIn) -> Non
 
 
 class Teller:
-    """NodeEvents with a clock of its own."""
+    """NodeEvents with its own clock."""
 
     def __init__(self, stand_in: ApiStandIn) -> None:
         self.now = 1000.0
@@ -336,14 +336,14 @@ class Teller:
             clock=lambda: self.now,
         )
 
-    def tell(self, *, reason: str = "GpuUnhealthy", key: str = "GPU-0", text: str = "m") -> bool:
-        return asyncio.run(self.events.tell(WARNING, reason, key, text))
+    def create(self, *, reason: str = "GpuUnhealthy", key: str = "GPU-0", text: str = "m") -> bool:
+        return asyncio.run(self.events.create(WARNING, reason, key, text))
 
 
 def test_an_event_is_one_of_the_node(stand_in: ApiStandIn) -> None:
     """kubectl finds it by the node's name, and it has the fields of core/v1."""
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
-    assert Teller(stand_in).tell(text="GPU 0 reported XID 79")
+    assert Teller(stand_in).create(text="GPU 0 reported XID 79")
     (asked,) = stand_in.asked
     assert asked.path == "/api/v1/namespaces/default/events"
     body = asked.body
@@ -359,33 +359,33 @@ def test_an_event_is_one_of_the_node(stand_in: ApiStandIn) -> None:
 
 
 def test_the_same_event_is_told_once_in_a_while(stand_in: ApiStandIn) -> None:
-    """What is held back is counted in the next one; other GPUs are told at once."""
+    """The next event has the number of suppressed ones; other GPUs are reported at once."""
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
     teller = Teller(stand_in)
-    assert [teller.tell() for _ in range(4)] == [True, False, False, False]
-    assert teller.tell(key="GPU-1")
+    assert [teller.create() for _ in range(4)] == [True, False, False, False]
+    assert teller.create(key="GPU-1")
     teller.now += 301
-    assert teller.tell(text="x" * 2000)
+    assert teller.create(text="x" * 2000)
     message = stand_in.asked[-1].body["message"]
-    assert message.endswith("x... (3 more like it were not told)")
+    assert message.endswith("x... (3 similar events suppressed)")
     assert len(message) == 1024
 
 
 def test_a_storm_of_events_is_ten_a_minute(stand_in: ApiStandIn) -> None:
-    """Whatever they are about; and the table of what was told does not grow for ever."""
+    """The limit applies to all keys, and the table of sent events is bounded."""
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
     teller = Teller(stand_in)
-    assert sum(teller.tell(key=f"GPU-{n}") for n in range(600)) == 10
-    assert len(teller.events._told) <= 256
+    assert sum(teller.create(key=f"GPU-{n}") for n in range(600)) == 10
+    assert len(teller.events._sent) <= 256
     teller.now += 61
-    assert teller.tell(key="GPU-999")
+    assert teller.create(key="GPU-999")
 
 
 def test_events_that_may_not_be_created_are_off(stand_in: ApiStandIn) -> None:
     """A missing permission is said once, and nothing is sent any more."""
     stand_in.otherwise = status(403, "events is forbidden")
     teller = Teller(stand_in)
-    assert [teller.tell(key=f"GPU-{n}") for n in range(5)] == [False] * 5
+    assert [teller.create(key=f"GPU-{n}") for n in range(5)] == [False] * 5
     assert teller.faults == ["GH1863"]
     assert len(stand_in.asked) == 1
 
@@ -395,5 +395,5 @@ def test_an_event_that_failed_is_told_the_next_time(stand_in: ApiStandIn) -> Non
     teller = Teller(stand_in)
     stand_in.answers = [status(500, "away"), status(500, "away")]
     stand_in.otherwise = lambda asked: asked.reply(asked.body, 201)
-    assert [teller.tell() for _ in range(3)] == [False, False, True]
+    assert [teller.create() for _ in range(3)] == [False, False, True]
     assert teller.faults == ["GH1864"]

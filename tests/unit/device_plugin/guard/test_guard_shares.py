@@ -14,8 +14,8 @@ import pytest
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits, usage_sample
 from gpuhook.device_plugin.guard.guard_policy import END, TERM, GuardMark, Sent
-from gpuhook.device_plugin.guard.guard_shares import GuardedShare, GuardShare, Holding, LimitedUnit
-from gpuhook.device_plugin.guard.ledger_limits import Recorded
+from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, LimitedUnit, UnitShare
+from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
@@ -46,7 +46,7 @@ def test_units_with_a_limit_but_for_those_of_mps() -> None:
 
 
 def test_nobody_to_watch_is_no_device_to_look_at() -> None:
-    driver = Recorded(A, WEB, {GPU: None})
+    driver = LedgerLimits(A, WEB, {GPU: None})
     holding = guard_shares.holding([driver], held((f"{GPU}::0", WEB)), UNITS)
     assert holding.devices == frozenset()
     assert holding.by_driver == {(A, GPU)}
@@ -54,52 +54,52 @@ def test_nobody_to_watch_is_no_device_to_look_at() -> None:
 
 
 def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
-    narrowed = Recorded(A, WEB, {GPU: GIB})
+    narrowed = LedgerLimits(A, WEB, {GPU: GIB})
     holding = guard_shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
     assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB, NAME)}
-    assert (holding.unrecorded, holding.unsaid) == ((), {})
+    assert (holding.unrecorded, holding.unspecified) == ((), {})
 
 
 def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
     """Its own mounts say what it was granted: with an old runtime, which records nothing, too."""
-    plain = Recorded(B, JOB)
+    plain = LedgerLimits(B, JOB)
     holding = guard_shares.holding([plain], held((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
     assert holding.shares == {}
     assert holding.unrecorded == ()
     assert holding.devices == {GPU}
-    assert guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid) == []
-    (found,) = guard_shares.unsaid_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unsaid)
+    assert guard_shares.unspecified_shares(GPU, {B: None}, holding.unspecified) == []
+    (found,) = guard_shares.unspecified_shares(GPU, {B: 3 * GIB, A: GIB}, holding.unspecified)
     assert found == GuardShare(B, JOB, GPU, 3 * GIB, NAME)
-    (found,) = guard_shares.unsaid_shares(GPU, {B: None}, holding.unsaid, {B})
+    (found,) = guard_shares.unspecified_shares(GPU, {B: None}, holding.unspecified, {B})
     assert found == GuardShare(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
 
 
 def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
     """The kubelet still names the pod, whatever its units are by now."""
-    before = Recorded(A, WEB, {GPU: GIB}, lives=None)
+    before = LedgerLimits(A, WEB, {GPU: GIB}, lives=None)
     assert guard_shares.depends_on_kubelet([before])
-    assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, {GPU: None}, lives=None)])
-    assert not guard_shares.depends_on_kubelet([Recorded(A, WEB, lives=None)])
+    assert not guard_shares.depends_on_kubelet([LedgerLimits(A, WEB, {GPU: None}, lives=None)])
+    assert not guard_shares.depends_on_kubelet([LedgerLimits(A, WEB, lives=None)])
     holding = guard_shares.holding([before], held((f"{GPU}::9", WEB)), {})
     assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB)}
     assert holding.devices == {GPU}
-    beginning = Recorded(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
+    beginning = LedgerLimits(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
     assert guard_shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
     assert guard_shares.holding([before], held((f"{GPU}::9", JOB)), {}).devices == frozenset()
 
 
 def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
-    old = Recorded(A, WEB, {GPU: GIB}, lives=None)
+    old = LedgerLimits(A, WEB, {GPU: GIB}, lives=None)
     assert guard_shares.holding([old], Holdings(), UNITS).devices == frozenset()
     assert guard_shares.holding([old], Holdings(), UNITS).shares == {}
     assert guard_shares.holding([old], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
     assert guard_shares.holding([old], Holdings(reason="no kubelet"), UNITS).devices == {GPU}
-    outside = Recorded(A, ("", "", A), {GPU: GIB}, lives=None)
+    outside = LedgerLimits(A, ("", "", A), {GPU: GIB}, lives=None)
     assert guard_shares.holding([outside], Holdings(), UNITS).devices == {GPU}
 
 
 def test_a_mount_says_which_container_it_is() -> None:
-    holders = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 8 * GIB, NAME)]
+    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 8 * GIB, B: 4 * GIB}
     found = guard_shares.unrecorded_shares(GPU, grants, {A, B}, holders)
     assert found == [
@@ -109,14 +109,14 @@ def test_a_mount_says_which_container_it_is() -> None:
 
 
 def test_alike_holders_are_limited_without_a_name() -> None:
-    holders = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 4 * GIB, NAME)]
+    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
     assert found == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
 
 
 def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
-    holder = [GuardedShare(WEB, GPU, 4 * GIB, NAME)]
+    holder = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
     assert found == GuardShare(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
     assert found.label == "default/web/main"
@@ -126,13 +126,13 @@ def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
 
 def test_hidden_mounts_take_no_limit_away() -> None:
     """What a container hides may be any grant that no other container shows."""
-    alike = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 4 * GIB, NAME)]
+    alike = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 4 * GIB, NAME)]
     shown, likely = guard_shares.unrecorded_shares(
         GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
     )
     assert shown == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert likely == GuardShare(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
-    others = [GuardedShare(WEB, GPU, 4 * GIB, NAME), GuardedShare(JOB, GPU, 8 * GIB, NAME)]
+    others = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
     both = {A: None, B: None}
     found = guard_shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
     assert [(one.container, one.hard) for one in found] == [(A, 8 * GIB), (B, 8 * GIB)]
@@ -142,11 +142,11 @@ def test_hidden_mounts_take_no_limit_away() -> None:
 
 
 def test_two_containers_of_one_id_are_not_told_apart_and_so_left_alone() -> None:
-    entries = [Recorded("web", WEB, {GPU: GIB}), Recorded("web", JOB, {GPU: GIB})]
+    entries = [LedgerLimits("web", WEB, {GPU: GIB}), LedgerLimits("web", JOB, {GPU: GIB})]
     (found,) = ledger_limits.unambiguous(entries)
     assert found.is_ambiguous
     assert guard_shares.holding([found], held((f"{GPU}::0", JOB)), UNITS).shares == {}
-    ended = Recorded("web", WEB, {GPU: GIB}, lives=False)
+    ended = LedgerLimits("web", WEB, {GPU: GIB}, lives=False)
     assert ledger_limits.unambiguous([ended, entries[1]]) == (entries[1],)
 
 
@@ -200,8 +200,8 @@ def test_limits_are_read_from_the_ledger(place: Path) -> None:
     enter("/run/runc", A, [record, held_by_driver, only_requested, *nonsense])
     enter("/run/runc", "job", None, namespace="default", pod="job", container="main")
     first, second = ledger_limits.read()
-    assert first == Recorded(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
-    assert second == Recorded("job", JOB)
+    assert first == LedgerLimits(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
+    assert second == LedgerLimits("job", JOB)
     assert ledger_limits.version() != (0, 0)
 
 

@@ -15,34 +15,29 @@ import pytest
 from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
     EventSource,
-    Failed,
     Message,
-    NvmlWatching,
-    Reported,
     Watcher,
+    WatchFailed,
+    WatchStarted,
+    XidReport,
     poster,
 )
-from gpuhook.device_plugin.health.rate_limit import Storms
+from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
 
 SECONDS = 20
-
-
-@dataclass(frozen=True)
-class NoEvents:
-    reason: str
-    is_lost: bool = False
 
 
 @dataclass
 class FakeNvml:
     """Events are put into a queue; an exception in it is raised by the wait."""
 
-    events: queue.Queue[Reported | Exception] = field(default_factory=queue.Queue)
+    events: queue.Queue[XidReport | Exception] = field(default_factory=queue.Queue)
     opened: int = 0
     closed: int = 0
     registered: list[tuple[str, ...]] = field(default_factory=list)
-    unwatched: dict[str, NoEvents] = field(default_factory=dict)
+    unwatched: dict[str, UnwatchedDevices] = field(default_factory=dict)
     open_faults: list[Exception] = field(default_factory=list)
     losses: dict[str, str] = field(default_factory=dict)
     actions: dict[str, str] = field(default_factory=dict)
@@ -58,18 +53,18 @@ class FakeNvml:
         finally:
             self.closed += 1
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, NoEvents]:
+    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
         self.registered.append(tuple(uuids))
         return self.unwatched
 
-    def wait(self, milliseconds: int) -> Reported | None:
+    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         try:
             found = self.events.get(timeout=milliseconds / 1000)
         except queue.Empty:
             return None
         if isinstance(found, Exception):
             raise found
-        return found
+        return NvmlXidEvent(found.uuid, found.xid, found.gpu_instance, found.compute_instance)
 
     def lost(self) -> Mapping[str, str]:
         return self.losses
@@ -115,25 +110,28 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
 
 
 def test_an_xid_is_posted_with_the_drivers_action() -> None:
-    """The watch is told of first, with the GPUs that have no events; NVML is ended at the end."""
-    unwatched = {"GPU-1": NoEvents("no events"), "GPU-2": NoEvents("off the bus", is_lost=True)}
+    """The first message has the GPUs without events; NVML is shut down at the end."""
+    unwatched = {
+        "GPU-1": UnwatchedDevices("no events"),
+        "GPU-2": UnwatchedDevices("off the bus", is_lost=True),
+    }
     nvml, posted = FakeNvml(unwatched=unwatched, actions={"GPU-0": "reset"}), Posted()
     with watching(nvml, posted):
-        assert posted.next(NvmlWatching) == NvmlWatching(
+        assert posted.next(WatchStarted) == WatchStarted(
             {"GPU-1": "no events"}, {"GPU-2": "off the bus"}
         )
-        nvml.events.put(Reported("GPU-0", 95, 3, 0))
-        assert posted.next(Reported) == Reported("GPU-0", 95, 3, 0, 1, "reset")
-        nvml.events.put(Reported(None, 79))
-        assert posted.next(Reported) == Reported(None, 79)
-        nvml.events.put(Reported("GPU-lost", 79))
-        assert posted.next(Reported) == Reported("GPU-lost", 79)
+        nvml.events.put(XidReport("GPU-0", 95, 3, 0))
+        assert posted.next(XidReport) == XidReport("GPU-0", 95, 3, 0, 1, "reset")
+        nvml.events.put(XidReport(None, 79))
+        assert posted.next(XidReport) == XidReport(None, 79)
+        nvml.events.put(XidReport("GPU-lost", 79))
+        assert posted.next(XidReport) == XidReport("GPU-lost", 79)
     assert nvml.registered == [("GPU-0", "GPU-1")]
     assert (nvml.opened, nvml.closed) == (1, 1)
 
 
 def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
-    """The pauses grow to a minute, NVML is started anew each time, one message tells of each."""
+    """The pauses grow to a minute; each has one message and is followed by a restart of NVML."""
     nvml, posted = FakeNvml(), Posted()
     pauses: list[float] = []
     enough = threading.Event()
@@ -144,31 +142,33 @@ def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
         pauses.append(seconds)
         if len(pauses) == 9:
             enough.set()
-            nvml.events.put(Reported("GPU-0", 79))
+            nvml.events.put(XidReport("GPU-0", 79))
 
     with watching(nvml, posted, sleep=sleep):
         assert enough.wait(SECONDS)
-        told = [posted.next(Failed) for _ in range(9)]
-        assert posted.next(NvmlWatching) == NvmlWatching({})
-        assert posted.next(Reported) == Reported("GPU-0", 79)
+        told = [posted.next(WatchFailed) for _ in range(9)]
+        assert posted.next(WatchStarted) == WatchStarted({})
+        assert posted.next(XidReport) == XidReport("GPU-0", 79)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert [message.times for message in told if isinstance(message, Failed)] == [*range(1, 10)]
+    assert [message.times for message in told if isinstance(message, WatchFailed)] == [
+        *range(1, 10)
+    ]
     assert nvml.opened == nvml.closed == 10
 
 
 def test_a_wait_that_fails_tells_which_gpus_are_lost() -> None:
-    """NVML is asked while it is still open, and what it said is told once."""
+    """Lost GPUs are read while NVML is open, and posted once."""
     nvml, posted = FakeNvml(losses={"GPU-1": "fallen off the bus"}), Posted()
     with watching(nvml, posted, sleep=lambda seconds: None):
         nvml.events.put(trouble())
-        failed = posted.next(Failed)
-        assert isinstance(failed, Failed)
+        failed = posted.next(WatchFailed)
+        assert isinstance(failed, WatchFailed)
         assert failed.lost == {"GPU-1": "fallen off the bus"}
         nvml.open_faults.append(trouble())
         nvml.losses = {}
         nvml.events.put(trouble())
-        failed = posted.next(Failed)
-        assert isinstance(failed, Failed)
+        failed = posted.next(WatchFailed)
+        assert isinstance(failed, WatchFailed)
         assert failed.lost == {}
 
 
@@ -177,33 +177,33 @@ def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:
     nvml, posted = FakeNvml(open_faults=[trouble(), OSError("gone"), ValueError("odd")]), Posted()
     pauses: list[float] = []
     with watching(nvml, posted, sleep=pauses.append):
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
         nvml.events.put(trouble())
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
     assert pauses == [1, 2, 4, 1]
 
 
 def test_a_pause_ends_when_it_is_stopped_or_the_driver_is_back() -> None:
-    """Nobody waits a minute for it: restart() and stop() wake the thread."""
+    """restart() and stop() end a pause of a minute."""
     nvml, posted = FakeNvml(open_faults=[trouble(), trouble()]), Posted()
     with watching(nvml, posted) as watcher:
         for _ in range(2):
-            posted.next(Failed)
+            posted.next(WatchFailed)
             watcher.restart()
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
         nvml.open_faults += [trouble()] * 50
         nvml.events.put(trouble())
-        posted.next(Failed)
+        posted.next(WatchFailed)
 
 
 def test_other_gpus_are_watched_on_demand() -> None:
     """A GPU that was plugged in is registered by a new watch; the same ones change nothing."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
         watcher.watch(["GPU-0", "GPU-1"])
         watcher.watch(["GPU-0", "GPU-1", "GPU-2"])
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
     assert nvml.registered == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
 
 
@@ -211,13 +211,13 @@ def test_nvml_is_ended_while_others_start_it() -> None:
     """Who looks for GPUs has NVML for himself; then the events are waited for again."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
         for turn in range(1, 4):
-            assert watcher.set_aside(SECONDS)
+            assert watcher.suspend(SECONDS)
             assert nvml.opened == nvml.closed == turn
             watcher.resume()
-            posted.next(NvmlWatching)
-        assert watcher.set_aside(SECONDS)  # it can be stopped then
+            posted.next(WatchStarted)
+        assert watcher.suspend(SECONDS)  # it can be stopped then
 
 
 def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
@@ -225,21 +225,21 @@ def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
     nvml, posted = FakeNvml(open_faults=[trouble()] * 50), Posted()
     rested = threading.Event()
     with watching(nvml, posted, sleep=lambda seconds: rested.wait(SECONDS)) as watcher:
-        posted.next(Failed)
+        posted.next(WatchFailed)
         for _ in range(10):
-            assert watcher.set_aside(SECONDS)
+            assert watcher.suspend(SECONDS)
             watcher.resume()
         assert len(nvml.open_faults) == 49
         nvml.open_faults.clear()
         rested.set()
-        posted.next(NvmlWatching)
+        posted.next(WatchStarted)
 
 
 def test_actions_are_read_between_waits() -> None:
     """What the book wants to know comes back in one message."""
     nvml, posted = FakeNvml(actions={"GPU-0": "none"}), Posted()
     with watching(nvml, posted) as watcher:
-        watcher.ask(["GPU-0", "GPU-1"])
+        watcher.query_actions(["GPU-0", "GPU-1"])
         assert posted.next(Actions) == Actions({"GPU-0": "none", "GPU-1": None})
 
 
@@ -249,12 +249,12 @@ def test_a_storm_is_a_few_messages() -> None:
     now = [0.0]
     with watching(nvml, posted, clock=lambda: now[0]):
         for _ in range(10_000):
-            nvml.events.put(Reported("GPU-0", 13))
-        nvml.events.put(Reported("GPU-1", 79))
-        assert posted.next(Reported) == Reported("GPU-0", 13)
-        assert posted.next(Reported) == Reported("GPU-1", 79)
+            nvml.events.put(XidReport("GPU-0", 13))
+        nvml.events.put(XidReport("GPU-1", 79))
+        assert posted.next(XidReport) == XidReport("GPU-0", 13)
+        assert posted.next(XidReport) == XidReport("GPU-1", 79)
         now[0] = 11.0
-        assert posted.next(Reported) == Reported("GPU-0", 13, count=9_999)
+        assert posted.next(XidReport) == XidReport("GPU-0", 13, count=9_999)
         now[0] = 22.0
     assert posted.queue.empty()
     assert nvml.asked == ["GPU-0", "GPU-1", "GPU-0"]
@@ -262,7 +262,7 @@ def test_a_storm_is_a_few_messages() -> None:
 
 def test_storms_forget_what_is_over() -> None:
     """A window without a repetition is dropped, and the table has an end."""
-    storms: Storms[str] = Storms(10.0, limit=2)
+    storms: RateLimit[str] = RateLimit(10.0, limit=2)
     assert storms.is_first("a", 0.0)
     assert not storms.is_first("a", 1.0)
     assert storms.is_first("b", 2.0)
@@ -281,9 +281,9 @@ def test_messages_arrive_in_the_loop() -> None:
         taken: asyncio.Queue[threading.Thread] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         post = poster(loop, lambda message: taken.put_nowait(threading.current_thread()))
-        threading.Thread(target=post, args=(NvmlWatching(),)).start()
+        threading.Thread(target=post, args=(WatchStarted(),)).start()
         return loop, await taken.get()
 
     loop, thread = asyncio.run(main())
     assert thread is threading.main_thread()
-    poster(loop, lambda message: pytest.fail("the loop has ended"))(NvmlWatching())
+    poster(loop, lambda message: pytest.fail("the loop has ended"))(WatchStarted())

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.config.configuration import Health
-from gpuhook.device_plugin.health.gpu_health import HealthBook
+from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.device_plugin.health.nvml_watcher import (
     EventSource,
-    Failed,
     Message,
-    NvmlWatching,
-    Reported,
     Watcher,
+    WatchFailed,
+    WatchStarted,
+    XidReport,
 )
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
@@ -61,9 +61,9 @@ def following(posted: queue.Queue[Message], kind: type[Message]) -> Message:
             return message
 
 
-def book(node: SimulatedNode) -> tuple[HealthBook, list[Device]]:
-    made = HealthBook(Health(), Evidence())
-    made.seen(node.node.gpus, 0.0)
+def book(node: SimulatedNode) -> tuple[GpuHealth, list[Device]]:
+    made = GpuHealth(Health(), Evidence())
+    made.update_gpus(node.node.gpus, 0.0)
     devices = [
         Device(uuid, str(index), uuid, index, (), ()) for index, uuid in enumerate(uuids(node))
     ]
@@ -75,41 +75,41 @@ def test_the_drivers_word_on_one_gpu_among_eight(node: SimulatedNode) -> None:
     made, devices = book(node)
     broken = uuids(node)[5]
     with watching(node) as posted:
-        assert following(posted, NvmlWatching) == NvmlWatching()
+        assert following(posted, WatchStarted) == WatchStarted()
         for xid, number, action, hit in ((48, 0, "none", []), (154, 1, "reset", [broken])):
             stub_events.say(node, broken, f"recovery {number}")
             stub_events.inject_xid(node, broken, xid)
-            report = following(posted, Reported)
-            assert report == Reported(broken, xid, action=action)
-            assert isinstance(report, Reported)
-            made.xid(report, report.action, 1.0)
+            report = following(posted, XidReport)
+            assert report == XidReport(broken, xid, action=action)
+            assert isinstance(report, XidReport)
+            made.add_xid(report, report.action, 1.0)
             assert list(made.unhealthy(devices)) == hit
 
 
 def test_a_gpu_that_falls_off_the_bus(node: SimulatedNode) -> None:
-    """It cannot say what it needs, so the table does; whoever is lost is told with the failure."""
+    """A lost GPU reports no action, so the table decides; the failure lists lost GPUs."""
     made, devices = book(node)
     gone = uuids(node)[2]
     with watching(node) as posted:
-        following(posted, NvmlWatching)
+        following(posted, WatchStarted)
         stub_events.say(node, gone, "lost_after 0")
         stub_events.inject_xid(node, gone, 79)
-        report = following(posted, Reported)
-        assert isinstance(report, Reported)
+        report = following(posted, XidReport)
+        assert isinstance(report, XidReport)
         assert report.action is None
-        made.xid(report, report.action, 1.0)
+        made.add_xid(report, report.action, 1.0)
     assert made.unhealthy(devices) == {gone: "XID 79 (the GPU has fallen off the bus)"}
 
 
 def test_nvml_goes_and_comes_back(node: SimulatedNode) -> None:
     """A driver that is away is waited for, and its XIDs are heard again when it is back."""
     with watching(node) as posted:
-        following(posted, NvmlWatching)
+        following(posted, WatchStarted)
         stub_events.take_away(node)
-        following(posted, Failed)
+        following(posted, WatchFailed)
         stub_events.bring_back(node)
-        following(posted, NvmlWatching)
+        following(posted, WatchStarted)
         stub_events.inject_xid(node, uuids(node)[0], 95)
-        report = following(posted, Reported)
-        assert isinstance(report, Reported)
+        report = following(posted, XidReport)
+        assert isinstance(report, XidReport)
         assert report.xid == 95

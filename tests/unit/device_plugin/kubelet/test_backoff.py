@@ -7,7 +7,7 @@ from gpuhook.device_plugin.kubelet.backoff import Backoff
 
 
 def test_delays_double_up_to_the_cap_and_vary() -> None:
-    """Each delay is between half of its step and all of it; reset begins anew."""
+    """Each delay is between half of its step and the step; reset starts with the first step."""
     backoff = Backoff(1.0, 8.0)
     for _ in range(2):
         delays = [backoff.next() for _ in range(6)]

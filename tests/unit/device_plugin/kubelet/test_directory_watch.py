@@ -19,7 +19,7 @@ Told = list[tuple[str | None, bool]]
 
 
 def told(directories: list[Path], *steps: Callable[[], object]) -> list[Told]:
-    """Return what is told after each step, on paths less the first directory's parent."""
+    """Return the changes after each step, relative to the first directory's parent."""
     heard: Told = []
 
     async def work() -> list[Told]:
@@ -42,7 +42,7 @@ def told(directories: list[Path], *steps: Callable[[], object]) -> list[Told]:
 
 
 def test_entries(tmp_path: Path) -> None:
-    """What comes and goes is told with its path; what is touched or written to is not."""
+    """Entries that appear or go are reported; touched or written ones are not."""
     directory = tmp_path / "d"
     directory.mkdir()
     file = directory / "kubelet.sock"
@@ -67,7 +67,7 @@ def test_entries(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_made_anew(tmp_path: Path) -> None:
-    """It is told that anything may have happened, and then the new one's entries."""
+    """A replaced directory is reported as an unknown change, then the new entries."""
     directory = tmp_path / "d"
     directory.mkdir()
     removed, made, entry, moved, entry_there, returned, entry_again = told(
@@ -106,7 +106,7 @@ def test_parents_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_two_directories_one_in_the_other(tmp_path: Path) -> None:
-    """Each entry is told once, of the directory that it is in."""
+    """Each entry is reported once, for its directory."""
     outer, inner = tmp_path / "d", tmp_path / "d" / "e"
     inner.mkdir(parents=True)
     assert told([outer, inner], (outer / "a").touch, (inner / "b").touch) == [

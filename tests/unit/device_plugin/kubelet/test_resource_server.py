@@ -30,7 +30,7 @@ Both = tuple[Plugin, Endpoint]
 
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[Both]:
-    """Give a plugin that offers 2 GPUs as 2 units each to nobody, and a connection to it."""
+    """Return a plugin without a kubelet that offers 2 GPUs with 2 units each, and a connection."""
     with Plugin(tmp_path, kubelet="", pre_start=True) as plugin:
         plugin.offer(resource())
         endpoint = Endpoint(tmp_path / "nvidia-gpu.sock", OPTIONS, Changes())
@@ -61,7 +61,7 @@ def test_the_list_comes_at_once_and_in_order(both: Both) -> None:
 
 
 def test_topology_where_it_is_known() -> None:
-    """A NUMA node is told where there is one; -1, as the kernel says for none, is none."""
+    """A known NUMA node is listed; the kernel's -1 means that there is none."""
     nodes = {"GPU-a": 0, "GPU-b": 1, "GPU-c": None, "GPU-d": -1}
     units = tuple(Unit(name, device(name, node)) for name, node in nodes.items())
     listed = messages.listing(Resource("nvidia.com/gpu", units), {}).devices
@@ -113,7 +113,7 @@ def test_changes_faster_than_a_stream_are_one_message(both: Both) -> None:
 
 
 def test_a_change_that_was_taken_back_is_no_message(both: Both) -> None:
-    """What is as it was when a stream gets to look is not told."""
+    """A list that is unchanged when a stream reads it is not sent."""
     plugin, endpoint = both
     lists(endpoint, 1)
 
@@ -197,7 +197,7 @@ def test_a_start_is_looked_at(both: Both) -> None:
 
 
 def test_a_driver_that_hangs_keeps_one_start_waiting_only(both: Both) -> None:
-    """A look at a start asks the driver; whoever else calls is answered meanwhile."""
+    """PreStartContainer queries the driver; other calls are answered meanwhile."""
     plugin, endpoint = both
     plugin.answers.hangs = threading.Event()
     start = threading.Thread(target=endpoint.pre_start, args=(["GPU-0::0"],))
@@ -213,7 +213,7 @@ def test_a_driver_that_hangs_keeps_one_start_waiting_only(both: Both) -> None:
 
 
 def test_a_start_that_nobody_wanted_looked_at(tmp_path: Path) -> None:
-    """Without the option the kubelet is told so, and a call all the same is let pass."""
+    """Without the option the kubelet need not call; a call succeeds anyway."""
     with Plugin(tmp_path, kubelet="") as plugin:
         plugin.offer(resource())
         plugin.answers.error = ZeroDivisionError()
@@ -233,7 +233,7 @@ def test_a_start_that_nobody_wanted_looked_at(tmp_path: Path) -> None:
 def test_a_fault_is_a_status_with_a_sentence(
     both: Both, code: str, status: grpc.StatusCode
 ) -> None:
-    """Who asks wrongly and who cannot be served now are told apart; both read code and hint."""
+    """Wrong requests and failed ones have different statuses, both with code and hint."""
     plugin, endpoint = both
     facts = {"name": "GPU-x::y"} if code == "GH1003" else {"path": "/lib", "reason": "none"}
     plugin.answers.error = error = fault(code, **facts)
@@ -251,7 +251,7 @@ def test_a_fault_is_a_status_with_a_sentence(
 
 
 def test_a_fault_of_ours_ends_one_call_only(both: Both) -> None:
-    """Any other error is INTERNAL, is told to the observer, and the next call goes well."""
+    """Any other error is INTERNAL and reported to the observer, and the next call succeeds."""
     plugin, endpoint = both
     plugin.answers.error = KeyError("\udcff odd\n" + "x" * 10_000)
     with pytest.raises(grpc.RpcError) as raised:

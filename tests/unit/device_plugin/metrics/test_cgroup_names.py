@@ -40,7 +40,7 @@ POD = "kubepods-besteffort-pod3d2b7a51_9c0e_4f6d_8b17_52e0c4a6f913.slice"
 )
 def test_shapes(content: str, in_pod: bool) -> None:
     """The id is found in each shape, and whether it is a pod's."""
-    member = parse(content + "\n")
+    member = parse(f"{content}\n".encode())
     assert (member.container(()), member.in_pod) == (ID, in_pod)
 
 
@@ -51,21 +51,21 @@ def test_shapes(content: str, in_pod: bool) -> None:
 )  # fmt: skip
 def test_processes_of_the_host(content: str) -> None:
     """A process of the host is in no container."""
-    assert parse(content).container(()) is None
+    assert parse(content.encode()).container(()) is None
 
 
 def test_a_known_name_need_not_look_like_an_id() -> None:
     """Containers of runc and ctr are called as people like, and the ledger knows them."""
-    member = parse("0::/default/trainer-1")
+    member = parse(b"0::/default/trainer-1")
     assert member.container(()) is None
     assert member.container({"trainer-1"}) == "trainer-1"
-    assert parse("0::/system.slice/runc-trainer-1.scope").container({"trainer-1"}) == "trainer-1"
-    assert parse("0::/user.slice/user-1.slice").container({"1"}) is None
+    assert parse(b"0::/system.slice/runc-trainer-1.scope").container({"trainer-1"}) == "trainer-1"
+    assert parse(b"0::/user.slice/user-1.slice").container({"1"}) is None
 
 
 def test_the_outermost_known_container_counts() -> None:
     """What a container makes below its own cgroup cannot pass for another container."""
-    member = parse(f"0::/docker/{ID}/docker/{OTHER}")
+    member = parse(f"0::/docker/{ID}/docker/{OTHER}".encode())
     assert member.container({ID, OTHER}) == ID
     assert member.container({OTHER}) == OTHER
     assert member.container(()) == OTHER

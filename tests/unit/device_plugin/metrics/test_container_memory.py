@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory per container: who is told, by which witness, and what stays nobody's."""
+"""Memory per container: how it is attributed, and what remains unattributed."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.container_memory import (
@@ -19,6 +17,7 @@ from gpuhook.device_plugin.metrics.container_memory import (
 from gpuhook.device_plugin.metrics.unit_holders import Holder
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 GPU = "GPU-0"
 DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 1000)
@@ -28,13 +27,11 @@ A, B = "aa" * 32, "bb" * 32
 TRAINER, SERVER = Holder("demo", "trainer", "main"), Holder("demo", "server", "main")
 
 
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    memory_bytes: int | None
+def process(pid: int, memory: int | None) -> ProcessUse:
+    return ProcessUse(pid, memory, None, None, "compute")
 
 
-def use(*processes: Process, used: int | None = 900) -> DeviceUse:
+def use(*processes: ProcessUse, used: int | None = 900) -> DeviceUse:
     return DeviceUse(GPU, 1000, used, processes)
 
 
@@ -43,13 +40,13 @@ def member(identity: str, *, in_pod: bool = True) -> Membership:
 
 
 def test_the_ledger_joins_processes_and_replicas() -> None:
-    """With ledger and kubelet, each container has its use and its share; the rest is nobody's."""
+    """With ledger and kubelet, each container has its use and share; the rest is unattributed."""
     entries = {
         A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
         B: HolderEntry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
     }
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
-    uses = use(Process(1, 300), Process(2, 100), Process(3, 50), Process(4, 77))
+    uses = use(process(1, 300), process(2, 100), process(3, 50), process(4, 77))
     members = {1: member(A), 2: member(A), 3: member(B), 4: Membership()}
     found = container_memory([uses], members, entries, holders, SHARED)
     assert found == (
@@ -73,7 +70,7 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
     """A GPU with one holder needs no ledger; processes outside of pods are not that holder's."""
     members = {1: member(A), 2: member(B, in_pod=False)}
     found = container_memory(
-        [use(Process(1, 300), Process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
+        [use(process(1, 300), process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
     )
     assert found == (
         ContainerMemory(GPU, "", "", B, 5, None),
@@ -82,9 +79,9 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
 
 
 def test_without_a_ledger_several_holders_stay_apart() -> None:
-    """Whose process it is cannot be told among several: it goes by its container's id."""
+    """A process that may belong to several holders is listed by its container's id."""
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    found = container_memory([use(Process(1, 300))], {1: member(A)}, {}, holders, SHARED)
+    found = container_memory([use(process(1, 300))], {1: member(A)}, {}, holders, SHARED)
     assert found == (
         ContainerMemory(GPU, "", "", A, 300, None),
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
@@ -95,7 +92,7 @@ def test_without_a_ledger_several_holders_stay_apart() -> None:
 def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
     """Containers of Docker and podman have a share as well; they go by their id."""
     entries = {"web": HolderEntry("web", units=(f"{GPU}::3",))}
-    found = container_memory([use(Process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
+    found = container_memory([use(process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
     assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
 
 
@@ -103,7 +100,7 @@ def test_what_the_driver_cannot_tell_is_not_0() -> None:
     """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER}
-    (found,) = container_memory([use(Process(1, None))], {1: member(A)}, entries, holders, SHARED)
+    (found,) = container_memory([use(process(1, None))], {1: member(A)}, entries, holders, SHARED)
     assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
     silent = DeviceUse(GPU, 1000, 900, None)
     (found,) = container_memory([silent], {}, entries, holders, SHARED)
@@ -113,7 +110,7 @@ def test_what_the_driver_cannot_tell_is_not_0() -> None:
 
 
 def test_processes_that_use_more_than_is_used_leave_0() -> None:
-    """Numbers of two moments need not fit: what is nobody's is never less than nothing."""
+    """Values of two moments need not agree: unattributed memory is never negative."""
     found = (ContainerMemory(GPU, "", "", A, 950, None),)
     assert unattributed(use(used=900), found) == 0
 
@@ -121,7 +118,7 @@ def test_processes_that_use_more_than_is_used_leave_0() -> None:
 def test_a_process_that_computes_and_draws_counts_once() -> None:
     """The driver tells such a process for each kind of use, with all of its memory."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
-    uses = use(Process(1, 300), Process(1, 300), Process(1, None))
+    uses = use(process(1, 300), process(1, 300), process(1, None))
     (found,) = container_memory([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
     assert found.used_bytes == 300
 
@@ -162,7 +159,7 @@ def test_the_ledger_says_what_the_driver_holds() -> None:
 
 
 def test_without_a_record_the_units_say_it() -> None:
-    """Another runtime writes no ledger: the limit is that of the units, and nobody's promise."""
+    """Another runtime writes no ledger: the limit is that of the units, and is not enforced."""
     holders = {f"{GPU}::0": SERVER, f"{GPU}::1": SERVER}
     assert limits_of({}, holders) == [("server", 480, 400, "guard")]
     by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})

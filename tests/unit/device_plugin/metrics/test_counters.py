@@ -7,7 +7,8 @@ import itertools
 
 import pytest
 
-from gpuhook.device_plugin.metrics.counters import BUCKETS, MAX_KEYS, OTHER, Durations, Observations
+from gpuhook.device_plugin.kubelet.observer import Observer
+from gpuhook.device_plugin.metrics.counters import BUCKETS, MAX_KEYS, OTHER, Counters, Durations
 
 
 @pytest.mark.parametrize(
@@ -32,16 +33,17 @@ def test_what_takes_longer_than_all_bounds() -> None:
 
 def test_counts() -> None:
     """Containers are counted, not calls; refusals by method too; a snapshot stays as it was."""
-    seen = Observations()
-    seen.allocated("nvidia.com/gpu", [["a"], ["b", "c"]], 0.001)
-    before = seen.counted()
-    seen.refused("nvidia.com/gpu", "Allocate", "why", 0.001)
-    seen.refused("nvidia.com/gpu", "PreStartContainer", "why", 0.001)
-    seen.refused("nvidia.com/gpu", "GetPreferredAllocation", "why", 0.001)
+    seen = Counters()
+    events = Observer(seen)
+    events.allocated("nvidia.com/gpu", [["a"], ["b", "c"]], 0.001)
+    before = seen.snapshot()
+    events.refused("nvidia.com/gpu", "Allocate", "why", 0.001)
+    events.refused("nvidia.com/gpu", "PreStartContainer", "why", 0.001)
+    events.refused("nvidia.com/gpu", "GetPreferredAllocation", "why", 0.001)
     seen.xid("GPU-0", 79)
     seen.xid("GPU-0", 79)
-    seen.streams("nvidia.com/gpu", 2)
-    after = seen.counted()
+    events.streams("nvidia.com/gpu", 2)
+    after = seen.snapshot()
     gpu = "nvidia.com/gpu"
     assert before.counters["allocations"] == {(gpu, "allocated"): 2}
     assert sum(before.durations["allocate"][gpu].counts) == 1
@@ -58,12 +60,13 @@ def test_counts() -> None:
 
 def test_keys_are_bounded() -> None:
     """However many XIDs or resources there are, the numbers stay few and the sums right."""
-    seen = Observations()
+    seen = Counters()
+    events = Observer(seen)
     for number in range(MAX_KEYS + 500):
         seen.xid("GPU-0", number)
-        seen.preferred(f"nvidia.com/{number}", 0.001)
-        seen.streams(f"nvidia.com/{number}", 1)
-    counted = seen.counted()
+        events.preferred(f"nvidia.com/{number}", 0.001)
+        events.streams(f"nvidia.com/{number}", 1)
+    counted = seen.snapshot()
     assert counted.counters["xid"][OTHER, OTHER] == 500
     assert sum(counted.counters["xid"].values()) == MAX_KEYS + 500
     assert len(counted.streams) == MAX_KEYS

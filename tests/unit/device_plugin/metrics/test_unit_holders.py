@@ -75,7 +75,7 @@ async def _list(request: bytes, context: object) -> bytes:
 
 
 def ask(path: str, answer: Answer | None, **options: object) -> Holdings:
-    """Return what is told of a kubelet that answers like this; None: there is none."""
+    """Return the holdings from a kubelet with this answer; None: no kubelet."""
 
     async def scenario() -> Holdings:
         if answer is None:
@@ -98,7 +98,7 @@ def test_units_and_their_holders(socket: str) -> None:
 
 
 def test_no_socket(socket: str) -> None:
-    """Without a kubelet nobody is known to hold anything, and the reason names the socket."""
+    """Without a kubelet no holder is known, and the reason names the socket."""
     assert ask(socket, None) == Holdings(reason=f"{socket}: No such file or directory")
 
 

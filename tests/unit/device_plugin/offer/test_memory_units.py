@@ -21,7 +21,7 @@ from gpuhook.device_plugin.config.configuration import (
     Sharing,
 )
 from gpuhook.device_plugin.kubelet import messages
-from gpuhook.device_plugin.kubelet_answers import Answering, KnownNode
+from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.labels.gpu_groups import groups
 from gpuhook.device_plugin.metrics.container_memory import shares
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
@@ -139,7 +139,7 @@ def test_policy_is_that_of_memory_units() -> None:
     for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
         configuration = Configuration(sharing=Sharing(MEMORY_UNITS, policy=policy))
         known = KnownNode(NO_LINKS, configuration)
-        assert Answering(known, lambda _: None).preferred(offered, free, [], 1) == [best]
+        assert KubeletAnswers(known, lambda _: None).preferred(offered, free, [], 1) == [best]
 
 
 def at_work(*strategies: str) -> Context:

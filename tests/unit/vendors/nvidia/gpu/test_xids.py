@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.device_plugin.config.configuration import Health
-from gpuhook.device_plugin.health.xid_verdict import judgement
+from gpuhook.device_plugin.health.xid_verdict import xid_verdict
 from gpuhook.vendors.nvidia.gpu import xids
 
 DEFAULT = Health()
@@ -15,7 +15,7 @@ DEFAULT = Health()
 @pytest.mark.parametrize("xid", [48, 62, 64, 74, 79, 95, 109, 119, 120, 140])
 def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
     """Without the driver's recommendation the table applies, and the reason has the number."""
-    verdict = judgement(xid, DEFAULT, None)
+    verdict = xid_verdict(xid, DEFAULT, None)
     assert verdict.unhealthy
     assert verdict.reason == f"XID {xid} ({xids.TABLE[xid].meaning})"
     assert verdict.remedy == ("reboot the node" if xid == 79 else "reset the GPU")
@@ -24,57 +24,57 @@ def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 63, 92, 154, 9999])
 def test_what_a_program_did_or_is_only_told_is_healthy(xid: int) -> None:
     """Errors of programs, reports and unknown numbers make nothing unhealthy."""
-    assert not judgement(xid, DEFAULT, None).unhealthy
+    assert not xid_verdict(xid, DEFAULT, None).unhealthy
 
 
 def test_the_driver_counts_more_than_the_table() -> None:
     """With a recovery action, the driver's word decides, for known XIDs and for unknown ones."""
-    assert not judgement(95, DEFAULT, "none").unhealthy
-    assert judgement(95, DEFAULT, "none").is_doubtful
-    assert not judgement(13, DEFAULT, "none").is_doubtful
+    assert not xid_verdict(95, DEFAULT, "none").unhealthy
+    assert xid_verdict(95, DEFAULT, "none").is_doubtful
+    assert not xid_verdict(13, DEFAULT, "none").is_doubtful
     for xid in (13, 154, 9999):
-        verdict = judgement(xid, DEFAULT, "drain-and-reset")
+        verdict = xid_verdict(xid, DEFAULT, "drain-and-reset")
         assert verdict.unhealthy
         assert verdict.remedy == xids.REMEDIES["drain-and-reset"]
         assert not verdict.is_contained
-    assert judgement(13, DEFAULT, "an action of tomorrow").unhealthy
+    assert xid_verdict(13, DEFAULT, "an action of tomorrow").unhealthy
 
 
 def test_settings_count_more_than_the_driver() -> None:
     """What is enabled is critical whatever the driver says, what is ignored is ignored."""
     chosen = Health(enabled_xids=frozenset({31}), ignored_xids=frozenset({79}))
-    critical = judgement(31, chosen, "none")
+    critical = xid_verdict(31, chosen, "none")
     assert (critical.unhealthy, critical.by_driver) == (True, False)
-    assert not judgement(79, chosen, "reset").unhealthy
-    assert judgement(95, chosen, None).unhealthy
+    assert not xid_verdict(79, chosen, "reset").unhealthy
+    assert xid_verdict(95, chosen, None).unhealthy
 
 
 def test_a_driver_that_is_not_asked_has_no_say() -> None:
     """Then only the table applies, whatever the driver recommends."""
     alone = Health(ask_driver=False)
-    assert judgement(79, alone, "none").unhealthy
-    assert not judgement(13, alone, "reset").unhealthy
+    assert xid_verdict(79, alone, "none").unhealthy
+    assert not xid_verdict(13, alone, "reset").unhealthy
 
 
 def test_a5_enabling_one_wins_over_disabling_all() -> None:
     """DP_DISABLE_HEALTHCHECKS=all with DP_ENABLE_HEALTHCHECKS=79 leaves XID 79 watched."""
     chosen = Health(enabled_xids=frozenset({79}), ignores_all=True)
-    assert judgement(79, chosen, None).unhealthy
-    assert not judgement(95, chosen, None).unhealthy
-    assert not judgement(13, chosen, "reset").unhealthy
+    assert xid_verdict(79, chosen, None).unhealthy
+    assert not xid_verdict(95, chosen, None).unhealthy
+    assert not xid_verdict(13, chosen, "reset").unhealthy
 
 
 def test_enabling_all_makes_programs_errors_count_too() -> None:
     """DP_ENABLE_HEALTHCHECKS=all un-ignores those that are ignored, too."""
     chosen = Health(ignored_xids=frozenset({31}), enables_all=True)
-    assert all(judgement(xid, chosen, "none").unhealthy for xid in (13, 31, 79, 9999))
+    assert all(xid_verdict(xid, chosen, "none").unhealthy for xid in (13, 31, 79, 9999))
 
 
 def test_a_list_of_ones_own_replaces_the_table() -> None:
     """Neither the table nor the driver adds an XID to the listed ones."""
     chosen = Health(critical_xids=frozenset({13}))
-    assert judgement(13, chosen, "none").unhealthy
-    assert not judgement(79, chosen, "reset").unhealthy
+    assert xid_verdict(13, chosen, "none").unhealthy
+    assert not xid_verdict(79, chosen, "reset").unhealthy
 
 
 def test_the_table_is_whole() -> None:

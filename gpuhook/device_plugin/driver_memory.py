@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of GPUs and the processes that use it, as the driver reports them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
+
+
+class DriverUsage:
+    """Queries by the UUID of a GPU or MIG instance. Each call opens NVML, and blocks.
+
+    While the plugin waits for events, NVML is open already, and opening it again costs little.
+    All methods but `free` raise GH1202 to GH1206.
+    """
+
+    def __init__(self, library: str, module_version: str | None) -> None:
+        self._library = (library, module_version)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Keep NVML open for several calls."""
+        from gpuhook.vendors.nvidia.nvml import nvml_inventory
+
+        with nvml_inventory.opened(*self._library):
+            yield
+
+    def memory(self, uuid: str) -> GpuMemory | None:
+        """Return the memory in bytes, None if the driver does not report it."""
+        from gpuhook.vendors.nvidia.nvml import gpu_usage
+
+        with self.opened():
+            return gpu_usage.memory(uuid)
+
+    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+        """Return the processes that use the device, None if the driver does not report them."""
+        from gpuhook.vendors.nvidia.nvml import gpu_usage
+
+        with self.opened():
+            return gpu_usage.processes(uuid)
+
+    def free(self, uuid: str) -> int | None:
+        """Return the free bytes, None if unknown. Never raises GpuhookError."""
+        try:
+            memory = self.memory(uuid)
+        except GpuhookError:
+            return None
+        return None if memory is None else memory.free
+
+
+def driver_usage(snapshot: NodeSnapshot) -> DriverUsage | None:
+    """Return the queries of a node's driver; None for an inventory file, or without a driver."""
+    if snapshot.seen.driver.nvml is None or snapshot.is_dump:
+        return None
+    return DriverUsage(*snapshot.library)
+
+
+def process_memory(uses: Iterable[ProcessUse]) -> dict[int, int | None]:
+    """Return the bytes of each process, None if not reported.
+
+    The driver lists a process that computes and draws twice, each time with its total.
+    """
+    by_pid: dict[int, int | None] = {}
+    for use in uses:
+        before, now = by_pid.get(use.pid), use.memory_bytes
+        by_pid[use.pid] = now if before is None else max(before, now or 0)
+    return by_pid

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the feature labels current, in NFD's file or on the node.
+
+Off by default, since a cluster with a GPU feature discovery has these labels already. So the
+modules that compute labels are imported only when they are enabled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from gpuhook.device_plugin import daemon_thread
+from gpuhook.device_plugin.config.configuration import LabelFlags
+from gpuhook.device_plugin.kubelet.backoff import Backoff
+from gpuhook.errors import GpuhookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.device_plugin.api_server.client import ApiServer
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.device_plugin.notifier import Notifier
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
+_REMOVE_TIMEOUT = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelSource:
+    """The values that labels are computed from."""
+
+    configuration: Configuration
+    snapshot: NodeSnapshot
+    resources: tuple[Resource, ...]
+
+
+class LabelService:
+    """Writes changed labels; `server` is None without an API server.
+
+    It works in a task, so that turns do not wait for an API server that does not answer.
+    """
+
+    def __init__(self, launch: Launch, server: ApiServer | None, notifier: Notifier) -> None:
+        self._launch = launch
+        self._server = server
+        self._notifier = notifier
+        self._current: _LabelSource | None = None
+        self._written: _LabelSource | None = None  # the source of the written labels
+        self._task: asyncio.Task[None] | None = None
+        self._path: str | None = None  # of the written file
+        self._reported = ""
+        self._node_labels: dict[str, str] = {}
+        self._started_at = int(time.time())
+
+    def update(
+        self, configuration: Configuration, snapshot: NodeSnapshot, resources: tuple[Resource, ...]
+    ) -> None:
+        """Write the labels for an offer. Failures are reported and retried.
+
+        Labels that the configuration no longer enables are removed.
+        """
+        self._current = _LabelSource(configuration, snapshot, resources)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_current())
+
+    async def end(self, configuration: Configuration) -> None:
+        """Remove the labels, if configured, within five seconds."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if not configuration.own.remove_labels_on_exit:
+            return
+        try:
+            self._write_file(None, {})
+            await asyncio.wait_for(self._label_node({}), _REMOVE_TIMEOUT)
+        except asyncio.TimeoutError:
+            self._notifier.log.warning("the labels were not removed", cause="no answer in time")
+        except (GpuhookError, OSError) as error:
+            self._notifier.log.warning("the labels were not removed", cause=str(error))
+
+    async def _write_current(self) -> None:
+        """Write labels until the written ones are current."""
+        from gpuhook.device_plugin.api_server.client import is_forbidden
+
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        reported = ""
+        while (source := self._current) is not None and source != self._written:
+            try:
+                await self._label(source)
+            except Exception as error:  # a bug, too, is retried
+                if str(error) != reported:
+                    reported = str(error)
+                    self._notifier.log.warning("the labels were not updated", cause=reported)
+                if not (isinstance(error, GpuhookError) and is_forbidden(error)):
+                    await asyncio.sleep(backoff.next())
+                    continue
+            self._written = source
+
+    async def _label(self, source: _LabelSource) -> None:
+        own = source.configuration.own
+        values: dict[str, str] = {}
+        if own.labels or own.label_node:
+            values = await daemon_thread.begin(lambda: self._labels(source), "gpuhook-labels")
+        self._write_file(_file_path(source) if own.labels else None, values)
+        if own.label_node and self._server is None:
+            self._warn_once(
+                "labelNode has no effect: no access to the API server; it needs NODE_NAME and the "
+                "token of a service account"
+            )
+        await self._label_node(values if own.label_node else {})
+
+    def _labels(self, source: _LabelSource) -> dict[str, str]:
+        from gpuhook.device_plugin.labels import label_facts
+        from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
+
+        gfd, snapshot = source.configuration.flags.gfd, source.snapshot
+        facts = LabelFacts()
+        if self._launch.inventory is None:
+            facts = label_facts.facts(snapshot.seen, self._launch.host_root, gfd.machine_type_file)
+        timestamp = None if gfd.no_timestamp else self._started_at
+        return labels(snapshot.node, source.resources, source.configuration, facts, timestamp)
+
+    def _write_file(self, path: str | None, values: dict[str, str]) -> None:
+        """Write the labels to the file `path`, and remove an earlier file of another path."""
+        if path is None and self._path is None:
+            return
+        from gpuhook.device_plugin.labels import feature_file
+
+        if self._path is not None and self._path != path:
+            feature_file.remove(self._path)
+            self._path = None
+        if path is not None:
+            self._path = path
+            feature_file.write(path, values)
+
+    def _warn_once(self, message: str) -> None:
+        if message != self._reported:
+            self._reported = message
+            self._notifier.log.warning(message)
+
+    async def _label_node(self, values: dict[str, str]) -> None:
+        """Set these labels on the node, and remove the plugin's earlier labels."""
+        server = self._server
+        if server is None or values == self._node_labels:
+            return
+        from gpuhook.device_plugin.api_server import node_object
+
+        changes: dict[str, str | None] = dict.fromkeys(self._node_labels.keys() - values.keys())
+        changes.update(values)
+        name = self._launch.node_name
+        await daemon_thread.begin(
+            lambda: node_object.set_labels(server, name, changes), "gpuhook-labels"
+        )
+        self._node_labels = values
+
+
+def _file_path(source: _LabelSource) -> str | None:
+    """Return the file to write; for an inventory file not the one that this machine's NFD reads."""
+    path = source.configuration.flags.gfd.output_file
+    return None if source.snapshot.is_dump and path == LabelFlags().output_file else path

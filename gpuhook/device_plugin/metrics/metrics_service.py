@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the metrics endpoint of the plugin, and provides its data."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from gpuhook.device_plugin import driver_memory
+from gpuhook.device_plugin.config.configuration import Metrics as MetricsSettings
+from gpuhook.device_plugin.metrics import unit_holders
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
+from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.device_plugin.notifier import Notifier
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+
+
+class MetricsService:
+    """Serves the metrics at the configured address, which may change.
+
+    `pod_resources` is the kubelet's socket. /proc of the node is below `host_root`.
+    """
+
+    def __init__(
+        self, counters: Counters, notifier: Notifier, pod_resources: str, host_root: str = "/"
+    ) -> None:
+        self._counters = counters
+        self._notifier = notifier
+        self._pod_resources = pod_resources
+        self._proc = os.path.join(host_root, "proc")
+        self._settings = MetricsSettings(address="")
+        self._endpoint: MetricsEndpoint | None = None
+        self._offered = Offered()
+        self._reported = ""  # why there is no endpoint
+        self._snapshot = NodeSnapshot()
+
+    async def update(
+        self,
+        settings: MetricsSettings,
+        snapshot: NodeSnapshot,
+        resources: tuple[Resource, ...],
+        unhealthy: Mapping[str, str],
+        *,
+        guards: bool = False,
+    ) -> None:
+        """Serve metrics of these resources from now on; `unhealthy` has device UUIDs.
+
+        `guards`: the plugin ends processes of containers above their memory limit.
+        """
+        units = (unit for resource in resources for unit in resource.units)
+        bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
+        self._offered, self._snapshot = Offered(resources, bad, guards), snapshot
+        if settings == self._settings:
+            return
+        await self.end()
+        self._settings = settings
+        scrape = Scrape(
+            lambda: self._offered,
+            lambda: driver_memory.driver_usage(self._snapshot),
+            partial(unit_holders.ask, socket=self._pod_resources),
+            proc=self._proc,
+        )
+        self._endpoint = MetricsEndpoint(settings.address, scrape, self._counters)
+        failed = await self._endpoint.start()
+        if failed is not None:
+            await self.end()  # the next turn tries again
+            if failed.message != self._reported:
+                self._notifier.fault("NoMetrics", failed)
+            self._reported = failed.message
+            return
+        self._reported = ""
+        if settings.address:
+            self._notifier.log.info("metrics", address=settings.address)
+
+    async def end(self) -> None:
+        self._settings = MetricsSettings(address="")
+        if self._endpoint is not None:
+            await self._endpoint.stop()
+            self._endpoint = None

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the MPS control daemons of all resources running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.device_plugin.mps import mps_plan as mps
+from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.driver import driver_locations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
+    from gpuhook.device_plugin.mps.mps_plan import MpsPlan
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.device_plugin.offer.offered_devices import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class MpsState:
+    """The allocation for each resource whose daemon answers, and the reasons of other resources.
+
+    `unready` has reasons by device UUID, `faults` their errors. `started` are the resources with a
+    new daemon, `changed` those whose running daemon got other limits: MPS servers that it started
+    before keep the old ones.
+    """
+
+    given: dict[str, Allocation] = field(default_factory=dict)
+    unready: dict[str, str] = field(default_factory=dict)
+    started: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    faults: tuple[GpuhookError, ...] = ()
+
+
+class MpsService:
+    """Keeps one daemon for each resource shared by MPS. Its methods block."""
+
+    def __init__(self) -> None:
+        self._daemons: dict[str, MpsDaemon] = {}
+        self._root = ""  # the --mps-root that was searched for orphans
+        self._library: tuple[str, str | None] | None = None  # of the driver that the daemons use
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any daemon must run."""
+        return bool(self._daemons)
+
+    def update(
+        self, resources: Iterable[Resource], mps_root: str, snapshot: NodeSnapshot
+    ) -> MpsState:
+        """Run exactly the daemons that the resources need; faults are in the state.
+
+        Unneeded daemons are stopped first, since a GPU belongs to one daemon. For an inventory file
+        no daemon is started or stopped: those on this machine belong to another node.
+        """
+        state, started, changed = MpsState(), [], []
+        faults: list[GpuhookError] = []
+        self._replace_library(snapshot)
+        plans = self._plans(resources, mps_root, state.unready, faults)
+        if snapshot.is_dump:
+            state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
+            return state
+        self._stop_unneeded(plans, mps_root, snapshot)
+        for name, plan in plans.items():
+            daemon = before = self._daemons.get(name)
+            if daemon is None or daemon.plan != plan:
+                daemon = self._daemons[name] = _daemon(plan, snapshot)
+            try:
+                if daemon.ensure():
+                    started.append(name)
+                elif before is not None and before.plan != plan:
+                    changed.append(name)
+                state.given[name] = Allocation(plan.envs, plan.mounts)
+            except GpuhookError as error:
+                state.unready.update(dict.fromkeys(plan.uuids, error.message))
+                faults.append(error)
+        return MpsState(state.given, state.unready, tuple(started), tuple(changed), tuple(faults))
+
+    def _replace_library(self, snapshot: NodeSnapshot) -> None:
+        """Use the library of the current driver after a replacement."""
+        if snapshot.library != self._library:
+            self._library = snapshot.library
+            known = self._daemons.items()
+            self._daemons = {name: _daemon(daemon.plan, snapshot) for name, daemon in known}
+
+    def _plans(
+        self,
+        resources: Iterable[Resource],
+        mps_root: str,
+        unready: dict[str, str],
+        faults: list[GpuhookError],
+    ) -> dict[str, MpsPlan]:
+        """Return the needed daemons; add to `unready` and `faults` for devices without one."""
+        plans = {}
+        for resource in resources:
+            try:
+                plan = mps.plan(resource, mps_root)
+            except GpuhookError as error:
+                unready.update((device.uuid, error.message) for device in resource.devices)
+                faults.append(error)
+                known = self._daemons.get(resource.name)
+                plan = known.plan if known is not None else None  # keep it for its running clients
+            if plan is not None:
+                plans[resource.name] = plan
+        return plans
+
+    def _stop_unneeded(
+        self, plans: Mapping[str, MpsPlan], mps_root: str, snapshot: NodeSnapshot
+    ) -> None:
+        """Stop the daemons that are no longer needed, also those of an earlier plugin."""
+        if mps_root != self._root:
+            self._root = mps_root
+            for orphan in mps.orphan_daemons(mps_root):
+                if not any(orphan.is_daemon_of(plan) for plan in plans.values()):
+                    _quit(_daemon(orphan, snapshot))
+        for name, daemon in list(self._daemons.items()):
+            if name not in plans or not daemon.plan.is_daemon_of(plans[name]):
+                _quit(self._daemons.pop(name))
+
+
+def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
+    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon  # used on few nodes
+    from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
+
+    library = snapshot.library
+    return MpsDaemon(
+        plan, _program(snapshot), lambda uuid, mode: set_compute_mode(library, uuid, mode)
+    )
+
+
+def _quit(daemon: MpsDaemon) -> None:
+    try:
+        daemon.quit()
+    except (GpuhookError, OSError):
+        return  # it has ended, or ends with its GPU
+
+
+def _program(snapshot: NodeSnapshot) -> str:
+    from gpuhook.device_plugin.mps.mps_daemon import PROGRAM
+
+    return driver_locations.program_path(snapshot.seen, PROGRAM)

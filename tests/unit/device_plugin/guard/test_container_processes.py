@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes as the guard sees them in /proc, and signals that reach the one that is meant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpuhook.device_plugin.guard import guard_loop, process_scope
+from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
+from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
+from gpuhook.device_plugin.guard.guard_shares import GuardShare
+from gpuhook.device_plugin.guard.usage_sample import SampleTarget
+from gpuhook.device_plugin.metrics import cgroup_names
+from gpuhook.device_plugin.metrics.cgroup_names import Membership
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import procfs
+from gpuhook.request.memory_request import MemoryLimit, mount_path
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+
+A, B = "a" * 64, "b" * 64
+GIB = 1 << 30
+TROUBLE = """
+from gpuhook.device_plugin.guard.container_processes import Processes
+trouble = Processes().trouble()
+print(trouble.code if trouble else "none")
+"""
+IN_FIRST = os.stat("/proc/self/ns/pid").st_ino == 0xEFFFFFFC
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_outermost_name_is_that_of_the_container_itself() -> None:
+    """A container may call a cgroup below its own as it likes."""
+    inside = Membership(("kubepods", "pod1", A, B, "web"), in_pod=True)
+    assert inside.outermost(()) == A
+    assert inside.outermost({B, "web"}) == A
+    assert Membership(("user.slice", "web", A)).outermost({"web"}) == "web"
+    assert Membership(("system.slice", "sshd.service")).outermost({"web"}) is None
+
+
+def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
+    place = "0::/user.slice/user-1000.slice/user@1000.service/app.slice"
+    for name in (f"docker-{A}.scope", "run-web.scope", "web"):
+        assert cgroup_names.parse(f"{place}/{name}".encode()).outermost({A, "web"}) is None
+    inside = cgroup_names.parse(f"0::/docker/{A}/user@1000.service/{B}".encode())
+    assert inside.outermost({B}) == A
+
+
+def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
+    started = procfs.start_time(sleeper.pid)
+    assert started is not None
+    member = cgroup_names.of_pid(sleeper.pid)
+    found = Processes().about(sleeper.pid)
+    assert found is not None
+    assert (found.started, found.member) == (started, member)
+    ours = Processes().about(os.getpid())
+    assert ours is not None
+    assert found.scope == ours.scope
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert Processes().about(sleeper.pid) is None  # a zombie uses no GPU
+    assert Processes().about(2**22 + 1) is None
+
+
+ROOT = "40 1 0:9 / / rw - overlay overlay rw\n41 40 0:10 / /proc rw - proc proc rw\n"
+
+
+def mountinfo(*mounts: tuple[str, str], fstype: str = "devtmpfs") -> str:
+    return ROOT + "".join(
+        f"{number} 1 0:6 {root} {target} rw,nosuid - {fstype} {fstype} rw\n"
+        for number, (root, target) in enumerate(mounts, 50)
+    )
+
+
+def process(place: Path, pid: int, parent: int, mounts: str, users: str = "0 0 1") -> None:
+    """Write what /proc tells of a process."""
+    own = place / str(pid)
+    own.mkdir()
+    (own / "mountinfo").write_text(mounts)
+    (own / "cgroup").write_text("0::/system\n" if pid < 5 else f"0::/kubepods/pod1/{A}\n")
+    (own / "stat").write_text(f"{pid} (sh) S {parent} " + " ".join("0" * 16 + "7" * 30) + "\n")
+    namespace = place / f"users-{users.strip().replace(' ', '-')}"
+    namespace.touch()
+    (own / "ns").mkdir()
+    (own / "ns/user").hardlink_to(namespace)
+
+
+def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
+    """Also where an image's /var/run is a link to /run; of two of a device the smaller counts."""
+    process(tmp_path, os.getpid(), 1, ROOT)
+    (tmp_path / "self").symlink_to(str(os.getpid()))
+    paths = [
+        mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", hard * GIB, GIB))
+        for hard in (4, 3, 1)
+    ]
+    second = mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-2", 2 * GIB))
+    mounts = (
+        ("/null", paths[0]),
+        ("/null", paths[1].replace("/var/run", "/run")),
+        ("/some/file", paths[2]),
+        ("/null", second),
+        ("/null", "/proc/kcore"),
+    )
+    process(tmp_path, 7, 1, mountinfo(*mounts))
+    assert Processes(str(tmp_path)).grants(7) == {"GPU-1": 3 * GIB, "GPU-2": 2 * GIB}
+    assert Processes(str(tmp_path)).grants(8) == {}
+    volume = "/var/lib/kubelet/pods/1/volume-subpaths/null"
+    forged = mountinfo(("/null", second), fstype="tmpfs") + mountinfo((volume, paths[0]))
+    process(tmp_path, 9, 1, forged)
+    assert Processes(str(tmp_path)).grants(9) == {}
+    assert Processes().grants(os.getpid()) == {}
+
+
+def test_who_hides_mounts_does_not_lose_its_grants(tmp_path: Path) -> None:
+    """The parents of a process in its container are asked, and no process outside of it."""
+    process(tmp_path, 2, 1, ROOT)
+    (tmp_path / "self").symlink_to("2")
+    grant = mountinfo(("/null", mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", GIB))))
+    chrooted = "60 40 0:7 / / rw - tmpfs tmpfs rw\n"
+    process(tmp_path, 5, 2, grant)
+    process(tmp_path, 6, 5, chrooted)
+    assert Processes(str(tmp_path)).grants(6) == {"GPU-1": GIB}
+    process(tmp_path, 7, 2, chrooted)
+    process(tmp_path, 8, 7, "")
+    process(tmp_path, 9, 2, ROOT, users="0 0 1000")
+    process(tmp_path, 10, 2, ROOT)
+    process(tmp_path, 11, 10, chrooted)
+    found = [Processes(str(tmp_path)).grants(pid) for pid in (7, 8, 9, 10, 11, 12)]
+    assert found == [None, None, None, {}, {}, {}]
+
+
+def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -> None:
+    assert not Processes().send(sleeper.pid, TERM, lambda: False)
+    assert sleeper.poll() is None
+    assert Processes().send(sleeper.pid, TERM, lambda: True)
+    assert sleeper.wait() == -signal.SIGTERM
+    assert not Processes().send(sleeper.pid, TERM, lambda: True)
+
+
+def test_a_process_that_ends_meanwhile_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
+    """The pidfd refers to the original process even if its pid is reused."""
+
+    def is_still() -> bool:
+        sleeper.kill()
+        sleeper.wait()
+        return True
+
+    assert not Processes().send(sleeper.pid, TERM, is_still)
+
+
+def test_a_signal_that_may_not_be_sent_is_a_fault(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    with pytest.raises(GpuhookError, match="Operation not permitted") as caught:
+        Processes().send(sleeper.pid, TERM, lambda: True)
+    assert caught.value.code == "GH1886"
+
+
+class Driver:
+    """A driver that lists these processes."""
+
+    opened = nullcontext
+
+    def __init__(self, *uses: tuple[int, int | None]) -> None:
+        self.uses = tuple(ProcessUse(pid, used, None, None, "compute") for pid, used in uses)
+
+    def processes(self, _uuid: str) -> tuple[ProcessUse, ...]:
+        return self.uses
+
+
+class InContainers(Processes):
+    """The processes here, as if they were in these containers."""
+
+    def __init__(self, **containers: int) -> None:
+        super().__init__()
+        self.containers = {pid: identity for identity, pid in containers.items()}
+
+    def about(self, pid: int) -> ProcessFacts | None:
+        found = super().about(pid)
+        identity = self.containers.get(pid)
+        return found and ProcessFacts(found.started, Membership((identity,) if identity else ()))
+
+
+def carried_out(
+    pid: int, driver: Driver, container: str = "web", *, started: int | None = None, **more: int
+) -> bool:
+    began = started if started is not None else procfs.start_time(pid) or 0
+    share = GuardShare("web", ("", "", "web"), "GPU-1", GIB)
+    order = Order(share, User(pid, began, container, GIB), TERM)
+    kernel = InContainers(**more)
+    target = SampleTarget("GPU-1", "GPU-1")
+    whose = partial(process_scope.container, known={"web", "job"}, scopes={})
+    return guard_loop.send_signal(
+        order, driver, kernel, target, whose=whose, is_allowed=lambda: True
+    )
+
+
+def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:
+    """Another process, a moved one, one of the host, or one off the device gets no signal."""
+    pid = sleeper.pid
+    uses = Driver((pid, GIB))
+    assert not carried_out(pid, uses, started=1, web=pid)
+    assert not carried_out(pid, uses, job=pid)
+    assert not carried_out(pid, uses)
+    assert not carried_out(pid, uses, container="job", web=pid)
+    assert not carried_out(pid, Driver((pid + 1, GIB)), web=pid)
+    assert not carried_out(pid, Driver((pid, None)), web=pid)
+    assert not carried_out(1, Driver((1, GIB)), web=1)
+    own, parent = os.getpid(), os.getppid()
+    assert not carried_out(own, Driver((own, GIB)), web=own)
+    assert not carried_out(parent, Driver((parent, GIB)), web=parent)
+    assert sleeper.poll() is None
+    assert carried_out(pid, uses, web=pid)
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not IN_FIRST, reason="these tests run in a pid namespace of their own")
+def test_pids_of_the_host_are_there_to_be_seen() -> None:
+    assert Processes().trouble() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_pid_namespace_of_ones_own_is_blind() -> None:
+    """With its own /proc, and with that of the host."""
+    for options in (["--mount-proc"], []):
+        command = ["unshare", "--pid", "--fork", *options, sys.executable, "-c", TROUBLE]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert done.stdout.strip() == "GH1885"
+    assert (Processes("/nowhere").trouble() or GpuhookError("", "", "")).code == "GH1885"

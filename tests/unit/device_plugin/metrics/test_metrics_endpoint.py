@@ -1,0 +1,599 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Prometheus endpoint, scraped over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from gpuhook.containers.hot import ledger
+from gpuhook.device_plugin import driver_memory
+from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.driver_memory import DriverUsage
+from gpuhook.device_plugin.kubelet.observer import Observer
+from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
+from gpuhook.device_plugin.metrics.counters import Counters
+from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint, parse_address
+from gpuhook.device_plugin.metrics.metrics_service import MetricsService
+from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
+from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
+from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+from gpuhook.device_plugin.notifier import Notifier
+from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
+from gpuhook.host.logs import logger
+from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
+
+GPU, NAME = "GPU-0", "nvidia.com/gpu"
+DEVICE = Device(GPU, "0", GPU, 0, (), (), "Tesla T4", 16 << 30)
+T4 = Resource(NAME, tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(4)), "time-slicing")
+A, B = "aa" * 32, "bb" * 32
+HELD = Holdings(
+    {
+        f"{GPU}::0": Holder("demo", "trainer", "main"),
+        f"{GPU}::1": Holder("demo", "inference", "main"),
+    }
+)
+
+
+def process(pid: int, memory: int | None) -> ProcessUse:
+    return ProcessUse(pid, memory, None, None, "compute")
+
+
+class Driver(DriverUsage):
+    """The driver of the T4."""
+
+    def __init__(self) -> None:
+        super().__init__("", None)
+
+    def memory(self, uuid: str) -> GpuMemory | None:
+        return GpuMemory(16 << 30, 5 << 30, 11 << 30)
+
+    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+        return process(101, 2 << 30), process(102, 1 << 30), process(103, 1 << 20)
+
+
+class Silent(Driver):
+    """A driver that has gone."""
+
+    def memory(self, uuid: str) -> GpuMemory | None:
+        raise RuntimeError("NVML: Driver Not Loaded")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a /proc with two containers' processes, and a ledger that knows them."""
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    for pid, path in ((101, f"/kubepods/pod1/{A}"), (102, f"/kubepods/pod2/{B}"), (103, "/init")):
+        (tmp_path / "proc" / str(pid)).mkdir(parents=True)
+        (tmp_path / "proc" / str(pid) / "cgroup").write_text(f"0::{path}\n")
+    for identity, pod, n in ((A, "trainer", 0), (B, "inference", 1)):
+        entry = {"pid": 0, "started": None, "devices": [f"nvidia.com/gpu={GPU}"]}
+        names = {"namespace": "demo", "pod": pod, "container": "main"}
+        ledger.record("/nowhere", identity, {**entry, **names, "replicas": [f"{GPU}::{n}"]})
+    return tmp_path
+
+
+def scrape_of(
+    place: Path,
+    usage: Driver | None,
+    held: Holdings = HELD,
+    *,
+    resource: Resource | None = None,
+    unhealthy: frozenset[str] = frozenset(),
+    timeout: float = 10.0,
+) -> Scrape:
+    async def holders() -> Holdings:
+        return held
+
+    offered = Offered((resource or T4,), unhealthy)
+    return Scrape(
+        lambda: offered, lambda: usage, holders, proc=str(place / "proc"), timeout=timeout
+    )
+
+
+async def http(port: int, request: str) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body of the answer to the head of a request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request.encode("latin-1"))
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    return int(status.split()[1]), headers, body
+
+
+def get(path: str = "/metrics", **headers: str) -> str:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n"
+
+
+def with_endpoint(
+    scrape: Scrape, seen: Counters, scenario: Callable[[int], Awaitable[None]]
+) -> None:
+    """Run `scenario` with the port of an endpoint."""
+
+    async def run() -> None:
+        metrics = MetricsEndpoint("127.0.0.1:0", scrape, seen)
+        assert await metrics.start() is None
+        try:
+            assert metrics.port
+            await scenario(metrics.port)
+        finally:
+            await metrics.stop()
+        assert metrics.port is None
+
+    asyncio.run(run())
+
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scraped(scrape: Scrape, seen: Counters | None = None) -> Series:
+    """Return all series of one scrape over HTTP: (name, sorted labels) to value."""
+    found: Series = {}
+
+    async def scenario(port: int) -> None:
+        status, headers, body = await http(port, get())
+        assert status == 200
+        assert headers["content-type"].startswith("text/plain; version=")
+        assert int(headers["content-length"]) == len(body)
+        for family in text_string_to_metric_families(body.decode()):
+            for sample in family.samples:
+                key = sample.name, tuple(sorted(sample.labels.items()))
+                assert key not in found
+                found[key] = sample.value
+
+    with_endpoint(scrape, seen or Counters(), scenario)
+    return found
+
+
+def of(found: Series, name: str, *labels: str) -> dict[tuple[str, ...] | str, float]:
+    """Return the series of a metric by the values of these labels."""
+    chosen = {}
+    for (metric, pairs), value in found.items():
+        if metric == name:
+            values = tuple(dict(pairs)[label] for label in labels)
+            chosen[values[0] if len(values) == 1 else values] = value
+    return chosen
+
+
+def test_processes_are_looked_up_where_the_host_has_its_proc(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver reports pids of the host: /proc of the plugin's container has others."""
+    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: Driver())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def scrape() -> str:
+        measuring = MetricsService(Counters(), Notifier(logger(), None), "", str(place))
+        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        _, _, body = await http(port, get())
+        await measuring.end()
+        return body.decode()
+
+    assert (
+        'gpuhook_container_memory_used_bytes{container="main",gpu="GPU-0",namespace="demo",'
+        'pod="trainer"} 2.147483648e+09'
+    ) in asyncio.run(scrape())
+
+
+def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous plugin may still have the port; that is reported once."""
+    monkeypatch.setattr(driver_memory, "driver_usage", lambda _: None)
+    measuring = MetricsService(Counters(), Notifier(logger(), None), "")
+
+    async def turns() -> int:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for _ in range(2):
+                await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        status, _, _ = await http(port, get())
+        await measuring.end()
+        return status
+
+    with capture_logs() as logs:
+        assert asyncio.run(turns()) == 200
+    assert [line.get("reason") for line in logs] == ["NoMetrics", None]
+
+
+def test_what_is_offered_and_held(place: Path) -> None:
+    """Devices, replicas by state, holders and what the GPU is."""
+    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({f"{GPU}::3"})))
+    assert of(found, "gpuhook_devices", "resource", "state") == {
+        (NAME, "healthy"): 0,
+        (NAME, "unhealthy"): 1,
+    }
+    assert of(found, "gpuhook_replicas", "state") == {"healthy": 3, "unhealthy": 1}
+    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
+    labels = ("resource", "unit", "gpu", "namespace", "pod", "container")
+    assert of(found, "gpuhook_replica_holder", *labels) == {
+        (NAME, f"{GPU}::0", GPU, "demo", "trainer", "main"): 1,
+        (NAME, f"{GPU}::1", GPU, "demo", "inference", "main"): 1,
+    }
+    assert of(found, "gpuhook_gpu_info", "gpu", "index", "model") == {(GPU, "0", "Tesla T4"): 1}
+
+
+def test_memory_units_are_one_series_for_each_container(place: Path) -> None:
+    """There may be thousands of them."""
+    holder = Holder("demo", "trainer", "main")
+    held = Holdings({f"{GPU}::{n}": holder for n in range(3)})
+    units = replace(T4, sharing="memory-units")
+    found = scraped(scrape_of(place, Driver(), held, resource=units))
+    assert of(found, "gpuhook_replica_holder", "unit", "gpu", "pod") == {(GPU, GPU, "trainer"): 3}
+    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 3}
+
+
+def test_memory_per_container(place: Path) -> None:
+    """Each container has its use and fair share; the rest of the GPU's memory is unattributed."""
+    found = scraped(scrape_of(place, Driver()))
+    labels = ("namespace", "pod", "container")
+    assert of(found, "gpuhook_container_memory_used_bytes", *labels) == {
+        ("demo", "trainer", "main"): 2 << 30,
+        ("demo", "inference", "main"): 1 << 30,
+    }
+    shares = of(found, "gpuhook_container_memory_fair_share_bytes", "pod")
+    assert shares == {"trainer": 4 << 30, "inference": 4 << 30}
+    assert of(found, "gpuhook_gpu_memory_total_bytes", "gpu") == {GPU: 16 << 30}
+    assert of(found, "gpuhook_gpu_memory_used_bytes", "gpu") == {GPU: 5 << 30}
+    assert of(found, "gpuhook_gpu_memory_unattributed_bytes", "gpu") == {GPU: 2 << 30}
+    assert of(found, "gpuhook_gpu_processes", "gpu") == {GPU: 3}
+
+
+def test_limits_of_memory(place: Path) -> None:
+    """Limits have the component that enforces them; a GPU has the sum of its grants.
+
+    Of a container that another runtime has made, its units tell.
+    """
+    ledger.remove(ledger.path_of("/nowhere", B))
+    entry: dict[str, object] = {"pid": 0, "started": None, "devices": [f"nvidia.com/gpu={GPU}"]}
+    names = {"namespace": "demo", "pod": "trainer", "container": "main"}
+    record = {"device": GPU, "hard": 3 << 30, "soft": 2 << 30, "by": "driver"}
+    odd: list[object] = [7, {}, {"device": GPU, "hard": "much", "soft": 0}]
+    entry |= {**names, "replicas": [f"{GPU}::0"], "memory": [*odd, record]}
+    ledger.record("/nowhere", A, entry)
+    limited = replace(T4, memory={GPU: UnitMemory(4 << 30, 1 << 30)})
+
+    async def holders() -> Holdings:
+        return HELD
+
+    offered = Offered((limited,), guards=True)
+    scrape = Scrape(lambda: offered, Driver, holders, proc=str(place / "proc"), timeout=10.0)
+    found = scraped(scrape)
+    assert of(found, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
+        ("trainer", "driver"): 3 << 30,
+        ("inference", "guard"): 4 << 30,
+    }
+    assert of(found, "gpuhook_container_memory_guaranteed_bytes", "pod") == {
+        "trainer": 2 << 30,
+        "inference": 1 << 30,
+    }
+    assert of(found, "gpuhook_gpu_memory_granted_bytes", "gpu") == {GPU: 7 << 30}
+    assert of(found, "gpuhook_unit_memory_limit_bytes", "resource", "gpu") == {(NAME, GPU): 4 << 30}
+
+
+def test_the_ledger_is_only_read(place: Path) -> None:
+    """A scrape removes no entry: a pod sees neither runtimes nor processes of the host."""
+    before = sorted((place / "state" / "containers").iterdir())
+    assert len(before) == 2
+    scraped(scrape_of(place, Driver()))
+    assert sorted((place / "state" / "containers").iterdir()) == before
+
+
+@pytest.mark.parametrize("usage", [None, Silent()])
+def test_a_driver_that_does_not_answer(place: Path, usage: Driver | None) -> None:
+    """Without the driver its series are absent, and all others there."""
+    found = scraped(scrape_of(place, usage))
+    names = {name for name, _ in found}
+    assert not any(name.startswith("gpuhook_gpu_memory") for name in names)
+    assert not any(name.startswith("gpuhook_container_memory") for name in names)
+    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
+    assert of(found, "gpuhook_source_up", "source") == {"nvml": 0, "pod-resources": 1}
+
+
+def test_a_kubelet_that_does_not_answer(place: Path) -> None:
+    """Without the kubelet the ledger still says who uses what; who holds a unit is not known."""
+    found = scraped(scrape_of(place, Driver(), Holdings(reason="no such socket")))
+    assert of(found, "gpuhook_replicas_held", "resource") == {}
+    assert of(found, "gpuhook_replica_holder", "unit") == {}
+    used = of(found, "gpuhook_container_memory_used_bytes", "pod")
+    assert used == {"trainer": 2 << 30, "inference": 1 << 30}
+    assert of(found, "gpuhook_source_up", "source") == {"nvml": 1, "pod-resources": 0}
+
+
+def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
+    """A hanging driver costs one thread, for any number of scrapes, and is used again later."""
+    free, asked = threading.Event(), []
+
+    class Hanging(Driver):
+        def memory(self, uuid: str) -> GpuMemory | None:
+            asked.append(threading.current_thread())
+            free.wait(60)
+            return super().memory(uuid)
+
+    async def scenario() -> None:
+        scrape = scrape_of(place, Hanging(), timeout=0.05)
+        for _ in range(3):
+            assert (await scrape.pull()).uses is None
+        assert len(asked) == 1
+        free.set()
+        while asked[0].is_alive() or (await scrape.pull()).uses is None:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    assert len(asked) >= 2
+
+
+def test_what_has_happened(place: Path) -> None:
+    """Counters and histograms have the reported events."""
+    seen = Counters()
+    events = Observer(seen)
+    events.allocated(NAME, [["x"]], 0.0007)
+    events.refused(NAME, "Allocate", "no", 0.004)
+    events.preferred(NAME, 0.002)
+    events.registered(NAME, 0.03)
+    seen.xid(GPU, 79)
+    seen.reload("applied")
+    seen.set_config("default", "0123abcd")
+    events.streams(NAME, 1)
+    found = scraped(scrape_of(place, Driver()), seen)
+    assert of(found, "gpuhook_allocations_total", "resource", "outcome") == {
+        (NAME, "allocated"): 1,
+        (NAME, "refused"): 1,
+    }
+    assert of(found, "gpuhook_xid_total", "gpu", "xid") == {(GPU, "79"): 1}
+    assert of(found, "gpuhook_config_reloads_total", "outcome") == {"applied": 1}
+    assert of(found, "gpuhook_config_info", "name", "hash") == {("default", "0123abcd"): 1}
+    assert of(found, "gpuhook_registrations_total", "outcome") == {"registered": 1}
+    assert of(found, "gpuhook_watch_streams", "resource") == {NAME: 1}
+    buckets = of(found, "gpuhook_allocate_seconds_bucket", "le")
+    assert (buckets["0.0005"], buckets["0.001"], buckets["0.005"], buckets["+Inf"]) == (0, 1, 2, 2)
+    assert of(found, "gpuhook_allocate_seconds_sum", "resource") == {NAME: pytest.approx(0.0047)}
+    assert of(found, "gpuhook_registration_seconds_count", "resource") == {NAME: 1}
+
+
+def test_openmetrics(place: Path) -> None:
+    """Who asks for OpenMetrics gets text that its parser takes whole."""
+    seen = Counters()
+    events = Observer(seen)
+    events.allocated(NAME, [["x"]], 0.0007)
+
+    async def scenario(port: int) -> None:
+        accept = "application/openmetrics-text; version=1.0.0"
+        status, headers, body = await http(port, get(Accept=accept))
+        assert (status, headers["content-type"].partition(";")[0]) == (
+            200,
+            "application/openmetrics-text",
+        )
+        families = openmetrics_families(body.decode())  # type: ignore[no-untyped-call]
+        names = {family.name for family in families}
+        assert {"gpuhook_allocations", "gpuhook_allocate_seconds", "gpuhook_devices"} <= names
+
+    with_endpoint(scrape_of(place, Driver()), seen, scenario)
+
+
+def test_odd_names_stay_one_line(place: Path) -> None:
+    """Labels may hold anything: what Prometheus reads has it back, cut where it is too long."""
+    odd = 'a"b\nc\\d\ud800' + "x" * 1000
+    held = Holdings({f"{GPU}::0": Holder("demo", odd, "main")})
+    found = scraped(scrape_of(place, None, held))
+    (pod,) = of(found, "gpuhook_replica_holder", "pod")
+    assert pod == ('a"b\nc\\d?' + "x" * 1000)[:256]
+
+
+def test_series_are_bounded(place: Path) -> None:
+    """However many containers there are, a metric stays small and says that it is not whole."""
+    units = tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(exposition.MAX_SERIES + 5))
+    held = Holdings({unit.id: Holder("demo", f"pod-{unit.replica}", "main") for unit in units})
+
+    async def holders() -> Holdings:
+        return held
+
+    offered = Offered((Resource(NAME, units),))
+    found = scraped(Scrape(lambda: offered, lambda: None, holders))
+    assert len(of(found, "gpuhook_replica_holder", "unit")) == exposition.MAX_SERIES
+    assert of(found, "gpuhook_series_left_out") == {(): 5}
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        (get("/"), 404),
+        (get("/metrics?x=1"), 200),
+        ("POST /metrics HTTP/1.1\r\n\r\n", 405),
+        ("HEAD /metrics HTTP/1.0\r\n\r\n", 200),
+        ("GET /metrics\r\n\r\n", 400),
+        ("\x16\x03\x01\x02\r\n\r\n", 400),
+        (get(Cookie="x" * (17 << 10)), 431),
+    ],
+)
+def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> None:
+    """What is not a question for the metrics is answered in one line."""
+
+    async def scenario(port: int) -> None:
+        found, _, body = await http(port, request_text)
+        assert found == status
+        assert (body == b"") == request_text.startswith("HEAD")
+
+    with_endpoint(scrape_of(place, Driver()), Counters(), scenario)
+
+
+def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
+    """A bug results in status 500 and a log line, and the endpoint continues."""
+
+    def broken() -> Offered:
+        raise ValueError("broken")
+
+    async def holders() -> Holdings:
+        return HELD
+
+    async def scenario(port: int) -> None:
+        for _ in range(2):
+            assert (await http(port, get()))[0] == 500
+
+    with capture_logs() as lines:
+        with_endpoint(Scrape(broken, lambda: None, holders), Counters(), scenario)
+    assert [line["event"] for line in lines] == ["metrics failed"] * 2
+
+
+def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
+    """Scrapes that come together pull the facts once."""
+    pulls = []
+    go = asyncio.Event()
+
+    async def holders() -> Holdings:
+        pulls.append(1)
+        await go.wait()
+        return HELD
+
+    async def scenario(port: int) -> None:
+        asking = [asyncio.ensure_future(http(port, get())) for _ in range(8)]
+        while not pulls:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        go.set()
+        assert {status for status, _, _ in await asyncio.gather(*asking)} == {200}
+        assert len(pulls) == 1
+
+    with_endpoint(Scrape(lambda: Offered((T4,)), lambda: None, holders), Counters(), scenario)
+
+
+def test_connections_are_bounded(place: Path) -> None:
+    """A client that opens connections and sends nothing does not block other clients."""
+
+    async def scenario(port: int) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        assert (await http(port, get()))[0] == 503
+        for _, writer in silent:
+            writer.close()
+        while (await http(port, get()))[0] != 200:
+            await asyncio.sleep(0.01)
+
+    with_endpoint(scrape_of(place, None), Counters(), scenario)
+
+
+def test_who_does_not_read_its_answer_is_disconnected(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its connection, and the megabytes of its answer, would stay for as long as it likes."""
+    monkeypatch.setattr(metrics_endpoint, "_TIMEOUT", 0.2)
+    size = 64 << 20  # more than the kernel keeps for both ends
+    monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
+
+    async def scenario() -> None:
+        metrics = MetricsEndpoint("127.0.0.1:0", scrape_of(place, None), Counters())
+        assert await metrics.start() is None
+        reader, writer = await asyncio.open_connection("127.0.0.1", metrics.port, limit=1)
+        writer.write(get().encode())
+        await reader.readuntil(b"H")
+        while metrics._connections:
+            await asyncio.sleep(0.01)
+        found = 0
+        while more := await reader.read(1 << 20):
+            found += len(more)
+        writer.close()
+        await metrics.stop()
+        assert found < size
+
+    asyncio.run(scenario())
+
+
+def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
+    """The endpoint ends during a connection and a scrape, and the port is free."""
+
+    async def scenario() -> None:
+        begun = asyncio.Event()
+
+        async def holders() -> Holdings:
+            begun.set()
+            await asyncio.Event().wait()
+            return HELD
+
+        metrics = MetricsEndpoint(
+            "127.0.0.1:0",
+            Scrape(lambda: Offered((T4,)), lambda: None, holders, timeout=3600),
+            Counters(),
+        )
+        assert await metrics.start() is None
+        port = metrics.port
+        assert port
+        asking = asyncio.ensure_future(http(port, get()))
+        _, silent = await asyncio.open_connection("127.0.0.1", port)
+        await begun.wait()
+        await metrics.stop()
+        await asyncio.gather(asking, return_exceptions=True)
+        silent.close()
+        again = MetricsEndpoint(f"127.0.0.1:{port}", scrape_of(place, None), Counters())
+        assert await again.start() is None
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_port_in_use_is_said() -> None:
+    """A port in use is a warning that names the address, and does not end the plugin."""
+
+    async def scenario() -> None:
+        async def holders() -> Holdings:
+            return HELD
+
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            scrape = Scrape(Offered, lambda: None, holders)
+            metrics = MetricsEndpoint(address, scrape, Counters())
+            wrong = await metrics.start()
+            assert wrong is not None
+            assert wrong.code == "GH1890"
+            assert address in wrong.message
+            assert "in use" in wrong.message
+            assert metrics.port is None
+            await metrics.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("", None), ("9395", "GH1891"), ("localhost", "GH1891"), ("127.0.0.1:x", "GH1891"),
+        ("127.0.0.1:65536", "GH1891"), ("::1:9395", "GH1891"), ("192.0.2.1:0", "GH1890"),
+    ],
+)  # fmt: skip
+def test_addresses(address: str, code: str | None) -> None:
+    """An empty address disables the endpoint; an invalid or foreign one is a fault."""
+
+    async def holders() -> Holdings:
+        return HELD
+
+    async def scenario() -> str | None:
+        metrics = MetricsEndpoint(address, Scrape(Offered, lambda: None, holders), Counters())
+        wrong = await metrics.start()
+        assert metrics.port is None
+        await metrics.stop()
+        return wrong.code if wrong else None
+
+    assert asyncio.run(scenario()) == code
+
+
+def test_forms_of_addresses() -> None:
+    """The host is optional, and an IPv6 address is in brackets."""
+    assert parse_address("127.0.0.1:9395") == ("127.0.0.1", 9395)
+    assert parse_address("[::1]:9395") == ("::1", 9395)
+    assert parse_address(":9395") == ("", 9395)
