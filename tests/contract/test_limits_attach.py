@@ -150,7 +150,7 @@ def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
         live.attach(gpu)
         stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
         (note,) = [note for note in live.detach(gpu)["notes"] if "memory limit" in note]
-        assert "may still hold" in note
+        assert "may still enforce" in note
         assert mine.device(2) not in live.seen().nodes
         ((_, by),) = records(live).values()
         assert by == ""

@@ -179,7 +179,7 @@ def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
         changed(live, "set", "--limit", "5Gi", "--request", "0")
         assert held(live) == {gpu: (5 * GIB, 0)}
         (note,) = changed(live, "clear")["notes"]
-        assert "what it was granted" in note
+        assert "has its granted limit" in note
         assert held(live) == {gpu: (2 * GIB, GIB)}
         assert "granted" not in records(live)[0]
         changed(live, "clear", "--all")

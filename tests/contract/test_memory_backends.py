@@ -148,7 +148,7 @@ def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> 
     before = above(mine, granted)
     with started(granted, mine, "runc", "v2", mine.runtime) as live:
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
-        assert "stay reserved in the cgroups above" in note
+        assert "remain reserved in the cgroups above" in note
         assert f"gpuhook limits clear {live.id}" in note
         assert held(mine, live.pid) == {uuid(mine, 2): (3072, 2048)}
         assert above(mine, granted) == before + 2048
@@ -157,7 +157,7 @@ def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> 
         assert above(mine, granted) == before
         limits(live, "set", "--limit", "4Gi", "--request", "2Gi")
         notes = " ".join(limits(live, "clear")["notes"])
-        assert "the 1Gi that its grant guarantees it are left out" in notes
+        assert "its granted guarantee of 1Gi is left out" in notes
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         assert entry(mine)["memory"][0]["guarantee"]
     assert above(mine, granted) == before

@@ -238,7 +238,7 @@ def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None
     done = in_shell(script, apart, GPUHOOK_HOST_ROOT=str(tmp_path))
     assert done.rc == 0, done
     assert done.stdout == (
-        "x: nothing to do: only its image asks for a GPU, and the node has no driver\n"
+        "x: nothing to do: only its image requests a GPU, and the node has no driver\n"
     )
 
 
