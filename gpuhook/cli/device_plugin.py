@@ -14,8 +14,7 @@ import click
 import yaml
 
 from gpuhook.cli.options import parameters
-from gpuhook.device_plugin.config import build as config_build
-from gpuhook.device_plugin.config import config_reader, config_source, findings
+from gpuhook.device_plugin.config import config_reader, config_source, configuration, findings
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
 from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import Given, read_overrides
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-    from gpuhook.device_plugin.config.plugin_options import Option
+    from gpuhook.device_plugin.config.grammar.grammar import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
 _PROCESS = "gpuhook.device_plugin.plugin_process"
@@ -68,7 +67,7 @@ def _decorator(option: Option) -> Callable[[Any], Any]:
         **alone,
         envvar=list(option.variables),
         show_envvar=True,
-        help=option.about,
+        help=option.help,
     )
 
 
@@ -109,9 +108,7 @@ def device_plugin(
     default; --print-config shows what counts. Lists have commas between their words.
     """
     if print_schema:
-        from gpuhook.device_plugin.config.grammar import config_schema
-
-        click.echo(config_schema.text(), nl=False)
+        click.echo(configuration.schema_text(), nl=False)
         return
     said = read_overrides({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
     if validate is not None:
@@ -128,7 +125,7 @@ def device_plugin(
 
 def _validate(path: str, said: Given, output: str, *, print_config: bool) -> int:
     """Print what is found in a file, and return the exit status."""
-    strict = said.launch.get("strict_config") is True
+    strict = said.launch.get("strict") is True
     with open(path, "rb") as stream:
         content = stream.read(config_source.LARGEST_READ)
     reading = config_reader.read(content, path, said.overrides, strict=strict)
@@ -193,9 +190,9 @@ def _document(path: str, found: tuple[ConfigFinding, ...], *, valid: bool) -> di
     }
 
 
-def _text(configuration: Configuration) -> str:
+def _text(made: Configuration) -> str:
     """Return a configuration as the YAML of a file that says all of it."""
-    text: str = yaml.safe_dump(config_build.document(configuration), sort_keys=False)
+    text: str = yaml.safe_dump(configuration.document(made), sort_keys=False)
     return text
 
 

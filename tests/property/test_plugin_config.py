@@ -10,14 +10,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import read
-from gpuhook.device_plugin.config.grammar import config_keys
+from gpuhook.device_plugin.config.grammar.grammar import walk
 from gpuhook.device_plugin.config.overrides import read_overrides as options_given
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
-names = st.sampled_from(sorted({key.name for _, key in config_keys.walk()}))
+names = st.sampled_from(sorted({key.name for _, key in walk(config_build.ROOT_SECTION)}))
 words = st.sampled_from(
     ["v1", "none", "mixed", "all", "nvidia.com/gpu", "gpu", "60s", "infinite", "1Gi", "/mps", "[0]"]
 )

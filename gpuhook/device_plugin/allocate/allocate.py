@@ -24,7 +24,7 @@ from gpuhook.device_plugin.allocate.container_allocation import (
     Allocation,
     DeviceSpec,
 )
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
-    from gpuhook.device_plugin.config.configuration import Configuration, Interposer
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpuhook.device_plugin.allocate.host_paths import Places
-    from gpuhook.device_plugin.config.configuration import Interposer
+    from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 T = TypeVar("T")
@@ -49,13 +49,15 @@ def interposer_edits(
         if name not in known:
             raise fault("GH1836", name=name, resource=resource.name)
         filling = _Filling(name, resource, counts, uuid)
-        for variable, value in known[name].env:
+        edits = known[name].edits
+        for variable, value in edits.env:
             filling.enter(envs, variable, filling.fill(value))
-        for one in known[name].mounts:
+        for one in edits.mounts:
             host_path = filling.fill(one.host_path)
             made = AllocatedMount(one.container_path, host_path, one.read_only)
             filling.enter(mounts, one.container_path, made)
-        nodes |= {path: DeviceSpec(path, path) for path in known[name].device_nodes}
+        paths = [node.path for node in edits.device_nodes]
+        nodes |= {path: DeviceSpec(path, path) for path in paths}
     return Allocation(envs=envs, mounts=tuple(mounts.values()), devices=tuple(nodes.values()))
 
 
@@ -79,7 +81,9 @@ def missing(
     for interposer in interposers:
         if interposer.name not in used:
             continue
-        paths = (*(mount.host_path for mount in interposer.mounts), *interposer.device_nodes)
+        edits = interposer.edits
+        paths = [mount.host_path for mount in edits.mounts]
+        paths += [node.path for node in edits.device_nodes]
         for path in paths:
             here = places.here(_without_placeholders(path))
             if here is not None and not os.path.exists(here):

@@ -9,7 +9,7 @@ devices of a container, so they are there only where all of these have the same 
 from __future__ import annotations
 
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.config.configuration import KILL, TERMINATE
+from gpuhook.device_plugin.config.gpuhook_section import KILL, TERMINATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.device_plugin.config.configuration import Guard
+    from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
 
 SETTLED = 5.0  # seconds below its limit, after which a container's mark goes; the grace if shorter

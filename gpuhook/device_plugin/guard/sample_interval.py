@@ -7,7 +7,7 @@ from gpuhook.device_plugin.guard import guard_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import Guard
+    from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.guard.guard_policy import Sight
 
 NEAR = 0.8  # of a limit
@@ -25,7 +25,7 @@ def is_near(sight: Sight) -> bool:
 def interval(before: float, *, is_near: bool, settings: Guard) -> float:
     """Return how many seconds to wait, after a wait of `before` seconds (0: somebody is new).
 
-    >>> from gpuhook.device_plugin.config.configuration import Guard
+    >>> from gpuhook.device_plugin.config.gpuhook_section import Guard
     >>> interval(2.0, is_near=False, settings=Guard())
     4.0
     """

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB

@@ -7,14 +7,15 @@ the driver and the contexts of a device take, which no share counts.
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import FAIR, MEMORY_UNITS, MPS
+from gpuhook.device_plugin.config.grammar.memory_values import FAIR
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer.offered_devices import UnitMemory
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import SharedResource
+    from gpuhook.device_plugin.config.sharing_section import SharedResource
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.offer.replica_sharing import Share
 

@@ -7,7 +7,7 @@ for one container is what the ledger says. MIG instances have no such call (nvml
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import MPS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MPS, NOT_SHARED
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
     BY_DRIVER,
     BY_GUARD,

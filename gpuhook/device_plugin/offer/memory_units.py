@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gpuhook.device_plugin.config.configuration import SPREAD
+from gpuhook.device_plugin.config.sharing_section import SPREAD
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config.configuration import MOST_CLIENTS
+from gpuhook.device_plugin.config.sharing_section import MOST_CLIENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpuhook.device_plugin.config.configuration import SharedResource
+    from gpuhook.device_plugin.config.sharing_section import SharedResource
 
 # Clients of MPS that one device can serve, by the first compute capability that can.
 _CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))

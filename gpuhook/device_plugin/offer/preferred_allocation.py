@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.offer import memory_units, prefer_linked, prefer_shared
 from gpuhook.errors import fault
 

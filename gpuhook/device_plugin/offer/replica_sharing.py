@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import device_selectors, fair_shares
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import SharedResource, Sharing
+    from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.offer.resource_devices import NamedDevice
 

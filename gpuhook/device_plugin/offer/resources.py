@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED, UNITS
+from gpuhook.device_plugin.config.grammar.memory_values import UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.device_plugin.offer import fair_shares, resource_devices
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 from gpuhook.device_plugin.offer.replica_sharing import Share, shares

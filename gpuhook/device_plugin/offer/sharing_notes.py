@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation

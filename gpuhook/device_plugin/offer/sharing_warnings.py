@@ -3,13 +3,8 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import (
-    CONTEXT_MEMORY,
-    MEMORY_UNITS,
-    MOST_CLIENTS,
-    MPS,
-    UNLIMITED,
-)
+from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY, UNLIMITED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MOST_CLIENTS, MPS
 from gpuhook.device_plugin.offer.offered_devices import capability, most_clients
 from gpuhook.request.memory_request import MIB
 

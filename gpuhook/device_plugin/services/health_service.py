@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    from gpuhook.device_plugin.config.configuration import Health
+    from gpuhook.device_plugin.config.gpuhook_section import Health
     from gpuhook.device_plugin.health.gpu_health import Ended
     from gpuhook.device_plugin.node_snapshot import Look
     from gpuhook.device_plugin.notifier import News

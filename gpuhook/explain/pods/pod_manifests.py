@@ -14,7 +14,6 @@ from gpuhook.errors import fault
 from gpuhook.explain.pods import (
     pod_notes,
     pod_rules,
-    quantities,
     resource_names,
     resource_rules,
     workloads,
@@ -30,7 +29,7 @@ from gpuhook.explain.pods.pod_requests import (
     Resources,
     VolumeMount,
 )
-from gpuhook.host import documents
+from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def _gpus(amounts: dict[str, str]) -> dict[str, int]:
     """Return how many of each resource of GPUs are asked; what is no positive integer is none."""
     found = {}
     for name, text in amounts.items():
-        number = quantities.quantity(text)
+        number = quantity.quantity(text)
         is_whole = number is not None and number.denominator == 1 and 0 < number < _MOST_GPUS
         if is_whole and number is not None and resource_names.is_gpu(name):
             found[name] = int(number)

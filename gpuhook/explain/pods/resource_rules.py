@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from gpuhook.explain.pods import quantities, resource_names
+from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
     EPHEMERAL,
@@ -20,6 +20,7 @@ from gpuhook.explain.pods.pod_requests import (
     SCHEDULER,
     Objection,
 )
+from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
 
 TYPE_CHECKING = False
@@ -86,9 +87,9 @@ def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
 
 def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
     text = amount.text()
-    number = quantities.quantity(text)
+    number = quantity(text)
     if number is None:
-        yield _refused("quantity", f"{path}: {quantities.MALFORMED}", f"{name}: 1", amount)
+        yield _refused("quantity", f"{path}: {MALFORMED}", f"{name}: 1", amount)
         return
     if number < 0:
         said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
@@ -107,7 +108,7 @@ def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
 def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
     limits = resources["limits"].members()
     for name, amount in resources["requests"].members().items():
-        request = quantities.quantity(amount.text())
+        request = quantity(amount.text())
         if not resource_names.is_extended(name) or request is None:
             continue
         if name not in limits:
@@ -120,7 +121,7 @@ def _against_each_other(resources: Value, path: str) -> Iterator[Objection]:
             )
             continue
         limit = limits[name].text()
-        held = quantities.quantity(limit)
+        held = quantity(limit)
         if held is not None and held != request:
             yield _refused(
                 "unequal",

@@ -19,7 +19,8 @@ from gpuhook.device_plugin.allocate.container_allocation import (
     Allocation,
     DeviceSpec,
 )
-from gpuhook.device_plugin.config.configuration import Configuration, Flags, Own, PluginFlags
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, PluginFlags
+from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file

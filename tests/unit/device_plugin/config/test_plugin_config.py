@@ -11,17 +11,14 @@ from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.configuration import (
     Configuration,
     Flags,
-    Health,
     Imex,
     LabelFlags,
-    Metrics,
     Naming,
-    Own,
     PluginFlags,
-    SharedResource,
-    Sharing,
 )
-from gpuhook.device_plugin.config.grammar import yaml_tree as config_yaml
+from gpuhook.device_plugin.config.gpuhook_section import Health, Metrics, Own
+from gpuhook.device_plugin.config.grammar import yaml_tree
+from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
 from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
@@ -66,7 +63,7 @@ def test_nothing_said_is_the_defaults(text: str) -> None:
 def test_empty_file_is_the_defaults_and_told(text: str) -> None:
     reading = parsed(text)
     assert reading.configuration == Configuration()
-    assert lines(reading) == [" warning: nothing is in it: all defaults count"]
+    assert lines(reading) == [" warning: is empty: all keys have their defaults"]
     assert read(b"", "").findings == ()  # no file is not an empty one
 
 
@@ -206,7 +203,7 @@ def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
     assert reading.findings[0].line == (8 if "indent" in layout else 1)
 
 
-FORMAT_HINT = "a name has lower-case letters, digits, '-' and '.', as nvidia.com/gpu has"
+FORMAT_HINT = "use lower-case letters, digits, '-' and '.', as in nvidia.com/gpu"
 DEVICE_HINT = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
 
 # What NVIDIA's plugin does with each of these is in its own words; ours are exact here.
@@ -249,7 +246,12 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "resources empty": (
         sharing("resources: []\n"),
-        ["3:16: error: sharing.timeSlicing.resources: lists no resource"],
+        [
+            (
+                "3:16: error: sharing.timeSlicing.resources: is empty: at least one resource is "
+                "required"
+            )
+        ],
     ),
     "resources missing": (
         sharing("renameByDefault: true\n"),
@@ -294,21 +296,23 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: amd.com/gpu, replicas: 2"),
         [
             (
-                f"4:14: error: {ENTRY}.name: is a resource of amd.com: only those of "
-                "nvidia.com/ can be offered -> write nvidia.com/gpu, or gpu"
+                f"4:14: error: {ENTRY}.name: is a resource of "
+                "amd.com: only nvidia.com/ resources can be offered -> write "
+                "nvidia.com/gpu, or gpu"
             )
         ],
     ),
     "name too long": (
         one(f"name: {'a' * 53}, replicas: 2"),
-        [(f"4:14: error: {ENTRY}.name: is 64 characters long with nvidia.com/, 63 is the most")],
+        [(f"4:14: error: {ENTRY}.name: has 64 characters with nvidia.com/; at most 63")],
     ),
     "name too long when it is shared": (
         sharing(f"renameByDefault: true\nresources:\n- {{name: {'a' * 50}, replicas: 2}}\n"),
         [
             (
-                f"5:14: error: {ENTRY}.name: nvidia.com/{'a' * 50}.shared would be 68 "
-                "characters long, 63 is the most -> give it another name with `rename`"
+                f"5:14: error: {ENTRY}.name: "
+                "nvidia.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.shared "
+                "has 68 characters; at most 63 -> set another name with `rename`"
             )
         ],
     ),
@@ -316,9 +320,10 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("resources:\n- {name: gpu, replicas: 4}\n- {name: nvidia.com/gpu, replicas: 2}\n"),
         [
             (
-                "5:7: error: sharing.timeSlicing.resources[1]: duplicate: nvidia.com/gpu is "
-                "shared by sharing.timeSlicing.resources[0] already, for all of its devices -> "
-                "several entries of one resource need `devices` that have none in common"
+                "5:7: error: sharing.timeSlicing.resources[1]: duplicate: "
+                "sharing.timeSlicing.resources[0] already shares nvidia.com/gpu, for all "
+                "of its devices -> several entries of one resource need `devices` that "
+                "do not overlap"
             )
         ],
     ),
@@ -326,8 +331,9 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: gpu, devices: some, replicas: 2"),
         [
             (
-                f'4:28: error: {ENTRY}.devices: must be "all", a count or a list, found the '
-                'text "some" -> one device is a list of one: devices: ["some"]'
+                f'4:28: error: {ENTRY}.devices: must be "all", a '
+                'count or a list, found the text "some" -> for one device write a list: '
+                'devices: ["some"]'
             )
         ],
     ),
@@ -335,8 +341,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: gpu, devices: [], replicas: 2"),
         [
             (
-                f"4:28: error: {ENTRY}.devices: lists no device -> leave it away for all "
-                'devices, or write "all"'
+                f"4:28: error: {ENTRY}.devices: lists no device "
+                '-> omit the key for all devices, or write "all"'
             )
         ],
     ),
@@ -379,7 +385,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags: {plugin: {deviceListStrategy: []}}\n",
         [
             (
-                "1:38: error: flags.plugin.deviceListStrategy: names nothing: must be one or "
+                "1:38: error: flags.plugin.deviceListStrategy: is empty: must be one or "
                 "several of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
             )
         ],
@@ -416,7 +422,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "a key twice": (
         "flags: {}\nversion: v1\nflags: {}\n",
-        ["3:1: error: flags: is there twice, first in line 1"],
+        ["3:1: error: flags: is set twice, first in line 1"],
     ),
     "a section that is none": (
         "flags: [migStrategy]\n",
@@ -448,8 +454,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
         [
             (
-                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
-                "the file that begins with `version: v1`"
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
+                "use the file that begins with `version: v1`"
             )
         ],
     ),
@@ -457,8 +463,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
         [
             (
-                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
-                "the text that is below `data` in a ConfigMap"
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
+                "use the text below `data` of the ConfigMap"
             )
         ],
     ),
@@ -467,7 +473,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: devicePlugin: these are the values of a Helm chart, not a "
-                "configuration -> give the text of a configuration, which is below "
+                "configuration -> use the text of a configuration below "
                 "devicePlugin.config.data"
             )
         ],
@@ -476,8 +482,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "config:\n  map:\n    default: |-\n      version: v1\n",
         [
             (
-                "1:1: error: config: these are the values of a Helm chart, not a configuration -> "
-                "give the text of a configuration, which is below config.map"
+                "1:1: error: config: these are the values of a Helm chart, not a "
+                "configuration -> use the text of a configuration below config.map"
             )
         ],
     ),
@@ -485,8 +491,9 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "default: |-\n  version: v1\n  sharing: {}\n",
         [
             (
-                "1:1: error: default: holds a text of several lines, as the data of a ConfigMap "
-                "do -> give that text alone, without `default:` and unindented"
+                "1:1: error: default: is a text of several lines, like the data of a "
+                "ConfigMap -> use only that text, without `default:` and without "
+                "indentation"
             )
         ],
     ),
@@ -534,9 +541,9 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "gpuhook: {metrics: {address: localhost}}\n",
         [
             (
-                "1:30: error: gpuhook.metrics.address: must be an address with a port, found "
-                'the text "localhost" -> write it like 127.0.0.1:9395; an empty one turns the '
-                "endpoint off"
+                "1:30: error: gpuhook.metrics.address: must be an address with a port, "
+                'found the text "localhost" -> write it like 127.0.0.1:9395; an empty '
+                "address disables the endpoint"
             )
         ],
     ),
@@ -601,7 +608,7 @@ UNKNOWN = [
     ("flags: {migStrategie: none}", "did you mean flags.migStrategy?"),
     ("timeSlicing: {}", "did you mean sharing.timeSlicing?"),
     ("sharing: {timeSlice: {}}", "did you mean sharing.timeSlicing?"),
-    ("zzz: 1", "known here are version, flags, resources, sharing, imex, mps, gpuhook"),
+    ("zzz: 1", "known keys are version, flags, resources, sharing, imex, mps, gpuhook"),
 ]
 
 
@@ -672,22 +679,22 @@ def test_entries_of_one_resource_have_no_device_in_common(
         return
     (found,) = reading.findings
     assert (found.severity, found.line) == ("error", 5)
-    assert found.message.endswith(f"already, for {common}")
+    assert found.message.endswith(f", for {common}")
 
 
 COLLISIONS = [
     (
         "- {name: gpu, rename: x, replicas: 2}\n- {name: t4, rename: x, replicas: 2}\n",
         (
-            "would be called nvidia.com/x, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: a name "
+            "is for one resource"
         ),
     ),
     (
         "- {name: gpu, replicas: 2}\n- {name: t4, rename: gpu, replicas: 2}\n",
         (
-            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "name is for one resource"
         ),
     ),
     (
@@ -695,11 +702,11 @@ COLLISIONS = [
             "- {name: other, rename: y, devices: [0], replicas: 2}\n"
             "- {name: gpu, rename: other, replicas: 2}\n"
         ),
-        "would be called nvidia.com/other, which is a name of `resources` already",
+        "`resources` already has the name nvidia.com/other",
     ),
     (
         "- {name: gpu, rename: other, replicas: 2}\n",
-        "would be called nvidia.com/other, which is a name of `resources` already",
+        "`resources` already has the name nvidia.com/other",
     ),
 ]
 
@@ -721,8 +728,8 @@ def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
     taken = parsed(naming + sharing(entries + taking % "gpu"))
     assert [found.message for found in taken.findings] == [
         (
-            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "name is for one resource"
         )
     ]
     good(naming + sharing(entries + taking % "gpu.shared"))
@@ -788,8 +795,8 @@ MPS_WRONG = [
     (
         MPS,
         (
-            "3:5: error: sharing.mps: MPS needs the directory of its daemons on the host, "
-            "and none is given -> set flags.mpsRoot or --mps-root, usually /run/nvidia/mps"
+            "3:5: error: sharing.mps: MPS requires the directory of its daemons on the "
+            "host -> set flags.mpsRoot or --mps-root, usually /run/nvidia/mps"
         ),
     ),
     (
@@ -802,8 +809,9 @@ MPS_WRONG = [
     (
         "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
         (
-            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances of what "
-            "it is to share are unhealthy -> share by timeSlicing on nodes with MIG instances"
+            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances "
+            "of a shared resource are unhealthy -> share by timeSlicing on nodes with "
+            "MIG instances"
         ),
     ),
     (
@@ -813,8 +821,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + MPS.replace("2}", "99}"),
         (
-            "5:29: warning: sharing.mps.resources[0].replicas: a GPU takes 48 MPS clients "
-            "or fewer: the others will not start"
+            "5:29: warning: sharing.mps.resources[0].replicas: a GPU serves at most 48 "
+            "MPS clients: the others do not start"
         ),
     ),
     (
@@ -827,8 +835,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + one("name: gpu, replicas: 2") + MPS.removeprefix("sharing:\n"),
         (
-            "7:5: error: sharing.mps: timeSlicing and mps are both given, and a device is "
-            "shared in one way only -> remove one of the two"
+            "7:5: error: sharing.mps: timeSlicing and mps exclude each other: a device "
+            "is shared in one way -> keep one of them"
         ),
     ),
 ]
@@ -855,9 +863,9 @@ def test_the_hook_of_the_reference_is_not_ours() -> None:
     assert reading.configuration == Configuration()
     assert lines(reading) == [
         (
-            "1:33: warning: flags.plugin.nvidiaCTKPath: nvidia-ctk is ignored: the hook of "
-            "gpuhook's CDI specs is gpuhook-hook -> give the path of gpuhook-hook on the host, or "
-            "nothing"
+            "1:33: warning: flags.plugin.nvidiaCTKPath: nvidia-ctk is ignored: the hook "
+            "of gpuhook's CDI specs is gpuhook-hook -> set the path of gpuhook-hook on "
+            "the host, or remove the key"
         )
     ]
 
@@ -917,7 +925,7 @@ def test_hostile_files_are_one_finding(
     if loader == "Python":
         import yaml
 
-        monkeypatch.setattr(config_yaml, "_Loader", yaml.SafeLoader)
+        monkeypatch.setattr(yaml_tree, "_Loader", yaml.SafeLoader)
     reading = read(content, HERE)
     (found,) = reading.findings
     assert (found.severity, found.line) == ("error", line)
@@ -957,7 +965,7 @@ def test_a_file_of_mistakes_is_judged_as_well() -> None:
     twice = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 256))
     assert len(twice.findings) == 255
     more = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 257))
-    assert lines(more) == ["4:5: error: sharing.timeSlicing.resources: lists more than 256 entries"]
+    assert lines(more) == [("4:5: error: sharing.timeSlicing.resources: has more than 256 entries")]
 
 
 def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:

@@ -15,8 +15,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.device_plugin.config import configuration
 from gpuhook.device_plugin.config.config_reader import read
-from gpuhook.device_plugin.config.grammar import config_schema
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
@@ -80,7 +80,7 @@ def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
         f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
         'found the text "64Mi"\n'
         "  hint: a CUDA context with its libraries takes as much by itself\n"
-        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is none of "
+        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is not in "
         "gpuhook.interposers\n"
         "  hint: add it to gpuhook.interposers\n"
         f"{file}:5:56: warning: sharing.timeSlicing.resources[1].hints: has no effect without a "
@@ -162,7 +162,7 @@ def test_the_configuration_that_counts_is_printed(file: Path) -> None:
 
 def test_the_schema_is_printed(file: Path) -> None:
     """--print-schema is for editors."""
-    assert plugin("--print-schema").stdout == config_schema.text()
+    assert plugin("--print-schema").stdout == configuration.schema_text()
 
 
 def test_a_wrong_configuration_is_a_fault(file: Path) -> None:

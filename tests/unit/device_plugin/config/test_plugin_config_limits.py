@@ -10,17 +10,19 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import Override, read
-from gpuhook.device_plugin.config.configuration import (
-    Configuration,
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.gpuhook_section import (
     Guard,
     Interposer,
+    InterposerEdits,
     InterposerMount,
-    SharedResource,
-    Sharing,
+    InterposerNode,
 )
-from gpuhook.device_plugin.config.grammar import config_keys, config_schema
+from gpuhook.device_plugin.config.overrides import read_overrides
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
 from tests.unit.config_texts import (
     ENTRY,
     UNITS,
@@ -71,7 +73,7 @@ gpuhook:
 
 
 def valid(text: str) -> bool:
-    validator = jsonschema.Draft202012Validator(json.loads(config_schema.text()))
+    validator = jsonschema.Draft202012Validator(json.loads(config_build.schema_text()))
     return bool(validator.is_valid(yaml.safe_load(text)))
 
 
@@ -98,15 +100,17 @@ def test_every_key_of_a_limit_reaches_the_configuration() -> None:
     assert made.own.interposers == (
         Interposer(
             "hami",
-            env=(
-                ("LD_PRELOAD", "/usr/lib/hami/libvgpu.so"),
-                ("HAMI_CACHE", "/run/hami/{uuid}?a=b"),
+            InterposerEdits(
+                env=(
+                    ("LD_PRELOAD", "/usr/lib/hami/libvgpu.so"),
+                    ("HAMI_CACHE", "/run/hami/{uuid}?a=b"),
+                ),
+                mounts=(
+                    InterposerMount("/opt/hami/{index}", "/usr/lib/hami"),
+                    InterposerMount("/run/hami", "/run/hami", read_only=False),
+                ),
+                device_nodes=(InterposerNode("/dev/fuse"),),
             ),
-            mounts=(
-                InterposerMount("/opt/hami/{index}", "/usr/lib/hami"),
-                InterposerMount("/run/hami", "/run/hami", read_only=False),
-            ),
-            device_nodes=("/dev/fuse",),
         ),
     )
     assert valid(WHOLE)
@@ -178,24 +182,21 @@ TOLD = [
         + WITH_MPS_ROOT
         + sharing("resources:\n- {name: gpu, replicas: 2}", "mps"),
         (
-            "warning: gpuhook.guard.action: has no effect with mps: its server holds its clients, "
-            "and no guard watches them -> leave it away, or share by timeSlicing"
+            "warning: gpuhook.guard.action: has no effect with mps: the MPS server "
+            "enforces the limits of its clients -> remove it, or share by timeSlicing"
         ),
     ),
     (
         one("name: gpu, replicas: 2, ^memory: "),
-        (
-            "warning: sharing.timeSlicing.resources[0].memory: is empty, which is as if it were "
-            "not there"
-        ),
+        ("warning: sharing.timeSlicing.resources[0].memory: is empty: its default applies"),
     ),
     (
         one("name: gpu, replicas: {memory: 4Gi}, memory: ^fair"),
         (
-            "warning: sharing.timeSlicing.resources[0].memory: fair beside `replicas: {memory: "
-            "4Gi}`: a replica may have its part of the device, which is more than 4Gi where that "
-            "does not divide it evenly -> leave `memory` away for 4Gi each, or give a number of "
-            "replicas for fair parts"
+            "warning: sharing.timeSlicing.resources[0].memory: with `replicas: {memory: "
+            "4Gi}` a fair share can be larger than 4Gi: it is an equal part of the whole "
+            "device -> omit `memory` for 4Gi each, or set a number of replicas for equal "
+            "parts"
         ),
     ),
     (
@@ -215,8 +216,9 @@ TOLD = [
     (
         one("name: gpu, replicas: 2, oversubscribe: ^true"),
         (
-            f"warning: {ENTRY}.oversubscribe: has no effect without an amount in `memory`: fair "
-            "shares never add up to more than a device has -> set `memory: 8Gi`, or leave it away"
+            f"warning: {ENTRY}.oversubscribe: has no effect "
+            "without an amount in `memory`: fair shares never exceed the memory of the "
+            "device -> set `memory: 8Gi`, or remove it"
         ),
     ),
     (
@@ -229,22 +231,22 @@ TOLD = [
     (
         "gpuhook: {memoryReserve: ^1Gi}",
         (
-            "warning: gpuhook.memoryReserve: has no effect without a limit of memory in `sharing`"
-            " -> set `memory: fair` for a resource that is shared"
+            "warning: gpuhook.memoryReserve: has no effect without a memory limit in "
+            "`sharing` -> set `memory: fair` for a shared resource"
         ),
     ),
     (
         "gpuhook: {memoryReserve: ^20Gi}\n" + FAIR,
         (
-            "warning: gpuhook.memoryReserve: 20Gi of each device are nobody's: replicas and units "
-            "get that much less -> the default is 256Mi"
+            "warning: gpuhook.memoryReserve: 20Gi of each device remain unused -> the "
+            "default is 256Mi"
         ),
     ),
     (
         "gpuhook: {guard: {action: ^kill}}",
         (
-            "warning: gpuhook.guard.action: has no effect without a limit of memory in `sharing` "
-            "-> set `memory: fair` for a resource that is shared"
+            "warning: gpuhook.guard.action: has no effect without a memory limit in "
+            "`sharing` -> set `memory: fair` for a shared resource"
         ),
     ),
     (
@@ -326,19 +328,16 @@ def test_override_of_a_key_of_the_file_is_told() -> None:
     text = b"flags: {plugin: {deviceListStrategy: volume-mounts}}"
     (line,) = lines(read(text, "plugin.yaml", {path: Override(("envvar",), source)}))
     assert line == (
-        f"1:38: warning: {path}: has no effect: {source} says something else, and counts more -> "
-        "remove one of the two"
+        f"1:38: warning: {path}: has no effect: {source} sets another value and takes precedence "
+        "-> remove one of the two"
     )
     assert read(text, "f", {path: Override(("volume-mounts",), source)}).findings == ()
 
 
 def test_defaults_in_the_help_are_the_defaults() -> None:
-    own = Configuration().own
-    seen = 0
-    for path, key in config_keys.walk():
-        if path.startswith(("gpuhook.guard.", "gpuhook.memoryReserve")):
-            said = key.about.rpartition("Default: ")[2].removesuffix(".")
-            holder = own.guard if "guard" in path else own
-            assert config_keys.kind_of(path).of_text(said) == getattr(holder, key.field)
-            seen += 1
-    assert seen == 7
+    """The default that the help of an option shows, given as its value, changes nothing."""
+    shown = [option for option in OPTIONS if option.key and option.default]
+    assert len(shown) > 30
+    for option in shown:
+        found = read_overrides({option.name: [option.default]}, {})
+        assert read(b"", "", found.overrides).configuration == Configuration(), option.name

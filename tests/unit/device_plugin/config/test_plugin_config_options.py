@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.config_source import ConfigSource
-from gpuhook.device_plugin.config.configuration import Configuration, Health
-from gpuhook.device_plugin.config.grammar import config_keys
-from gpuhook.device_plugin.config.grammar.grammar import Section
+from gpuhook.device_plugin.config.configuration import ROOT_SECTION, Configuration
+from gpuhook.device_plugin.config.gpuhook_section import Health
+from gpuhook.device_plugin.config.grammar.grammar import Section, walk
 from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
@@ -31,7 +31,7 @@ def made(
     said = read_overrides(texts, environ or {})
     assert said.findings == []
     reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
-    allowed = ("has no effect without", "counts more")
+    allowed = ("has no effect without", "takes precedence")
     assert all(any(a in found.message for a in allowed) for found in reading.findings)
     assert reading.configuration is not None
     return reading.configuration
@@ -218,16 +218,18 @@ def test_empty_variables_are_not_set() -> None:
 def test_an_empty_list_of_strategies_is_refused() -> None:
     """On the command line an empty list is an error, as in the reference."""
     (line,) = findings({}, {"device-list-strategy": ""})
-    assert line.startswith("--device-list-strategy: error: flags.plugin.deviceListStrategy: names")
+    assert line.startswith(
+        "--device-list-strategy: error: flags.plugin.deviceListStrategy: is empty"
+    )
 
 
 HEALTH = [
-    ("all", "", Health(ignores_all=True)),
-    ("xids", "", Health(ignores_all=True)),
-    ("all", "79", Health(ignores_all=True, enabled_xids=frozenset({79}))),
+    ("all", "", Health(ignored_xids="all")),
+    ("xids", "", Health(ignored_xids="all")),
+    ("all", "79", Health(ignored_xids="all", enabled_xids=frozenset({79}))),
     ("79, 48", "", Health(ignored_xids=frozenset({79, 48}))),
     ("", "31", Health(enabled_xids=frozenset({31}))),
-    ("", "all", Health(enables_all=True)),
+    ("", "all", Health(enabled_xids="all")),
 ]
 
 
@@ -246,7 +248,7 @@ def test_malformed_xids_of_the_reference_are_left_out() -> None:
     said = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
     assert [str(found) for found in said.findings] == [
         "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "
-        f'the text "{word}" is no XID and is left out'
+        f'the text "{word}" is not an XID and is ignored'
         for word in ("foo", "-1")
     ]
     assert said.overrides["gpuhook.health.ignoredXids"].value == frozenset({79})
@@ -331,7 +333,7 @@ def test_the_readme_has_every_option() -> None:
 def test_the_readme_has_every_key() -> None:
     """Those that no option sets are there, too; what mps shares with timeSlicing is there once."""
     page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
-    for path, known in config_keys.walk():
+    for path, known in walk(ROOT_SECTION):
         if not isinstance(known.kind, Section):
             there = path.replace("sharing.mps.", "sharing.timeSlicing.")
             assert f"`{path}`" in page or f"`{there}`" in page

@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 import gpuhook
-from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import read
 from gpuhook.device_plugin.config.configuration import Configuration
-from gpuhook.device_plugin.config.grammar import config_schema
 from tests.unit.device_plugin.config.test_plugin_config import SEED, TABLE, WHOLE
 
 FILE = Path(gpuhook.__file__).parent / "schemas/device-plugin.json"
@@ -36,14 +35,14 @@ ONLY_READ = {
 
 
 def valid(document: object) -> bool:
-    validator = jsonschema.Draft202012Validator(json.loads(config_schema.text()))
+    validator = jsonschema.Draft202012Validator(json.loads(config_build.schema_text()))
     return bool(validator.is_valid(document))
 
 
 def test_the_file_is_that_of_the_grammar() -> None:
     """The schema that ships is made of the grammar: `gpuhook device-plugin --print-schema`."""
-    assert FILE.read_text("utf-8") == config_schema.text()
-    jsonschema.Draft202012Validator.check_schema(json.loads(config_schema.text()))
+    assert FILE.read_text("utf-8") == config_build.schema_text()
+    jsonschema.Draft202012Validator.check_schema(json.loads(config_build.schema_text()))
 
 
 @pytest.mark.parametrize("text", [SEED.format(name="nvidia.com/gpu"), WHOLE, "{}", "flags:"])

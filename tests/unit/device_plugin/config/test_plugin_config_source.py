@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.config_reader import Override
+from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.config_source import (
-    Chosen,
     ConfigSource,
     choose,
     digest,
-    examine,
     load,
     names,
     watched,
@@ -67,7 +65,7 @@ def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
         '"v1", found the text "v2"'
     )
     assert caught.value.hint.startswith(f"`gpuhook device-plugin --validate {file}`")
-    found = examine(ConfigSource(file=str(file)))
+    found = read(file.read_bytes(), str(file))
     assert found.configuration is None
     assert [finding.path for finding in found.findings] == ["version", "flags.migStrategy"]
 
@@ -117,8 +115,8 @@ def test_an_unknown_label_changes_nothing(config_map: ConfigMap) -> None:
     assert (found.name, found.configuration.flags.mig_strategy) == ("mixed", "mixed")
     assert [str(finding) for finding in found.findings] == [
         (
-            "the node's label: warning: '../single' is none of the configurations (default, mixed, "
-            "single): mixed goes on"
+            "the node's label: warning: '../single' is not a configuration (default, "
+            "mixed, single): mixed remains active"
         )
     ]
     assert load(source, label="gone").name == "default"
@@ -141,13 +139,13 @@ def test_what_is_chosen(
     source: ConfigSource, label: str | None, known: list[str], current: str, name: str
 ) -> None:
     """The label, the default, then the strategies in their order."""
-    assert choose(source, label, known, current) == Chosen(name)
+    assert choose(source, label, known, current) == (name, "")
 
 
 NOTHING = [
     (ConfigSource(directory="/d"), None, ["a", "b"], "the node has no label and there is no"),
-    (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is none of the configurations (a, b)"),
-    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "the default is to be c, and"),
+    (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is not a configuration (a, b)"),
+    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "the default, c, does not exist"),
     (ConfigSource(directory="/d", fallbacks=()), None, ["default"], "the node has no label"),
 ]
 
@@ -172,7 +170,7 @@ def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -
     assert load(source, label="mixed").name == "single"
     name.write_text("other\n")
     (finding,) = load(source, current="single").findings
-    assert str(finding).startswith(f"{name}: warning: 'other' is none of")
+    assert str(finding).startswith(f"{name}: warning: 'other' is not a configuration")
     name.write_text("\n")
     assert load(source).name == "default"
 

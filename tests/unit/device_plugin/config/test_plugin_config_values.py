@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.config.grammar.name_values import (
     Address,
     Channels,
@@ -168,11 +168,11 @@ def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
         (Health(critical_xids=frozenset({48})), 79, False),
         (Health(ignored_xids=frozenset({79})), 79, False),
         (Health(ignored_xids=frozenset({79})), 48, None),
-        (Health(ignores_all=True), 79, False),
-        (Health(ignores_all=True, enabled_xids=frozenset({79})), 79, True),
-        (Health(ignores_all=True, enabled_xids=frozenset({79})), 48, False),
+        (Health(ignored_xids="all"), 79, False),
+        (Health(ignored_xids="all", enabled_xids=frozenset({79})), 79, True),
+        (Health(ignored_xids="all", enabled_xids=frozenset({79})), 48, False),
         (Health(ignored_xids=frozenset({79}), enabled_xids=frozenset({79})), 79, True),
-        (Health(enables_all=True), 13, True),
+        (Health(enabled_xids="all"), 13, True),
     ],
 )
 def test_what_is_enabled_wins(health: Health, xid: int, rule: bool | None) -> None:

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin import driver_usage
-from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.config.gpuhook_section import Metrics as Settings
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint
 from gpuhook.device_plugin.metrics.counters import Observations
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsSource, parsed

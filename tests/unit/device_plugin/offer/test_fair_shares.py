@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, SharedResource
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, SharedResource
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, Offer, offered
 from gpuhook.errors import FileError

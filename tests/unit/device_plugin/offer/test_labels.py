@@ -8,18 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import (
+from gpuhook.device_plugin.config.configuration import Configuration, Flags
+from gpuhook.device_plugin.config.gpuhook_section import (
     KILL,
-    MEMORY_UNITS,
-    MPS,
     NO_ACTION,
     REPORT,
     TERMINATE,
-    TIME_SLICING,
-    Configuration,
-    Flags,
     Guard,
     Own,
+)
+from gpuhook.device_plugin.config.sharing_section import (
+    MEMORY_UNITS,
+    MPS,
+    TIME_SLICING,
     SharedResource,
     Sharing,
 )

@@ -11,12 +11,11 @@ from gpuhook.device_plugin.allocate import pre_start_check
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
-from gpuhook.device_plugin.config.configuration import (
-    LIST_STRATEGIES,
+from gpuhook.device_plugin.config.configuration import LIST_STRATEGIES, Configuration
+from gpuhook.device_plugin.config.sharing_section import (
     MEMORY_UNITS,
     MPS,
     SPREAD,
-    Configuration,
     SharedResource,
     Sharing,
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
 from gpuhook.device_plugin.mps.mps_plan import MpsPlan

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.offer import prefer_linked
 from gpuhook.device_plugin.offer.offered_devices import Resource
 from gpuhook.device_plugin.offer.preferred_allocation import preferred, prepare

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, unusable
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from tests.unit.offering import (

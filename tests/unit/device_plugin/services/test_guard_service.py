@@ -19,7 +19,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin import driver_usage
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.api_server.node_events import NodeEvents
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, Guard
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, Guard
 from gpuhook.device_plugin.guard import container_processes, guard_marks, guard_shares
 from gpuhook.device_plugin.guard.container_processes import About, Processes
 from gpuhook.device_plugin.guard.guard_policy import GuardMark
@@ -419,7 +419,7 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 
 IDLE = """\
 import asyncio, sys
-from gpuhook.device_plugin.config.configuration import Guard
+from gpuhook.device_plugin.config.gpuhook_section import Guard
 from gpuhook.device_plugin.services.guard_service import Guarding
 from gpuhook.device_plugin.node_snapshot import Look
 
