@@ -499,11 +499,11 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "a foreign tag": (
         "version: !!binary v1\n",
-        ["1:10: error: version: the tag tag:yaml.org,2002:binary has no meaning here"],
+        ["1:10: error: version: the tag tag:yaml.org,2002:binary is not supported"],
     ),
     "a tag of one's own": (
         "version: !v v1\n",
-        ["1:10: error: version: the tag !v has no meaning here"],
+        ["1:10: error: version: the tag !v is not supported"],
     ),
     "a duration that is none": (
         "flags: {gfd: {sleepInterval: 1 minute}}\n",
@@ -560,8 +560,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags:\n\tmigStrategy: none\n",
         [
             (
-                "2:1: error: found character that cannot start any token -> YAML is indented "
-                "with spaces, and this line has a tab"
+                "2:1: error: found character that cannot start any token -> indent YAML "
+                "with spaces: this line has a tab"
             )
         ],
     ),
@@ -901,14 +901,14 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = [
-    (BOMB.encode(), 5, "has more than 20000 values, aliases included"),
-    (b"flags: &f {plugin: *f}", 1, "*f stands in what it stands for"),
+    (BOMB.encode(), 5, "has more than 20000 values with expanded aliases"),
+    (b"flags: &f {plugin: *f}", 1, "*f contains itself"),
     (b"[" * 200_000, 1, "is nested more than 32 levels deep"),
     (b"{a: " * 50_000, 1, "is nested more than 32 levels deep"),
     (b"- " * 100_000, 1, "is nested more than 32 levels deep"),
     (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
     (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
-    (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
+    (b"- a\n" * 30_000, 20_000, "has more than 20000 values with expanded aliases"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.api_server.client import ApiServer
+from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config_manager import config_choice, manager_process, process_signal
 from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError
@@ -95,14 +96,14 @@ def test_the_configuration_of_a_node(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], expected: str
 ) -> None:
     chosen = said(tmp_path, **more)
-    assert config_choice.chosen(label, config_choice.names(str(configs)), chosen) == expected
+    assert config_choice.choose(label, config_source.names(str(configs)), chosen) == expected
 
 
 def test_the_only_configuration(tmp_path: Path) -> None:
     edition(tmp_path / "available", 1, {"mine": "version: v1\n"})
     chosen = said(tmp_path, FALLBACK_STRATEGIES="named,single")
-    known = config_choice.names(chosen.config_file_srcdir)
-    assert config_choice.chosen(None, known, chosen) == "mine"
+    known = config_source.names(chosen.config_file_srcdir)
+    assert config_choice.choose(None, known, chosen) == "mine"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_nothing_is_guessed(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], code: str
 ) -> None:
     with pytest.raises(GpuhookError) as caught:
-        config_choice.chosen(label, config_choice.names(str(configs)), said(tmp_path, **more))
+        config_choice.choose(label, config_source.names(str(configs)), said(tmp_path, **more))
     assert caught.value.code == code
 
 
@@ -158,13 +159,13 @@ def test_the_destination_is_replaced_and_what_it_led_to_stays(
     tmp_path: Path, configs: Path
 ) -> None:
     chosen = said(tmp_path)
-    assert config_choice.lead(chosen, "four")
-    assert not config_choice.lead(chosen, "four")
-    assert config_choice.lead(chosen, config_choice.EMPTY)
-    assert not config_choice.lead(chosen, config_choice.EMPTY)
+    assert config_choice.link(chosen, "four")
+    assert not config_choice.link(chosen, "four")
+    assert config_choice.link(chosen, config_choice.EMPTY)
+    assert not config_choice.link(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     assert (tmp_path / "config/config.yaml").read_text(encoding="utf-8") == "version: v1\n"
-    assert config_choice.lead(chosen, "default")
+    assert config_choice.link(chosen, "default")
     assert os.listdir(tmp_path / "config") == ["config.yaml"]
 
 
@@ -173,7 +174,7 @@ def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: 
     chosen = said(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
-    assert config_choice.lead(chosen, config_choice.EMPTY)
+    assert config_choice.link(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     made = tmp_path / "config/config.yaml"
     assert not made.is_symlink()
@@ -211,9 +212,9 @@ def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         process.wait()
 
 
-def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Following:
+def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Follower:
     more = {"ONESHOT": "false", "SEND_SIGNAL": "true", "SIGNAL": "1", "PROCESS_TO_SIGNAL": name}
-    return manager_process._Following(said(tmp_path, **more), ApiServer(api.access))
+    return manager_process._Follower(said(tmp_path, **more), ApiServer(api.access))
 
 
 def signals(log: Path) -> int:
@@ -323,7 +324,7 @@ def test_a_process_that_may_not_be_told_is_named(
     assert lead(tmp_path) == "four"
     told = capfd.readouterr()
     assert plugin[0] in told.out + told.err
-    assert "may not be signalled" in told.out + told.err
+    assert "permission denied to signal" in told.out + told.err
 
 
 def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
