@@ -74,7 +74,12 @@ class SharedResource:
         0,  # as many as replica_memory or unit fit into a device
         required=True,
     )
-    rename: str | None = key("rename", ResourceName(), "The name of the shared resource.", None)
+    rename: str | None = key(
+        "rename",
+        ResourceName(),
+        "The name of the shared resource. Default: unchanged (memoryUnits: nvidia.com/gpumem).",
+        None,
+    )
     devices: str | int | tuple[str, ...] = key(
         "devices",
         Devices(),

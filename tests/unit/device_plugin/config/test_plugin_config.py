@@ -116,7 +116,9 @@ gpuhook:
   minFreeMemory: 512Mi
   hostFilesPath: /opt/nvidia
   labels: true
-  removeLabelsOnExit: false
+  labelNode: true
+  removeLabelsOnExit: true
+  acceleratorLabel: true
   health:
     criticalXids: [48, 79]
     ignoredXids: [13]
@@ -182,7 +184,9 @@ def test_every_key_reaches_the_configuration() -> None:
             min_free_memory=512 << 20,
             host_files_path="/opt/nvidia",
             labels=True,
-            remove_labels_on_exit=False,
+            label_node=True,
+            remove_labels_on_exit=True,
+            accelerator_label=True,
             health=Health(frozenset({48, 79}), frozenset({13}), False, 90.0, frozenset({31})),
             metrics=Metrics(""),
         ),
