@@ -130,8 +130,8 @@ def test_a_device_belongs_to_the_first_entry_that_means_it() -> None:
     )
     assert [len(offered.resources[0].units), len(offered.resources[0].devices)] == [11, 4]
     assert offered.warnings == (
-        f"sharing.timeSlicing.resources[1]: earlier entries for {GPU} have device 1",
-        f"sharing.timeSlicing.resources[3]: earlier entries for {GPU} have device 0, 1, 2, 3",
+        f"sharing.timeSlicing.resources[1]: earlier entries of {GPU} have device 1",
+        f"sharing.timeSlicing.resources[3]: earlier entries of {GPU} have device 0, 1, 2, 3",
     )
 
 
@@ -156,12 +156,13 @@ def test_devices_that_are_not_there_are_named() -> None:
     offered = offer(T4, SharedResource(GPU, 2, devices=("0", "3", "Tesla K80")))
     assert indices(offered) == {GPU: ["0/0", "0/1"]}
     assert offered.warnings == (
-        f"sharing.timeSlicing.resources[0]: no device of {GPU} is '3'",
-        f"sharing.timeSlicing.resources[0]: no device of {GPU} is 'Tesla K80'",
+        f"sharing.timeSlicing.resources[0]: no device of {GPU} has the name '3'",
+        f"sharing.timeSlicing.resources[0]: no device of {GPU} has the name 'Tesla K80'",
     )
     offered = offer(T4, SharedResource(GPU, 2, devices=3))
     assert said(offered) == (
-        f"sharing.timeSlicing.resources[0]: the first 3 devices of {GPU} are meant, this node has 1"
+        f"sharing.timeSlicing.resources[0]: it selects the first 3 devices of {GPU}, and this node "
+        "has 1"
     )
 
 
@@ -178,7 +179,7 @@ def test_a_card_older_than_pascal_is_warned_about() -> None:
     node = changed(T4, 0, name="GeForce GTX 980", compute_capability="5.2")
     assert said(offer(node, SharedResource(GPU, 4))) == (
         f"{GPU}: GeForce GTX 980 (compute capability 5.2) is older than Pascal: it has no compute "
-        "preemption, so a long kernel of one container stops the others on its 4 replicas"
+        "preemption, so a long kernel of one container blocks the others on its 4 replicas"
     )
     assert offer(node, SharedResource(GPU, 1)).warnings == ()
     assert offer(node).warnings == ()
@@ -219,7 +220,7 @@ def test_many_replicas_are_noted() -> None:
 def test_ids_that_are_too_long_are_named() -> None:
     offered = offer(changed(T4, 0, uuid="GPU-" + "a" * 56), SharedResource(GPU, 11))
     assert said(offered) == (
-        f"{GPU}: 1 of 11 device ids are longer than the 63 characters that a device id may have, "
+        f"{GPU}: 1 of 11 device ids are longer than the maximum of 63 characters, "
         f"such as GPU-{'a' * 56}::10"
     )
 
