@@ -47,6 +47,14 @@ class Health:
         frozenset(),
         _option("health-ignored-xids", "DP_DISABLE_HEALTHCHECKS"),
     )
+    enabled_xids: frozenset[int] | str = key(  # or ALL_XIDS
+        "enabledXids",
+        Xids(may_be_all=True),
+        "The XIDs that always make a device unhealthy, or all. Takes precedence over the other "
+        "keys.",
+        frozenset(),
+        _option("health-enabled-xids", "DP_ENABLE_HEALTHCHECKS"),
+    )
     ask_driver: bool = key(
         "askDriver",
         BOOLEAN,
@@ -60,14 +68,6 @@ class Health:
         "The interval of checks for lost GPUs and MIG changes.",
         10.0,
         _option("health-poll-interval"),
-    )
-    enabled_xids: frozenset[int] | str = key(  # or ALL_XIDS
-        "enabledXids",
-        Xids(may_be_all=True),
-        "The XIDs that always make a device unhealthy, or all. Takes precedence over the other "
-        "keys.",
-        frozenset(),
-        _option("health-enabled-xids", "DP_ENABLE_HEALTHCHECKS"),
     )
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's configuration file: what it says, and all that can be wrong with it."""
+"""The configuration file of the device plugin: its keys and its errors."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_the_config_map_of_the_gpu_operator(name: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["single", "mixed"])
 def test_the_samples_of_the_gpu_operator(strategy: str) -> None:
-    """The commented samples beside it load, too."""
+    """The commented samples of the operator load, too."""
     made = good(f"version: v1\nflags:\n  migStrategy: {strategy}\n")
     assert made == Configuration(flags=Flags(mig_strategy=strategy))
 
 
 @pytest.mark.parametrize("text", ["---\n", "null", "{}", "version: v1\n", "flags:\n"])
 def test_nothing_said_is_the_defaults(text: str) -> None:
-    """Empty keys are the default configuration."""
+    """Empty keys give the default configuration."""
     assert good(text) == Configuration()
 
 
@@ -130,7 +130,7 @@ gpuhook:
 
 
 def test_every_key_reaches_the_configuration() -> None:
-    """A file with all keys gives a configuration that differs from the defaults everywhere."""
+    """A file with all keys gives a configuration that differs from all defaults."""
     assert good(WHOLE) == Configuration(
         flags=Flags(
             mig_strategy="mixed",
@@ -187,7 +187,13 @@ def test_every_key_reaches_the_configuration() -> None:
             label_node=True,
             remove_labels_on_exit=True,
             accelerator_label=True,
-            health=Health(frozenset({48, 79}), frozenset({13}), False, 90.0, frozenset({31})),
+            health=Health(
+                frozenset({48, 79}),
+                frozenset({13}),
+                frozenset({31}),
+                ask_driver=False,
+                poll_seconds=90.0,
+            ),
             metrics=Metrics(""),
         ),
     )
@@ -195,7 +201,7 @@ def test_every_key_reaches_the_configuration() -> None:
 
 @pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}])
 def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
-    """The same file as JSON, however it is laid out, gives the same; lines count there, too."""
+    """The same file as JSON in any layout gives the same configuration, and lines in errors."""
     document = {
         "version": "v1",
         "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
@@ -574,7 +580,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("case", TABLE)
 def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
-    """Every wrong input is refused with the place, the key, what it must be and what was found."""
+    """An error has the place, the key, the requirement and the value."""
     text, wanted = TABLE[case]
     reading = parsed(text)
     assert lines(reading) == wanted
@@ -582,7 +588,7 @@ def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
 
 
 def test_all_errors_are_told_at_once() -> None:
-    """One reading names each error, in the order of the file."""
+    """One reading reports all errors in the order of the file."""
     reading = parsed(
         """\
         version: v2
@@ -618,7 +624,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("text", "hint"), UNKNOWN)
 def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> None:
-    """A key that nobody reads is a warning with the path that was meant, and strictly an error."""
+    """An unknown key is a warning with the nearest path, and an error in strict mode."""
     reading = parsed(text)
     (found,) = reading.findings
     assert (found.severity, found.message, found.hint) == ("warning", "unknown key, ignored", hint)
@@ -630,7 +636,7 @@ def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> Non
 
 @pytest.mark.parametrize("text", [one("name: gpu, replicas: 1"), one("name: gpu, replicas: 01")])
 def test_one_replica_is_not_shared(text: str) -> None:
-    """`replicas: 1` is fine, where the reference refuses it."""
+    """`replicas: 1` is valid; NVIDIA's plugin refuses it."""
     assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
 
 
@@ -646,7 +652,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
 def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
-    """A name without its vendor, one that only a node can judge, and a choice of devices."""
+    """A name without its vendor, a name unknown here, and a list of devices."""
     assert good(one(entry)).sharing.resources == (resource,)
 
 
@@ -671,7 +677,7 @@ DEVICES = [
 def test_entries_of_one_resource_have_no_device_in_common(
     first: str, second: str, common: str | None
 ) -> None:
-    """Several entries may divide a resource's devices, and not share one twice."""
+    """Several entries can divide the devices of a resource, but not share one twice."""
     reading = parsed(
         sharing(
             f"resources:\n- {{name: gpu, devices: {first}, replicas: 2}}\n"
@@ -717,7 +723,7 @@ COLLISIONS = [
 
 @pytest.mark.parametrize(("entries", "message"), COLLISIONS)
 def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
-    """Two resources never end up with one name."""
+    """Two resources never get one name."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     reading = parsed(naming + sharing("resources:\n" + entries))
     assert [found.message for found in reading.findings] == [message]
@@ -725,7 +731,7 @@ def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
 
 
 def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
-    """Another may not take that name, and may take the one with .shared."""
+    """Another resource cannot have that name, but the name with .shared."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     entries = "renameByDefault: true\nresources:\n- {name: gpu, replicas: 1}\n"
     taking = "- {name: other, rename: %s, replicas: 2}\n"
@@ -740,7 +746,7 @@ def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
 
 
 def test_one_resource_may_be_divided_under_one_name() -> None:
-    """Entries of one resource with other devices may be renamed alike."""
+    """Entries of one resource with different devices can have the same new name."""
     good(
         sharing(
             "resources:\n- {name: gpu, rename: x, devices: [0], replicas: 2}\n"
@@ -784,7 +790,7 @@ MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
 
 
 def test_mps_with_its_root() -> None:
-    """MPS is read with its root from any of its places, and refuses more than one replica."""
+    """MPS accepts its root from each source, and refuses more than one replica."""
     for root in ("flags: {mpsRoot: /mps}\n", "mps: {root: /mps}\n"):
         made = good(root + MPS)
         assert (made.sharing.strategy, made.flags.mps_root) == ("mps", "/mps")
@@ -848,21 +854,21 @@ MPS_WRONG = [
 
 @pytest.mark.parametrize(("text", "line"), MPS_WRONG)
 def test_what_mps_does_not_go_with(text: str, line: str) -> None:
-    """MPS without its root, with MIG or beside time slicing is told at load."""
+    """MPS without its root, with MIG or with time slicing is an error or a warning."""
     reading = parsed(text)
     assert lines(reading) == [line]
     assert (reading.configuration is None) == (": error: " in line)
 
 
 def test_a_contradiction_names_the_option_that_makes_it() -> None:
-    """What the command line says over a file is told as the command line's."""
+    """A contradiction of an option with the file has the option as its place."""
     overrides = MPS_ROOT | {"flags.migStrategy": Override("mixed", "--mig-strategy")}
     (line,) = lines(read(MPS.encode(), HERE, overrides))
     assert line.startswith('--mig-strategy: error: flags.migStrategy: the strategy "mixed"')
 
 
 def test_the_hook_of_the_reference_is_not_ours() -> None:
-    """A path of NVIDIA's hook, as the operator sets it, stays out of our CDI specs."""
+    """gpuhook's CDI specs do not have the path of NVIDIA's hook, which the operator sets."""
     reading = parsed("flags: {plugin: {nvidiaCTKPath: /usr/bin/nvidia-ctk}}")
     assert reading.configuration == Configuration()
     assert lines(reading) == [
@@ -875,13 +881,13 @@ def test_the_hook_of_the_reference_is_not_ours() -> None:
 
 
 def test_labels_go_to_a_file() -> None:
-    """Who wants the NodeFeature API is told that it isn't used."""
+    """The key for the NodeFeature API is a warning."""
     (line,) = lines(parsed("flags: {useNodeFeatureAPI: true}"))
     assert "has no effect" in line
 
 
 def test_aliases_and_merges_are_yaml() -> None:
-    """Anchors, aliases and merge keys count, and what is written out wins over what is merged."""
+    """Anchors, aliases and merge keys work; explicit keys take precedence over merged ones."""
     made = good(
         """\
         sharing:
@@ -925,7 +931,7 @@ HOSTILE = [
 def test_hostile_files_are_one_finding(
     content: bytes, line: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bombs, depth and size end in a finding; so they do where PyYAML has no C parser."""
+    """Bombs, depth and size are one finding, with and without PyYAML's C parser."""
     if loader == "Python":
         import yaml
 
@@ -953,7 +959,7 @@ def test_hostile_files_are_one_finding(
     ],
 )
 def test_odd_scalars_are_findings(text: str) -> None:
-    """Whatever YAML makes of a scalar, it is refused in words that can be printed."""
+    """Any scalar of YAML is refused with a printable message."""
     reading = parsed(text)
     assert reading.findings
     assert all(str(found).isprintable() for found in reading.findings)
@@ -961,7 +967,7 @@ def test_odd_scalars_are_findings(text: str) -> None:
 
 
 def test_a_file_of_mistakes_is_judged_as_well() -> None:
-    """Thousands of unknown keys, or entries that all contradict each other, stay bounded."""
+    """Thousands of unknown keys or contradictions take bounded time."""
     unknown = parsed("".join(f"key{number}: 1\n" for number in range(9_000)))
     assert len(unknown.findings) == 9_000
     assert unknown.findings[0].hint
@@ -973,7 +979,7 @@ def test_a_file_of_mistakes_is_judged_as_well() -> None:
 
 
 def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
-    """A name is free once the whole resource that had it is called otherwise."""
+    """A name is free if the whole resource with that name is renamed."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     good(
         naming
@@ -985,7 +991,7 @@ def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
 
 
 def test_mps_that_is_null_is_not_there() -> None:
-    """NVIDIA's plugin takes it so; time slices that are null share nothing there either."""
+    """NVIDIA's plugin reads it so; null timeSlicing shares nothing there either."""
     made = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
     assert made.sharing.strategy == "time-slicing"
     empty = parsed("sharing: {timeSlicing: null}")

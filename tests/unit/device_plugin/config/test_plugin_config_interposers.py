@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interposers, as the device plugin is told them: what they may bring to containers."""
+"""Interposers in the configuration of the device plugin, and the edits that they can make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.config_texts import ENTRY, good, lines, marked, one, parsed, sha
 
 
 def interposer(edits: str, more: str = "") -> str:
-    """Return a file with one interposer, of the keys `edits`, and a resource that has it."""
+    """Return a file with one interposer with the keys `edits`, and a resource that names it."""
     entry = sharing(f"resources:\n- {{name: gpu, replicas: 2, interposer: x{more}}}\n")
     return f"gpuhook:\n  interposers:\n  - name: x\n    containerEdits: {{{edits}}}\n{entry}"
 
@@ -195,7 +195,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_an_interposer_cannot_do(case: str) -> None:
-    """What containers cannot get, or should not, is refused with its place and a way out."""
+    """An impossible or unsafe edit is an error with its place and a hint."""
     edits, wanted = REFUSED[case]
     text, place = marked(interposer(edits))
     reading = parsed(text)
@@ -207,7 +207,7 @@ def test_what_an_interposer_cannot_do(case: str) -> None:
     "preload", ["/lib/x.so", "/lib/x.so:/lib/x.so", "'LD_PRELOAD=/lib/x.so /lib/x.so'"]
 )
 def test_libraries_that_a_mount_brings(preload: str) -> None:
-    """A library is mounted itself, or with its directory; several have colons or spaces between."""
+    """A mount has the library or its directory; colons or spaces separate several libraries."""
     item = preload if "=" in preload else f"LD_PRELOAD={preload}"
     mounts = "mounts: [{hostPath: /x, containerPath: %s}], env: [%s]"
     for place in ("/lib/x.so", "/lib"):
@@ -215,7 +215,7 @@ def test_libraries_that_a_mount_brings(preload: str) -> None:
 
 
 def test_an_interposer_is_called_by_its_name() -> None:
-    """A name that there is not in is an error with the nearest one, and so is one twice."""
+    """An unknown name is an error with the nearest name, and so is a duplicate."""
     mistyped = interposer("env: [A=1]").replace("name: x", "name: nvshare")
     for name, hint in (
         ("nv-share", "did you mean nvshare?"),
@@ -248,18 +248,18 @@ def test_an_interposer_is_called_by_its_name() -> None:
 
 @pytest.mark.parametrize("edits", ["{}", "{env: []}", "{mounts: [], deviceNodes: []}", ""])
 def test_an_interposer_gives_something(edits: str) -> None:
-    """Edits of nothing are a mistake, however they are written."""
+    """Empty edits are an error in any notation."""
     (found,) = parsed(interposer("").replace("{}", edits)).findings
     assert (found.line, found.path, found.message) == (4, EDITS, "is empty")
 
 
 def test_a_wrong_interposer_is_one_finding() -> None:
-    """Who mistypes in an interposer is not told that it is not there, too."""
+    """A wrong interposer is not also an unknown one."""
     assert len(lines(parsed(interposer("env: [A]")))) == 1
 
 
 def test_an_interposer_of_a_limit_needs_one() -> None:
-    """What is computed from a limit is refused where there is none."""
+    """A placeholder of a limit is an error without a limit."""
     edits = "env: ['CUDA_DEVICE_MEMORY_LIMIT={limitMiB}m']"
     text, place = marked(interposer(edits).replace("interposer: ", "interposer: ^"))
     assert lines(parsed(text)) == [
@@ -272,7 +272,7 @@ def test_an_interposer_of_a_limit_needs_one() -> None:
 
 
 def test_findings_can_be_printed() -> None:
-    """Whatever stands in paths and variables, it is told in words that can be printed."""
+    """Messages about paths and variables are printable."""
     for odd in ("\\u2028", "\\ud800", "\\x9b", "é"):
         for edits in (
             f'env: ["LD_PRELOAD=/a{odd}"]',
@@ -294,7 +294,7 @@ def test_findings_can_be_printed() -> None:
 @pytest.mark.parametrize("prefix", ["/var/run", "/run"])
 @pytest.mark.parametrize("place", ["memory", "devices"])
 def test_interposer_mounts_nothing_where_mounts_are_grants(prefix: str, place: str) -> None:
-    """/var/run is /run in most images."""
+    """/var/run is a link to /run in most images."""
     path = {"memory": "gpuhook/memory", "devices": "nvidia-container-devices"}[place]
     text = f"mounts: [{{hostPath: /a, containerPath: {prefix}/{path}/x}}]"
     (line,) = lines(parsed(interposer(text)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of memory, memory units and the guard, as the device plugin is told them."""
+"""Limits of memory, memory units and the guard in the configuration of the device plugin."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def valid(text: str) -> bool:
 
 
 def test_every_key_of_a_limit_reaches_the_configuration() -> None:
-    """A file with all keys says what it says, to the reader and to an editor."""
+    """A file with all keys is valid for the reader and for an editor."""
     made = good(WHOLE)
     assert made.sharing == Sharing(
         strategy="time-slicing",
@@ -132,20 +132,20 @@ def test_every_key_of_a_limit_reaches_the_configuration() -> None:
     ],
 )
 def test_memory_units(text: str, resource: SharedResource) -> None:
-    """Units of memory are GiB of nvidia.com/gpumem, packed, unless a file says otherwise."""
+    """Units of memory are GiB of nvidia.com/gpumem, packed, by default."""
     found = good(UNITS.format(text)).sharing
     assert found == Sharing(strategy="memory-units", resources=(resource,), policy="packed")
     assert valid(UNITS.format(text))
 
 
 def test_memory_units_are_spread_where_asked() -> None:
-    """The policy is one of the strategy, not of a resource."""
+    """The policy is a key of the strategy, and not of a resource."""
     text = "sharing: {memoryUnits: {policy: spread, resources: [{name: gpu}]}}"
     assert good(text).sharing.policy == "spread"
 
 
 def test_clients_of_mps() -> None:
-    """MPS has limits, too, and a part of the threads."""
+    """MPS has limits and a percentage of the threads."""
     text = "name: gpu, replicas: {memory: 6Gi}, memory: 5Gi, activeThreadPercentage: 30"
     made = good(WITH_MPS_ROOT + sharing(f"resources:\n- {{{text}}}\n", "mps"))
     assert made.sharing.resources == (
@@ -168,7 +168,7 @@ def test_clients_of_mps() -> None:
     ],
 )
 def test_what_is_printed_says_the_same(text: str) -> None:
-    """A printed configuration is read back as it was, and an editor takes it."""
+    """A printed configuration has the same meaning, and is valid for an editor."""
     made = good(text)
     document = config_build.document(made)
     assert good(json.dumps(document)) == made
@@ -275,7 +275,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("text", "warning"), TOLD)
 def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
-    """What does nothing is a warning, and the file is good."""
+    """A key without effect is a warning, and the file is valid."""
     text, place = marked(text)
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {warning}"]
@@ -293,19 +293,19 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
     ],
 )
 def test_limits_that_the_strategy_has_by_itself(text: str) -> None:
-    """Memory units and derived replicas limit memory without `memory`."""
+    """Memory units and replicas by size limit memory without `memory`."""
     good(text)
 
 
 def test_the_guard_of_the_command_line() -> None:
-    """An option counts more than the file, and its contradictions are told as its own."""
+    """An option takes precedence over the file, and is the place of its contradictions."""
     overrides = {"gpuhook.guard.shortestInterval": Override(20.0, "--guard-shortest-interval")}
     (line,) = lines(read(b"gpuhook: {guard: {longestInterval: 10s}}", "f", overrides))
     assert line.startswith("--guard-shortest-interval: error: gpuhook.guard.shortestInterval: ")
 
 
 def test_many_entries_are_judged_as_well() -> None:
-    """A file of contradictions stays bounded."""
+    """A file of contradictions takes bounded time."""
     entry = "- {name: gpu, replicas: 2, interposer: x, computeMode: exclusive-process}\n"
     found = parsed(sharing("resources:\n" + entry * 256)).findings
     assert len(found) == 256 * 3 - 1
@@ -322,7 +322,7 @@ def test_name_of_units_may_be_one_of_the_resources() -> None:
 
 
 def test_override_of_a_key_of_the_file_is_told() -> None:
-    """Whoever edits the file and sees no effect reads of both."""
+    """The warning names the key and its override."""
     source = "the environment variable DEVICE_LIST_STRATEGY"
     path = "flags.plugin.deviceListStrategy"
     text = b"flags: {plugin: {deviceListStrategy: volume-mounts}}"
@@ -335,7 +335,7 @@ def test_override_of_a_key_of_the_file_is_told() -> None:
 
 
 def test_defaults_in_the_help_are_the_defaults() -> None:
-    """The default that the help of an option shows, given as its value, changes nothing."""
+    """An option with its default from the help as its value changes nothing."""
     shown = [option for option in OPTIONS if option.key and option.default]
     assert len(shown) > 30
     for option in shown:

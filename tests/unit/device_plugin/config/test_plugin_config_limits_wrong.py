@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with limits of memory, units and the guard, told with its place and a way out."""
+"""Errors in limits of memory, units and the guard: place, requirement, value and hint."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_with_a_limit_is_told_with_its_place(case: str) -> None:
-    """Each wrong value is refused with the place, the key, what it must be and what was found."""
+    """An error has the place, the key, the requirement and the value."""
     text, place = marked(WRONG[case][0])
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {WRONG[case][1]}"]

@@ -55,7 +55,7 @@ def test_false_as_go_spells_it(text: str) -> None:
     ],
 )
 def test_durations_as_go_writes_them(value: object, seconds: float | None) -> None:
-    """Durations are Go's, integers are nanoseconds, and what is shown is read back."""
+    """Durations are Go's, integers are nanoseconds, and the printed form is read back."""
     assert DURATION.of(value) == seconds
     assert DURATION.of(DURATION.plain(seconds)) == seconds
 
@@ -65,13 +65,13 @@ def test_durations_as_go_writes_them(value: object, seconds: float | None) -> No
     ["", "s", "1", "-1s", "1 s", "1d", "1s2", True, None, 1.5, [], "1ms", 5, "9" * 20 + "h", 2**63],
 )
 def test_what_is_no_duration(value: object) -> None:
-    """Other texts and types, and what is too short or too long, are refused."""
+    """Other texts and types, and too short or too long durations, are refused."""
     with pytest.raises(UnfitError):
         DURATION.of(value)
 
 
 def test_only_some_durations_are_infinite() -> None:
-    """Infinite is a duration only where it means something; a number may be a text."""
+    """Infinite is a duration only for some keys; a number can be a text."""
     with pytest.raises(UnfitError, match="must be a duration, found"):
         Duration().of("infinite")
     assert Duration().of_text("1000000000") == 1.0
@@ -93,13 +93,13 @@ def test_only_some_durations_are_infinite() -> None:
     ],
 )
 def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
-    """Binary and decimal suffixes count, and parts of a byte round up."""
+    """Binary and decimal suffixes work, and parts of a byte round up."""
     assert Quantity().of(value) == count
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
 def test_what_is_no_quantity(value: object) -> None:
-    """What Kubernetes would not take, and what no memory has, is refused."""
+    """Malformed quantities and impossible sizes are refused."""
     with pytest.raises(UnfitError):
         Quantity().of(value)
 
@@ -142,14 +142,14 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
     ],
 )
 def test_texts_that_do_not_fit(kind: ValueKind, text: str) -> None:
-    """What a key cannot have is refused from a text as from a file."""
+    """A wrong value is refused in a text as in a file."""
     with pytest.raises(UnfitError):
         kind.of_text(text)
 
 
 @pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
 def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
-    """A huge text is not repeated whole in what is said of it."""
+    """A message does not repeat a huge text."""
     for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
         try:
             kind.of_text(text)
@@ -176,5 +176,5 @@ def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
     ],
 )
 def test_what_is_enabled_wins(health: Health, xid: int, rule: bool | None) -> None:
-    """Enabled XIDs win over ignored ones, these over the critical ones; else nothing is said."""
+    """Enabled XIDs take precedence over ignored ones, and these over critical ones."""
     assert health.rule(xid) is rule

@@ -36,14 +36,14 @@ OPERATOR = {
 
 @pytest.fixture
 def configs(tmp_path: Path) -> Path:
-    """Give a ConfigMap as the kubelet mounts it: files are links through ..data."""
+    """Return a ConfigMap as the kubelet mounts it: files are links through ..data."""
     made = tmp_path / "available"
     edition(made, 1, {"default": "version: v1\n", "four": "version: v1\n# 4\n"})
     return made
 
 
 def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
-    """Put another edition of the ConfigMap in place, as the kubelet does."""
+    """Mount another edition of the ConfigMap, as the kubelet does."""
     data = place / f"..{number}"
     data.mkdir(parents=True)
     for name, text in texts.items():
@@ -55,7 +55,7 @@ def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
 
 
 def said(place: Path, **more: str) -> ManagerOptions:
-    """Return the operator's options with `more` laid over them."""
+    """Return the operator's options, overridden by `more`."""
     mine = {
         "CONFIG_FILE_SRCDIR": str(place / "available"),
         "CONFIG_FILE_DST": str(place / "config/config.yaml"),
@@ -76,7 +76,7 @@ def api(tmp_path: Path) -> Iterator[ApiStandIn]:
 
 
 def lead(place: Path) -> str:
-    """Return the name of the configuration that the destination leads to."""
+    """Return the name of the linked configuration."""
     return os.path.basename(os.readlink(place / "config/config.yaml"))
 
 
@@ -170,7 +170,7 @@ def test_the_destination_is_replaced_and_what_it_led_to_stays(
 
 
 def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: Path) -> None:
-    """It is a link that leads to a configuration."""
+    """It is a link to a configuration."""
     chosen = said(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
@@ -182,7 +182,7 @@ def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: 
 
 
 def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
-    """The init container: it asks for the node, chooses, and ends."""
+    """The init container reads the node, selects, and exits."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
     manager_process.run(said(tmp_path), api.access)
     assert lead(tmp_path) == "four"
@@ -199,7 +199,7 @@ def test_once_without_a_permission(tmp_path: Path, configs: Path, api: ApiStandI
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Give a process that calls itself as the plugin does, and writes a line at each SIGHUP."""
+    """Return a process with the name of the plugin that writes a line at each SIGHUP."""
     name, log = f"nvidia-device-plugin-{os.getpid()}", tmp_path / "signals"
     script = f"trap 'echo hup >> {log}' HUP; echo up >> {log}; while :; do sleep 0.02; done"
     process = subprocess.Popen([name, "-c", script], executable="/bin/sh")
@@ -222,7 +222,7 @@ def signals(log: Path) -> int:
 
 
 async def until(what: object) -> None:
-    """Wait until `what()` is true; the test's own time limit ends what never comes."""
+    """Wait until `what()` is true, at most for the time limit of the test."""
     assert callable(what)
     while not what():
         await asyncio.sleep(0.01)
@@ -235,7 +235,7 @@ def test_following(
     plugin: tuple[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another label, and another edition of the ConfigMap, are taken up, and the plugin is told."""
+    """Another label and another edition of the ConfigMap apply, and the plugin gets a signal."""
     monkeypatch.setattr(manager_process, "LOOK", 0.02)
     name, log = plugin
     news: list[dict[str, object]] = []
@@ -296,7 +296,7 @@ def process_is_there(log: Path) -> bool:
 def test_following_ends_where_the_label_may_not_be_read(
     tmp_path: Path, configs: Path, api: ApiStandIn
 ) -> None:
-    """A sidecar that could never work says so by ending."""
+    """A sidecar without permission exits."""
     api.otherwise = status(403, "no")
     with pytest.raises(GpuhookError) as caught:
         asyncio.run(following(tmp_path, api, "nobody").run())
@@ -311,7 +311,7 @@ def test_a_process_that_may_not_be_told_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The configuration is chosen all the same: the process reads it when it starts anew."""
+    """The configuration is selected nevertheless: the process reads it at its next start."""
 
     def refused(pid: int, number: int) -> None:
         raise PermissionError(1, "Operation not permitted")
