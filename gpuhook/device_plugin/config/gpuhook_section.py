@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.grammar import edit_values
 from gpuhook.device_plugin.config.grammar.grammar import Entries, Option, Section, key, keys_of
-from gpuhook.device_plugin.config.grammar.memory_values import RESERVE
+from gpuhook.device_plugin.config.grammar.memory_values import AMOUNT, RESERVE
 from gpuhook.device_plugin.config.grammar.name_values import ALL_XIDS, Address, DeviceNames, Xids
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     BOOLEAN,
@@ -15,7 +15,6 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     Choice,
     Duration,
     NumberKind,
-    Quantity,
 )
 
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
@@ -276,7 +275,7 @@ class Own:
     )
     min_free_memory: int = key(
         "minFreeMemory",
-        Quantity(),
+        AMOUNT,
         "The free memory that preStartCheck requires of a device.",
         0,
         _option("min-free-memory"),

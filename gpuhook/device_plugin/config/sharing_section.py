@@ -19,12 +19,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     key,
     keys_of,
 )
-from gpuhook.device_plugin.config.grammar.memory_values import (
-    LIMIT,
-    LimitValue,
-    Replicas,
-    UnitValue,
-)
+from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT, Replicas
 from gpuhook.device_plugin.config.grammar.name_values import ALL, VENDOR, Devices, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceKind, Whole
 
@@ -90,7 +85,7 @@ class SharedResource:
     replica_memory: int | None = None  # bytes: `replicas: {memory: 4Gi}`
     memory: str | int | None = key(
         "memory",
-        LimitValue(),
+        LIMIT_OR_WORD,
         "The memory limit of a replica: fair (an equal share), an amount, or none. Default: "
         "replicas.memory, else none (mps: the memory divided by the replicas, without a reserve).",
         None,
@@ -104,7 +99,7 @@ class SharedResource:
     )
     unit: int | None = key(
         "unit",
-        UnitValue(),
+        UNIT,
         "The memory of one unit: GiB, MiB or an amount. Default: GiB.",
         None,
     )

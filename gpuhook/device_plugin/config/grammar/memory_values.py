@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of values that limit, reserve or count device memory."""
+"""The kinds of values that limit, reserve or measure device memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.grammar.value_kinds import Quantity, UnfitError, Whole, unfit
-from gpuhook.host.quantity import MEMORY_HINT, likely_unit, memory_bytes
+from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, Whole, unfit
+from gpuhook.host.quantity import MEMORY, MEMORY_HINT, likely_unit, memory_bytes
 from gpuhook.request.memory_text import amount
 
 TYPE_CHECKING = False
@@ -18,28 +18,53 @@ FAIR, UNLIMITED = "fair", "none"  # the words for a limit
 UNITS = {"GiB": 1 << 30, "MiB": MIB}  # the words for a unit
 CONTEXT_MEMORY = 256 << 20  # bytes that a CUDA context with its libraries takes
 MOST_MEMORY = 1 << 40  # bytes; no device has as much
+_ANY = (1 << 63) - 1
 _WHOLE_MIB = "the driver limits memory in MiB"
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryValue(Quantity):
-    """An amount of device memory in bytes, `least` or more; `why` is the reason for the minimum."""
+class MemoryValue(ValueKind):
+    """An amount of memory in bytes, `least` to `most`, or one of some words with their meanings.
+
+    Kubernetes' quantities are accepted ("512Mi", "1.5G"). `why` is the reason for the minimum.
+    """
 
     least: int = 0
+    most: int = MOST_MEMORY
     why: str = ""
     may_be_zero: bool = False
+    is_whole_mib: bool = False
+    words: tuple[tuple[str, str | int], ...] = ()
 
-    def of(self, value: object) -> int:
-        number = Quantity().of(value)
+    metavar = "QUANTITY"
+
+    def of(self, value: object) -> str | int:
+        known = dict(self.words)
+        if isinstance(value, str) and value in known:
+            return known[value]
+        number = memory_bytes(value)
+        if number is None:
+            words = f"{', '.join(known)} or " if known else ""
+            raise unfit(f"{words}an amount of memory", value, MEMORY_HINT)
         if number < self.least and not (self.may_be_zero and number == 0):
             hint = _missing_unit(value, number) or self.why
             raise unfit(f"{amount(self.least)} or more", value, hint)
-        if number > MOST_MEMORY:
-            raise unfit(f"{amount(MOST_MEMORY)} or less", value, "no GPU has as much memory")
+        if number > self.most:
+            raise unfit(f"{amount(self.most)} or less", value, "no GPU has as much memory")
+        if self.is_whole_mib and number % MIB:
+            raise unfit("whole MiB", value, f"write {-(-number // MIB)}Mi")
         return number
 
+    def plain(self, value: Any) -> object:
+        return next((word for word, meaning in self.words if meaning == value), value)
+
     def text(self, value: Any) -> str:
-        return amount(value)
+        return amount(value) if value else str(value)
+
+    def schema(self) -> dict[str, object]:
+        words = [{"enum": [word for word, _ in self.words]}] if self.words else []
+        text = {"type": "string", "pattern": f"^(?:{MEMORY})$"}
+        return {"anyOf": [*words, {"type": "integer", "minimum": 0}, text]}
 
 
 def _missing_unit(value: object, number: int) -> str:
@@ -49,24 +74,14 @@ def _missing_unit(value: object, number: int) -> str:
     return f"a number without a unit is bytes: write {number}{likely_unit(number)}"
 
 
+AMOUNT = MemoryValue(most=_ANY)
 # The memory of one container: with less, its programs cannot create a CUDA context.
-LIMIT = MemoryValue(CONTEXT_MEMORY, "a CUDA context with its libraries takes as much by itself")
-RESERVE = MemoryValue(MIB, _WHOLE_MIB, may_be_zero=True)
-
-
-@dataclass(frozen=True, slots=True)
-class LimitValue(Quantity):
-    """The memory limit of one replica: fair, none, or bytes."""
-
-    def of(self, value: object) -> str | int:  # type: ignore[override] # wider on purpose
-        if value in (FAIR, UNLIMITED) and isinstance(value, str):
-            return value
-        if memory_bytes(value) is None:
-            raise unfit(f"{FAIR}, {UNLIMITED} or an amount of memory", value, MEMORY_HINT)
-        return LIMIT.of(value)
-
-    def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": [FAIR, UNLIMITED]}, LIMIT.schema()]}
+LIMIT = MemoryValue(CONTEXT_MEMORY, why="a CUDA context with its libraries takes as much by itself")
+LIMIT_OR_WORD = MemoryValue(
+    LIMIT.least, why=LIMIT.why, words=((FAIR, FAIR), (UNLIMITED, UNLIMITED))
+)
+RESERVE = MemoryValue(MIB, why=_WHOLE_MIB, may_be_zero=True)
+UNIT = MemoryValue(MIB, why=_WHOLE_MIB, is_whole_mib=True, words=tuple(UNITS.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +96,3 @@ class Replicas(Whole):
             if is_amount and memory_bytes(value) is not None:
                 error.hint = f"for replicas of that size write `replicas: {{memory: {value}}}`"
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class UnitValue(Quantity):
-    """The size of one memory unit in bytes: GiB, MiB, or an amount of whole MiB."""
-
-    def of(self, value: object) -> int:
-        if isinstance(value, str) and value in UNITS:
-            return UNITS[value]
-        if memory_bytes(value) is None:
-            raise unfit(f"{', '.join(UNITS)} or an amount of memory", value, MEMORY_HINT)
-        number = MemoryValue(MIB, _WHOLE_MIB).of(value)
-        if number % MIB:
-            raise unfit("whole MiB", value, f"write {-(-number // MIB)}Mi")
-        return number
-
-    def plain(self, value: Any) -> object:
-        return next((name for name, size in UNITS.items() if size == value), value)
-
-    def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": list(UNITS)}, Quantity().schema()]}

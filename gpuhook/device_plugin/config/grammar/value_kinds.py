@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The general kinds of values: booleans, texts, choices, numbers, durations and quantities.
+"""The general kinds of values: booleans, texts, choices, numbers and durations.
 
 A kind turns plain data (of YAML) or a text (of the command line and the environment) into the value
-that Configuration has, and back. Booleans and durations are read as Go reads them, quantities as
-Kubernetes does.
+that Configuration has, and back. Booleans and durations are read as Go reads them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.errors import printable
-from gpuhook.host.quantity import MEMORY, MEMORY_HINT, memory_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -283,23 +281,6 @@ class Duration(ValueKind):
         go = {"type": "string", "pattern": r"^([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+$"}
         kinds: list[dict[str, object]] = [{"type": "integer", "minimum": 0}, {**go}]
         return {"anyOf": [*kinds, {"const": INFINITE}] if self.may_be_infinite else kinds}
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity(ValueKind):
-    """An amount of memory in bytes, as Kubernetes writes quantities ("512Mi", "1.5G")."""
-
-    metavar = "QUANTITY"
-
-    def of(self, value: object) -> int:
-        number = memory_bytes(value)
-        if number is None:
-            raise unfit("an amount of memory", value, MEMORY_HINT)
-        return number
-
-    def schema(self) -> dict[str, object]:
-        text = {"type": "string", "pattern": f"^(?:{MEMORY})$"}
-        return {"anyOf": [{"type": "integer", "minimum": 0}, text]}
 
 
 def split(text: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers get of the interposer of a shared device."""
+"""The edits of an interposer for containers of a shared device."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_answer_has_all_of_it_and_its_own_variables() -> None:
 
 
 def test_interposer_does_not_replace_what_the_answer_says() -> None:
-    """The configuration refuses such a variable; an answer would not believe it either."""
+    """The configuration refuses such a variable, and the answer overrides it."""
     forged = replace(SIMPLE, edits=InterposerEdits((("NVIDIA_VISIBLE_DEVICES", "all"),)))
     resource = shared(4)
     given = allocate(resource, [resource.units[0].id], Context(interposers=(forged,)))
@@ -174,7 +174,7 @@ def test_files_are_looked_for_below_the_driver_root(gone: str, path: str, host: 
 def test_nothing_is_said_of_what_this_process_cannot_see(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver container's root is no root of the host, and a pod's own root neither."""
+    """Neither the root of a driver container nor that of a pod is the root of the host."""
     installed = Places(str(host), str(host), "/run/nvidia/driver", "/run/nvidia/driver")
     assert interposers.missing([shared(4)], (SIMPLE,), installed) == {}
     assert interposers.missing([shared(4)], (SIMPLE,), Places())

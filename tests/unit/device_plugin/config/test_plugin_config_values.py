@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuhook.device_plugin.config.gpuhook_section import Health
+from gpuhook.device_plugin.config.grammar.memory_values import AMOUNT
 from gpuhook.device_plugin.config.grammar.name_values import (
     Address,
     Channels,
@@ -18,7 +19,6 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     Boolean,
     ChoiceKind,
     Duration,
-    Quantity,
     UnfitError,
     ValueKind,
 )
@@ -94,14 +94,14 @@ def test_only_some_durations_are_infinite() -> None:
 )
 def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
     """Binary and decimal suffixes work, and parts of a byte round up."""
-    assert Quantity().of(value) == count
+    assert AMOUNT.of(value) == count
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
 def test_what_is_no_quantity(value: object) -> None:
     """Malformed quantities and impossible sizes are refused."""
     with pytest.raises(UnfitError):
-        Quantity().of(value)
+        AMOUNT.of(value)
 
 
 @pytest.mark.parametrize(

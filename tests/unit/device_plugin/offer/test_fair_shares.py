@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the memory of a node's devices is divided: counts, limits, and promises that cannot hold."""
+"""The division of device memory: numbers of units, limits, and impossible limits."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_quantity_is_a_limit_of_which_the_fair_share_is_guaranteed() -> None:
 def test_limits_that_exceed_a_card_are_refused_with_the_sum(
     entry: SharedResource, said: str
 ) -> None:
-    """One card that is too small is enough."""
+    """One device that is too small is enough."""
     with refused("GH1847") as caught:
         offer(MIXED, entry)
     assert caught.value.message == f"sharing.timeSlicing.resources[0]: {said}"
@@ -186,7 +186,7 @@ def test_little_memory_for_a_context_is_warned_about() -> None:
 
 
 def test_mps_has_fair_shares_by_itself() -> None:
-    """The figures of the reference; what is configured counts the reserve."""
+    """The default is that of NVIDIA's plugin; configured limits leave the reserve free."""
     assert mebibytes(one(offer(T4, SharedResource(GPU, 4), strategy=MPS))) == {SMALL: (3840, 3840)}
     fair = SharedResource(GPU, 4, memory="fair")
     assert mebibytes(one(offer(T4, fair, strategy=MPS))) == {SMALL: (3776, 3776)}
@@ -204,7 +204,7 @@ def test_memory_units_are_as_many_as_fit() -> None:
     assert counts(resource) == {SMALL: 14, LARGE: 79}
     assert ids(found)[UNITS][:2] == [f"{SMALL}::0", f"{SMALL}::1"]
     assert resource.memory == dict.fromkeys((SMALL, LARGE), UnitMemory(GIB, GIB, is_asked=True))
-    assert found.warnings == ()  # neither their number nor their size is doubtful
+    assert found.warnings == ()  # neither their number nor their size has a warning
     one_unit = one(offer(T4, units(10 * GIB), strategy=MEMORY_UNITS))
     assert [unit.id for unit in one_unit.units] == [f"{SMALL}::0"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a node are offered before they are shared, and under which names."""
+"""The devices of a node before sharing, and the names of their resources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How devices are shared and counted, and what is warned about."""
+"""Shared devices, their units, and warnings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_shared_resource_is_renamed() -> None:
 
 
 def test_a_name_that_two_resources_end_up_with_is_told() -> None:
-    """Only the node knows that the default name is taken there: by GPUs that are not divided."""
+    """Only the node shows that unshared GPUs already have the default name."""
     node = divided(FOUR, 0, "1g.10gb")
     entry = SharedResource("nvidia.com/mig-1g.10gb", 2, rename=GPU)
     (said,) = offer(node, entry, mig="mixed").warnings
@@ -269,7 +269,7 @@ def test_what_troubles_a_gpu_troubles_its_instances() -> None:
 
 
 def test_an_instance_without_its_capabilities_is_unusable() -> None:
-    """What no CDI spec describes, and no container could open, is not healthy either."""
+    """A device that no CDI spec describes, or no container can open, is unhealthy."""
     node = divided(T4, 0, "1g.10gb", "1g.10gb")
     first, second = node.gpus[0].instances
     kept = tuple(one for one in node.device_nodes if not one.path.endswith("-cap51"))
