@@ -89,5 +89,5 @@ def _take(given: Given, option: Option, texts: list[str], source: str) -> None:
 def _value(option: Option, texts: list[str], *, is_variable: bool) -> object:
     if option.separator:
         words = texts[0].split(option.separator) if is_variable else texts
-        return tuple(option.kind.of_text(word) for word in words if word)
-    return option.kind.of_text(",".join(texts) if option.kind.is_list else texts[-1])
+        return tuple(option.kind.parse_text(word) for word in words if word)
+    return option.kind.parse_text(",".join(texts) if option.kind.is_list else texts[-1])

@@ -150,7 +150,7 @@ class _Reader:
             for index, item in enumerate(node.value if _is_list(node) else ()):
                 self._place(f"{path}[{index}]", item)
             try:
-                values[name] = kind.of(yaml_tree.plain(node))
+                values[name] = kind.parse(yaml_tree.plain(node))
             except UnfitError as error:
                 at = path if error.index is None else f"{path}[{error.index}]"
                 self._error(at, error.message, error.hint)

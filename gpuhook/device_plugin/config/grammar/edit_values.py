@@ -67,7 +67,7 @@ def placeholders(text: str) -> list[str]:
 class EnvironmentValue(ValueKind):
     """Variables as CDI lists them, "NAME=value"; Configuration has pairs (name, value)."""
 
-    def of(self, value: object) -> tuple[tuple[str, str], ...]:
+    def parse(self, value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, list):
             hint = "write each as an entry: - NAME=value"
             raise unfit("a list of NAME=value", value, hint)
@@ -91,7 +91,7 @@ class EnvironmentValue(ValueKind):
 class HostPath(ValueKind):
     """An absolute path of the host; it may have placeholders."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         _check_placeholders(path)
         return path
@@ -104,7 +104,7 @@ class HostPath(ValueKind):
 class ContainerPath(ValueKind):
     """An absolute path in containers, outside the directories where mounts grant devices."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         if placeholders(path):
             raise UnfitError(
@@ -127,8 +127,8 @@ class ContainerPath(ValueKind):
 class MountOptions(ValueKind):
     """The options of a mount; Configuration has whether it is read-only."""
 
-    def of(self, value: object) -> bool:
-        options = _OPTIONS.of(value)
+    def parse(self, value: object) -> bool:
+        options = _OPTIONS.parse(value)
         if {"ro", "rw"} <= set(options):
             raise UnfitError("has ro and rw", "keep one of them")
         return "rw" not in options
@@ -144,7 +144,7 @@ class MountOptions(ValueKind):
 class DeviceNodeValue(ValueKind):
     """The path of a device node, except NVIDIA's, which the plugin assigns itself."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         if not path.startswith("/dev/"):
             raise unfit("a path below /dev", path)

@@ -38,7 +38,7 @@ class MemoryValue(ValueKind):
 
     metavar = "QUANTITY"
 
-    def of(self, value: object) -> str | int:
+    def parse(self, value: object) -> str | int:
         known = dict(self.words)
         if isinstance(value, str) and value in known:
             return known[value]
@@ -88,9 +88,9 @@ UNIT = MemoryValue(MIB, why=_WHOLE_MIB, is_whole_mib=True, words=tuple(UNITS.ite
 class Replicas(Whole):
     """The number of containers that share a device; the hint for an amount names its key."""
 
-    def of(self, value: object) -> int:
+    def parse(self, value: object) -> int:
         try:
-            return Whole.of(self, value)
+            return Whole.parse(self, value)
         except UnfitError as error:
             is_amount = isinstance(value, str) and not value.isdecimal()
             if is_amount and memory_bytes(value) is not None:

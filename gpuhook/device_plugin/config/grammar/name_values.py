@@ -37,7 +37,7 @@ class ResourceName(ValueKind):
 
     metavar = "NAME"
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if not isinstance(value, str) or not value:
             raise unfit("the name of a resource", value)
         bare = value.removeprefix(VENDOR)
@@ -67,7 +67,7 @@ class ResourceName(ValueKind):
 class Devices(ValueKind):
     """The devices of a resource: "all", a number (the first ones), or a list of names."""
 
-    def of(self, value: object) -> str | int | tuple[str, ...]:
+    def parse(self, value: object) -> str | int | tuple[str, ...]:
         if value == ALL and isinstance(value, str):
             return ALL
         if isinstance(value, str):
@@ -96,7 +96,7 @@ class DeviceNames(ValueKind):
     metavar = "DEVICE[,...]"
     is_list = True
 
-    def of(self, value: object) -> tuple[str, ...]:
+    def parse(self, value: object) -> tuple[str, ...]:
         if not isinstance(value, list):
             raise unfit("a list", value)
         return _names(value) if value else ()
@@ -114,7 +114,7 @@ class Xids(ValueKind):
     metavar = "XID[,...]"
     is_list = True
 
-    def of(self, value: object) -> frozenset[int] | str:
+    def parse(self, value: object) -> frozenset[int] | str:
         if self.may_be_all and value in ("all", "xids"):
             return ALL_XIDS
         if not isinstance(value, list):
@@ -124,11 +124,11 @@ class Xids(ValueKind):
                 raise unfit("the number of an XID", item, index=index)
         return frozenset(value)
 
-    def of_text(self, text: str) -> frozenset[int] | str:
+    def parse_text(self, text: str) -> frozenset[int] | str:
         words = split(text)
         if self.may_be_all and ("all" in words or "xids" in words):
             return ALL_XIDS
-        return self.of([_number(word) for word in words])
+        return self.parse([_number(word) for word in words])
 
     def well_formed(self, text: str) -> tuple[str, list[str]]:
         """Return the well-formed words of a text, and the other words."""
@@ -152,14 +152,14 @@ class Channels(ValueKind):
     metavar = "[0]"
     is_list = True
 
-    def of(self, value: object) -> tuple[int, ...]:
+    def parse(self, value: object) -> tuple[int, ...]:
         if isinstance(value, list) and value in ([], [0]) and not any(v is False for v in value):
             return tuple(value)
         listed = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else shown(value)
         raise UnfitError(f"must be [] or [0], found {printable(listed, 40)}")
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        return self.of([_number(word) for word in split(text)])
+    def parse_text(self, text: str) -> tuple[int, ...]:
+        return self.parse([_number(word) for word in split(text)])
 
     def schema(self) -> dict[str, object]:
         return {"type": "array", "items": {"const": 0}, "maxItems": 1}
@@ -171,7 +171,7 @@ class Address(ValueKind):
 
     metavar = "HOST:PORT"
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if value == "":
             return ""
         if isinstance(value, str):

@@ -57,7 +57,7 @@ def unfit(requirement: str, value: object, hint: str = "", index: int | None = N
 
 
 class ValueKind:
-    """A kind of value. `of` and `of_text` raise UnfitError."""
+    """A kind of value. `parse` and `parse_text` raise UnfitError."""
 
     __slots__ = ()
     is_list = False  # several texts of a repeated option are one list
@@ -67,13 +67,13 @@ class ValueKind:
         """The placeholder of a value in the help."""
         return "TEXT"
 
-    def of(self, value: object) -> Any:
+    def parse(self, value: object) -> Any:
         """Return the value that Configuration has for plain data of a file."""
         raise NotImplementedError
 
-    def of_text(self, text: str) -> Any:
+    def parse_text(self, text: str) -> Any:
         """Return the value that Configuration has for a text; lists have commas."""
-        return self.of(split(text) if self.is_list else text)
+        return self.parse(split(text) if self.is_list else text)
 
     def plain(self, value: Any) -> Any:
         """Return the data that a file has for a value of Configuration."""
@@ -97,13 +97,13 @@ class Boolean(ValueKind):
 
     metavar = "[true|false]"
 
-    def of(self, value: object) -> bool:
+    def parse(self, value: object) -> bool:
         if isinstance(value, bool):
             return value
         raise unfit("true or false", value)
 
-    def of_text(self, text: str) -> bool:
-        return self.of(text in TRUE if text in TRUE + FALSE else text)
+    def parse_text(self, text: str) -> bool:
+        return self.parse(text in TRUE if text in TRUE + FALSE else text)
 
     def schema(self) -> dict[str, object]:
         return {"type": "boolean"}
@@ -121,7 +121,7 @@ class Text(ValueKind):
     def metavar(self) -> str:
         return self.placeholder
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if isinstance(value, str) and re.fullmatch(self.pattern, value):
             return value
         raise unfit(self.what, value)
@@ -151,7 +151,7 @@ class Choice(ValueKind):
     def metavar(self) -> str:
         return f"[{'|'.join(self.words)}]"
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
             return value
         if isinstance(value, str) and value in self.unserved:
@@ -176,7 +176,7 @@ class ChoiceKind(ValueKind):
     def metavar(self) -> str:
         return f"[{'|'.join(self.words)}][,...]"
 
-    def of(self, value: object) -> tuple[str, ...]:
+    def parse(self, value: object) -> tuple[str, ...]:
         items = value if isinstance(value, list) else [value]
         if not items and not self.may_be_empty:
             raise UnfitError(f"is empty: must be one or several of {', '.join(self.words)}")
@@ -201,7 +201,7 @@ class Whole(ValueKind):
 
     metavar = "NUMBER"
 
-    def of(self, value: object) -> int:
+    def parse(self, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise unfit("an integer", value)
         if value < self.least:
@@ -223,15 +223,15 @@ class NumberKind(ValueKind):
 
     metavar = "NUMBER"
 
-    def of(self, value: object) -> float:
+    def parse(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise unfit("a number", value)
         if not self.least <= value <= self.most:  # true for NaN, too
             raise unfit(f"{self.least:g} to {self.most:g}", value)
         return float(value)
 
-    def of_text(self, text: str) -> float:
-        return self.of(float(text) if re.fullmatch(r"\d{1,9}(\.\d{0,9})?", text) else text)
+    def parse_text(self, text: str) -> float:
+        return self.parse(float(text) if re.fullmatch(r"\d{1,9}(\.\d{0,9})?", text) else text)
 
     def schema(self) -> dict[str, object]:
         return {"type": "number", "minimum": self.least, "maximum": self.most}
@@ -250,7 +250,7 @@ class Duration(ValueKind):
 
     metavar = "DURATION"
 
-    def of(self, value: object) -> float | None:
+    def parse(self, value: object) -> float | None:
         if value == INFINITE and self.may_be_infinite:
             return None
         nanoseconds = _nanoseconds(value)
@@ -267,8 +267,8 @@ class Duration(ValueKind):
             raise unfit(f"{zero}{self.shortest:g}s or longer", value, hint)
         return float(nanoseconds / 10**9)
 
-    def of_text(self, text: str) -> float | None:
-        return self.of(int(text) if re.fullmatch(r"\d{1,20}", text) else text)
+    def parse_text(self, text: str) -> float | None:
+        return self.parse(int(text) if re.fullmatch(r"\d{1,20}", text) else text)
 
     def plain(self, value: Any) -> object:
         if value is None:

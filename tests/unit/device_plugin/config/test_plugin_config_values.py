@@ -30,13 +30,13 @@ DURATION = Duration(may_be_infinite=True)
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
 def test_true_as_go_spells_it(text: str) -> None:
     """Each spelling of Go's strconv.ParseBool is true."""
-    assert Boolean().of_text(text) is True
+    assert Boolean().parse_text(text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
 def test_false_as_go_spells_it(text: str) -> None:
     """Each spelling of Go's strconv.ParseBool is false."""
-    assert Boolean().of_text(text) is False
+    assert Boolean().parse_text(text) is False
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_false_as_go_spells_it(text: str) -> None:
 )
 def test_durations_as_go_writes_them(value: object, seconds: float | None) -> None:
     """Durations are Go's, integers are nanoseconds, and the printed form is read back."""
-    assert DURATION.of(value) == seconds
-    assert DURATION.of(DURATION.plain(seconds)) == seconds
+    assert DURATION.parse(value) == seconds
+    assert DURATION.parse(DURATION.plain(seconds)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_durations_as_go_writes_them(value: object, seconds: float | None) -> No
 def test_what_is_no_duration(value: object) -> None:
     """Other texts and types, and too short or too long durations, are refused."""
     with pytest.raises(UnfitError):
-        DURATION.of(value)
+        DURATION.parse(value)
 
 
 def test_only_some_durations_are_infinite() -> None:
     """Infinite is a duration only for some keys; a number can be a text."""
     with pytest.raises(UnfitError, match="must be a duration, found"):
-        Duration().of("infinite")
-    assert Duration().of_text("1000000000") == 1.0
+        Duration().parse("infinite")
+    assert Duration().parse_text("1000000000") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_only_some_durations_are_infinite() -> None:
 )
 def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
     """Binary and decimal suffixes work, and parts of a byte round up."""
-    assert AMOUNT.of(value) == count
+    assert AMOUNT.parse(value) == count
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
 def test_what_is_no_quantity(value: object) -> None:
     """Malformed quantities and impossible sizes are refused."""
     with pytest.raises(UnfitError):
-        AMOUNT.of(value)
+        AMOUNT.parse(value)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_no_quantity(value: object) -> None:
 )
 def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) -> None:
     """A list is a text with commas."""
-    assert kind.of_text(text) == value
+    assert kind.parse_text(text) == value
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
 def test_texts_that_do_not_fit(kind: ValueKind, text: str) -> None:
     """A wrong value is refused in a text as in a file."""
     with pytest.raises(UnfitError):
-        kind.of_text(text)
+        kind.parse_text(text)
 
 
 @pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
     """A message does not repeat a huge text."""
     for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
         try:
-            kind.of_text(text)
+            kind.parse_text(text)
         except UnfitError as error:
             told = error.message + error.hint
         else:
