@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MALFORMED = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
-MEMORY = r"(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[KMGTPE]i|[kMGTPE]|[eE][+-]?\d{1,2})?"
+MEMORY = r"(\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:([KMGTPE]i|[kMGTPE])|[eE]([+-]?\d{1,2}))?"
 MEMORY_HINT = "write it like 512Mi or 2Gi"
 _FORM = re.compile(r"([+-]?)([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})([A-Za-z]*)([+-]?[0-9]*)")
 _SCALES: dict[str, tuple[int, int]] = {  # numerator and denominator

@@ -284,13 +284,8 @@ def _configuration(
 
 
 _NAMINGS = Entries(Section(Naming, keys_of(Naming)), "pattern")
-_FLAGS = Section(
-    Flags,
-    (
-        *keys_of(Flags),
-        Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode."),
-    ),
-)
+_UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
+_FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
 _RESOURCES = Section(
     dict,
     (

@@ -62,9 +62,10 @@ class MemoryValue(ValueKind):
         return amount(value) if value else str(value)
 
     def schema(self) -> dict[str, object]:
-        words = [{"enum": [word for word, _ in self.words]}] if self.words else []
         text = {"type": "string", "pattern": f"^(?:{MEMORY})$"}
-        return {"anyOf": [*words, {"type": "integer", "minimum": 0}, text]}
+        quantity: dict[str, object] = {"anyOf": [{"type": "integer", "minimum": 0}, text]}
+        words = {"enum": [word for word, _ in self.words]}
+        return {"anyOf": [words, quantity]} if self.words else quantity
 
 
 def _missing_unit(value: object, number: int) -> str:
