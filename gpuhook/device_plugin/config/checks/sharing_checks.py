@@ -11,7 +11,7 @@ from gpuhook.device_plugin.config.sharing_section import (
     UNITS_NAME,
     entry_section,
 )
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

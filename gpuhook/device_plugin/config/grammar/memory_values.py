@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, Whole, unfit
 from gpuhook.host.quantity import MEMORY, MEMORY_HINT, likely_unit, memory_bytes
-from gpuhook.request.memory_text import amount
+from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
