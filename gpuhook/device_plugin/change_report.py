@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.device_plugin import daemon_thread
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.health import affected_pods
 from gpuhook.device_plugin.metrics import ledger_entries, overcommitment, unit_holders
 from gpuhook.device_plugin.offer import sharing_notes

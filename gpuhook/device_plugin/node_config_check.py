@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import UNLIMITED
 from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
+from gpuhook.device_plugin.config.grammar.memory_values import UNLIMITED
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_reader import ConfigReading
-    from gpuhook.device_plugin.config.configuration import Configuration, Sharing
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.sharing_section import Sharing
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 

@@ -19,6 +19,7 @@ from generate import (  # noqa: E402 # of this checkout
     doctor_checks,
     errors,
     inventory_schema,
+    plugin_options,
     plugin_schema,
     settings,
 )
@@ -28,6 +29,7 @@ GENERATORS = (
     errors.files,
     settings.files,
     plugin_schema.files,
+    plugin_options.files,
     doctor_checks.files,
     inventory_schema.files,
 )

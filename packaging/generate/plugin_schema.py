@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.grammar import config_schema
+from gpuhook.device_plugin.config import configuration
 
 
 def files() -> dict[str, str]:
     """Return the schema, by its path in the checkout."""
-    return {"gpuhook/schemas/device-plugin.json": config_schema.text()}
+    return {"gpuhook/schemas/device-plugin.json": configuration.schema_text()}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import (
+from gpuhook.device_plugin.config.gpuhook_section import (
     GUARD_ACTIONS,
     KILL,
     NO_ACTION,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence, document, from_document
 from gpuhook.device_plugin.health.nvml_watcher import XidReport
@@ -38,10 +38,8 @@ sets = st.frozensets(numbers)
 settings = st.builds(
     Health,
     critical_xids=st.none() | sets,
-    ignored_xids=sets,
-    enabled_xids=sets,
-    enables_all=st.booleans(),
-    ignores_all=st.booleans(),
+    ignored_xids=sets | st.just("all"),
+    enabled_xids=sets | st.just("all"),
 )
 
 

@@ -28,11 +28,11 @@ from hypothesis.stateful import (
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.config.configuration import (
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.sharing_section import (
     MEMORY_UNITS,
     PACKED,
     SPREAD,
-    Configuration,
     SharedResource,
     Sharing,
 )

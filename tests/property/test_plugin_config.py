@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No text makes the reader of the device plugin's configuration raise; what it prints, it reads."""
+"""The reader of the plugin's configuration raises for no text, and reads its own output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_source
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import read
-from gpuhook.device_plugin.config.grammar import config_keys
+from gpuhook.device_plugin.config.grammar.grammar import walk
 from gpuhook.device_plugin.config.overrides import read_overrides as options_given
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
-names = st.sampled_from(sorted({key.name for _, key in config_keys.walk()}))
+names = st.sampled_from(sorted({key.name for _, key in walk(config_build.ROOT_SECTION)}))
 words = st.sampled_from(
     ["v1", "none", "mixed", "all", "nvidia.com/gpu", "gpu", "60s", "infinite", "1Gi", "/mps", "[0]"]
 )
@@ -49,7 +49,7 @@ choice = {"devices": st.just("all") | st.integers(1, 9) | st.lists(words, min_si
 
 
 def fits(entry: dict[str, Any]) -> bool:
-    """Return whether limits cannot be too much together, or are said to be."""
+    """Return whether limits cannot exceed the memory, or are allowed to."""
     return entry.get("memory", "fair") in ("fair", "none") or "oversubscribe" in entry
 
 
@@ -154,7 +154,7 @@ own = st.fixed_dictionaries(
 
 
 def goes(document: dict[str, Any]) -> bool:
-    """Return whether the strategies of a document go with each other."""
+    """Return whether the strategies of a document do not exclude each other."""
     is_mixed = document["flags"].get("migStrategy") == "mixed"
     return not is_mixed or "mps" not in document.get("sharing", {})
 
@@ -167,7 +167,7 @@ good = files.filter(goes)
 
 
 def judged(content: bytes) -> None:
-    """Read a file, and see that a refused configuration has its reason."""
+    """Read a file; without a configuration there must be an error."""
     reading = read(content, "file")
     errors = [found for found in reading.findings if found.severity == "error"]
     assert (reading.configuration is None) == bool(errors)
@@ -179,26 +179,26 @@ def judged(content: bytes) -> None:
 
 @given(content=st.binary(max_size=200))
 def test_any_bytes(content: bytes) -> None:
-    """Bytes of any kind are read, or reported."""
+    """Any bytes give a configuration or an error."""
     judged(content)
 
 
 @given(text=soups)
 def test_any_text(text: str) -> None:
-    """So is what looks a little like YAML."""
+    """So does a text with tokens of YAML."""
     judged(text.encode("utf-8", "replace"))
 
 
 @given(tree=trees)
 def test_any_document(tree: object) -> None:
-    """So is a document of any shape, as YAML and as JSON."""
+    """So does a document of any shape, as YAML and as JSON."""
     judged(yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
     judged(json.dumps(tree).encode())
 
 
 @given(document=good)
 def test_what_is_printed_is_read_back(document: object) -> None:
-    """The configuration as a file gives the same configuration, and no other findings."""
+    """A printed configuration has the same meaning, and no other findings."""
     reading = read(json.dumps(document).encode(), "file")
     made = reading.configuration
     assert made is not None
@@ -214,7 +214,7 @@ def test_what_is_printed_is_read_back(document: object) -> None:
 
 @given(option=st.sampled_from(OPTIONS), text=st.text(max_size=20) | words)
 def test_any_text_of_an_option(option: Any, text: str) -> None:
-    """A text for an option fits, or is refused in words."""
+    """A text for an option fits, or is a printable error."""
     variable = option.variables[-1]
     for said in (options_given({option.name: [text]}, {}), options_given({}, {variable: text})):
         assert all(f"{found} {found.hint}".isprintable() for found in said.findings)

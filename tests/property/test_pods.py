@@ -15,8 +15,8 @@ from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.errors import GpuhookError
 from gpuhook.explain import pods
 from gpuhook.explain.pods import PodRequest
-from gpuhook.explain.pods.resource_names import quantity
 from gpuhook.explain.text import pod_text
+from gpuhook.host.quantity import quantity
 from tests.unit.explain.test_pod_answers import SCHEMA
 from tests.unit.offering import H100
 

@@ -6,16 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.config.configuration import (
-    MEMORY_UNITS,
-    MIG_STRATEGIES,
-    Configuration,
-    Flags,
-    Naming,
-    Own,
-    SharedResource,
-    Sharing,
-)
+from gpuhook.device_plugin.config.configuration import MIG_STRATEGIES, Configuration, Flags, Naming
+from gpuhook.device_plugin.config.gpuhook_section import Own
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, SharedResource, Sharing
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, offered, unusable
 from gpuhook.errors import FileError
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node

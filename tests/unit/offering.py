@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import (
-    TIME_SLICING,
-    Configuration,
-    Flags,
-    Own,
-    SharedResource,
-    Sharing,
-)
+from gpuhook.device_plugin.config.configuration import Configuration, Flags
+from gpuhook.device_plugin.config.gpuhook_section import Own
+from gpuhook.device_plugin.config.sharing_section import TIME_SLICING, SharedResource, Sharing
 from gpuhook.device_plugin.offer.resources import Offer, offered
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file

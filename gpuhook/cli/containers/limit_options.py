@@ -7,16 +7,15 @@ from typing import Any
 
 import click
 
-from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY
-from gpuhook.device_plugin.config.grammar.value_kinds import Quantity, UnfitError
+from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY
+from gpuhook.errors import printable
+from gpuhook.host.quantity import MEMORY_HINT, likely_unit, memory_bytes
 from gpuhook.memory_limits.limit_changes import Wish
 from gpuhook.request.memory_request import MIB, amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_LIKELY_GIB = 256  # a number without a unit below it probably means GiB
 
 
 class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
@@ -32,12 +31,11 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         if isinstance(value, int):
             return value
         if str(value).isdecimal() and int(value):
-            unit = "Gi" if int(value) < _LIKELY_GIB else "Mi"
-            self.fail(f"{value} has no unit: write {value}{unit}", param, ctx)
-        try:
-            number = Quantity().of(value)
-        except UnfitError as error:
-            self.fail(f"{error.message}: {error.hint}", param, ctx)
+            self.fail(f"{value} has no unit: write {value}{likely_unit(int(value))}", param, ctx)
+        number = memory_bytes(value)
+        if number is None:
+            found = f'the text "{printable(value, 80)}"'
+            self.fail(f"must be an amount of memory, found {found}: {MEMORY_HINT}", param, ctx)
         if number < self._least:
             self.fail(f"{value} is less than 1Mi", param, ctx)
         return number // MIB * MIB

@@ -14,8 +14,7 @@ import click
 import yaml
 
 from gpuhook.cli.options import command_sections, parameters
-from gpuhook.device_plugin.config import build as config_build
-from gpuhook.device_plugin.config import config_reader, config_source, findings
+from gpuhook.device_plugin.config import config_reader, config_source, configuration, findings
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
 from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import Given, read_overrides
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_reader import ConfigReading
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-    from gpuhook.device_plugin.config.plugin_options import Option
+    from gpuhook.device_plugin.config.grammar.grammar import Option
 
 SCHEMA = "gpuhook/device-plugin-findings/v1"
 _PROCESS = "gpuhook.device_plugin.plugin_process"
@@ -112,7 +111,7 @@ def _decorator(option: Option) -> Callable[[Any], Any]:
         **alone,
         envvar=list(option.variables),
         show_envvar=True,
-        help=option.about,
+        help=option.help,
     )
 
 
@@ -158,9 +157,7 @@ def device_plugin(
     effective values. Separate the values of lists with commas.
     """
     if print_schema:
-        from gpuhook.device_plugin.config.grammar import config_schema
-
-        click.echo(config_schema.text(), nl=False)
+        click.echo(configuration.schema_text(), nl=False)
         return
     given = read_overrides({o.name: command_line[o.field] for o in OPTIONS}, os.environ)
     if validate is not None:
@@ -177,7 +174,7 @@ def device_plugin(
 
 def _validate(path: str, given: Given, output: str, *, print_config: bool) -> int:
     """Print the findings in a file, and return the exit status."""
-    strict = given.launch.get("strict_config") is True
+    strict = given.launch.get("strict") is True
     with open(path, "rb") as stream:
         content = stream.read(config_source.LARGEST_READ)
     reading = config_reader.read(content, path, given.overrides, strict=strict)
@@ -242,8 +239,9 @@ def _document(path: str, found: tuple[ConfigFinding, ...], *, valid: bool) -> di
     }
 
 
-def _text(configuration: Configuration) -> str:
-    text: str = yaml.safe_dump(config_build.document(configuration), sort_keys=False)
+def _text(made: Configuration) -> str:
+    """Return a configuration as the YAML of a file that says all of it."""
+    text: str = yaml.safe_dump(configuration.document(made), sort_keys=False)
     return text
 
 

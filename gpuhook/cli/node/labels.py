@@ -68,7 +68,7 @@ def _plugin_options(command: F) -> F:
             f"--{option.name}",
             multiple=True,
             metavar=option.kind.metavar,
-            help=f"{option.about}  [env var: {shown}]",
+            help=f"{option.help}  [env var: {shown}]",
             **alone,
         )(command)
     return command

@@ -49,7 +49,7 @@ def container_roots(host_root: str = "/") -> tuple[str | None, str | None]:
         return None, None
     from gpuhook.device_plugin.allocate import host_paths
 
-    found = host_paths.of_environment(os.environ, host_root)
+    found = host_paths.environment_places(os.environ, host_root)
     return (found.driver, found.dev) if found else (None, None)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one container is handed for the units that the kubelet has chosen for it.
+"""The allocation of one container for the units that the kubelet selected.
 
-Pure. The strategies say by which words: a variable, mounts, CDI names, or device nodes and the
-driver's files themselves. Units are put in the order of their resource, as the kubelet's order is
-that of a set: the same units give the same answer.
+Pure. The strategies set its form: a variable, mounts, CDI names, or device nodes and the files of
+the driver. Units are sorted by their order in the resource, since the kubelet's order is that of a
+set: the same units give the same answer.
 
-CDI names have UUIDs whatever the id strategy is: the kubelet keeps an answer for the restarts of
-its container, and an index may be another GPU's by then.
+CDI names have UUIDs with any id strategy: the kubelet keeps an answer for restarts of the
+container, when an index may belong to another GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuhook.device_plugin.allocate.container_allocation import (
     Allocation,
     DeviceSpec,
 )
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
@@ -43,14 +43,14 @@ _UUID = attrgetter("device.uuid")  # of a unit's device
 
 
 def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Allocation:
-    """Return what one container gets for the units `ids` of `resource`; none means no GPU.
+    """Return the allocation of one container for the units `ids` of `resource`; no id, no GPU.
 
-    An id that is there twice counts once. Raises GH1850 for an id that the resource has not got,
-    GH1851 for one that is unhealthy, GH1852 for more than one where the configuration forbids
-    that, GH1853 where no strategy is at work, GH1854 where MPS is to share and is not there, GH1859
-    for memory units of several devices, GH1836 to GH1839 for interposers.
+    Duplicate ids are ignored. Raises GH1850 for an unknown id, GH1851 for an unhealthy one, GH1852
+    for more than one if the configuration forbids that, GH1853 without a working strategy, GH1854
+    if MPS does not run, GH1859 for memory units of several devices, GH1836 to GH1839 for
+    interposers.
     """
-    units = chosen(resource, ids)
+    units = units_of(resource, ids)
     if not units:
         return Allocation(envs={VOCABULARY.devices_env: "void"})
     counts = Counter(map(_UUID, units))
@@ -62,30 +62,30 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
         parts.append(_nodes(devices, context))
     if resource.sharing == MPS:
         parts.append(context.mps[resource.name])
-    parts.append(memory_grants.granted(resource, counts))
-    # Of memory units there are thousands, and their grant says all.
-    named = () if resource.sharing == MEMORY_UNITS else units
-    held = [unit.id for unit in named if unit.replica is not None]
-    if held:
-        parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(held)}))
-    parts.append(memory_grants.hinted(resource, counts))
-    # First, as the variables that say what is granted are not an interposer's to change.
+    parts.append(memory_grants.grants(resource, counts))
+    # There are thousands of memory units, and their grant has the amount.
+    replicas = () if resource.sharing == MEMORY_UNITS else units
+    names = [unit.id for unit in replicas if unit.replica is not None]
+    if names:
+        parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(names)}))
+    parts.append(memory_grants.hints(resource, counts))
+    # Interposers are first: the variables of grants, which follow, take precedence.
     return merged([interposers.interposer_edits(resource, counts, context.interposers), *parts])
 
 
-def chosen(resource: Resource, ids: Iterable[str]) -> list[Unit]:
-    """Return the units `ids`, each once, in the resource's order; GH1850 for one it has not got."""
-    asked = dict.fromkeys(ids)
+def units_of(resource: Resource, ids: Iterable[str]) -> list[Unit]:
+    """Return the distinct units `ids` in the resource's order; raises GH1850 for an unknown id."""
+    requested = dict.fromkeys(ids)
     known = resource.index.positions
-    if not known.keys() >= asked.keys():
-        unknown = next(identifier for identifier in asked if identifier not in known)
+    if not known.keys() >= requested.keys():
+        unknown = next(identifier for identifier in requested if identifier not in known)
         nearest = ", ".join(_nearest(unknown, list(known))) or "none"
         raise fault("GH1850", id=unknown, resource=resource.name, nearest=nearest)
-    return list(compress(resource.units, map(asked.__contains__, known)))
+    return list(compress(resource.units, map(requested.__contains__, known)))
 
 
 def _nearest(unknown: str, known: list[str]) -> list[str]:
-    """Return the ids that begin most like `unknown`, the first ones where none does."""
+    """Return the ids with the longest common prefix, else the first ones."""
 
     def alike(identifier: str) -> int:
         pairs = zip(identifier, unknown, strict=False)
@@ -97,7 +97,7 @@ def _nearest(unknown: str, known: list[str]) -> list[str]:
 def _require(
     resource: Resource, units: list[Unit], devices: Collection[str], context: Context
 ) -> None:
-    """Raise the fault of a request that cannot be met, as allocate() says."""
+    """Raise the fault of a request that cannot be met; see allocate()."""
     if resource.refuses_more_than_one and len(units) > 1:
         raise fault("GH1852", resource=resource.name, count=len(units))
     if resource.sharing == MEMORY_UNITS and len(devices) > 1:
@@ -114,9 +114,9 @@ def _require(
 
 
 def merged(parts: Sequence[Allocation]) -> Allocation:
-    """Return one allocation of all `parts`: of two values of a variable the later one counts.
+    """Return one allocation of all `parts`. The last value of a variable applies.
 
-    A path of the container is mounted, and a node made, once: the first one says by what.
+    Of several mounts or nodes with one path in the container, the first one applies.
     """
     envs: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -157,7 +157,7 @@ def _volume_mounts(devices: tuple[Device, ...], context: Context) -> Allocation:
 
 def _cdi_annotations(devices: tuple[Device, ...], context: Context) -> Allocation:
     value = ",".join(_cdi_names(devices, context))
-    # One container may have devices of two resources: each answer has a key of its own.
+    # One container can have devices of two resources: each answer needs its own key.
     digest = crc32(value.encode())
     return Allocation(annotations={f"{context.annotation_prefix}{_ANNOTATION}{digest:08x}": value})
 
@@ -167,15 +167,15 @@ def _cdi_cri(devices: tuple[Device, ...], context: Context) -> Allocation:
 
 
 def _host_files(devices: tuple[Device, ...], context: Context) -> Allocation:
-    """Return all that a GPU needs of a runtime that knows nothing of GPUs.
+    """Return all files and nodes of a GPU, for a runtime without GPU support.
 
-    Where no other strategy sets it, the devices' variable says `void`: a CUDA image says `all` in
-    it, and the node's runtime may be one that listens to that.
+    The devices' variable is `void` unless another strategy sets it: a CUDA image sets it to `all`,
+    and the node's runtime may read it.
     """
     void = {VOCABULARY.devices_env: "void"}
-    told = {"envvar", "volume-mounts"} & set(context.strategies)
+    is_set = {"envvar", "volume-mounts"} & set(context.strategies)
     mounts = tuple(mount for extra in context.extras for mount in extra.mounts)
-    own = Allocation(envs={} if told else void, mounts=mounts)
+    own = Allocation(envs={} if is_set else void, mounts=mounts)
     return merged([context.host_files, own, _nodes(devices, context)])
 
 
@@ -194,7 +194,7 @@ def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
 
 
 def _cdi_names(devices: tuple[Device, ...], context: Context) -> tuple[str, ...]:
-    """Return the qualified names of the devices and extras; GH1855 if a GPU is in no spec."""
+    """Return the qualified names of devices and extras; raises GH1855 if no spec has a GPU."""
     names = [f"{context.vendor}/gpu={device.uuid}" for device in devices]
     for name in names:
         if name not in context.cdi_names:
@@ -215,7 +215,7 @@ def _nodes(devices: tuple[Device, ...], context: Context) -> Allocation:
 
 
 def _features(context: Context) -> Allocation:
-    """Return the variables by which NVIDIA's runtime is told of the extras."""
+    """Return the variables that request the extras from NVIDIA's runtime."""
     return Allocation(envs={extra.env: "enabled" for extra in context.extras if extra.env})
 
 

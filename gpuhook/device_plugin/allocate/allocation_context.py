@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer to Allocate depends on beside the request: made once per look at the node."""
+"""The facts for answers to Allocate, made once for each snapshot of the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
-    from gpuhook.device_plugin.config.configuration import Configuration, Interposer
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
@@ -24,9 +25,9 @@ CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
 
 @dataclass(frozen=True, slots=True)
 class Specs:
-    """What the node's CDI specs describe: qualified names, and why there are none, or "".
+    """The qualified names in the node's CDI specs, or the `trouble` why there are none.
 
-    `written` are the files that were changed.
+    `written` are the changed files.
     """
 
     vendor: str = PLUGIN_VENDOR
@@ -38,31 +39,31 @@ class Specs:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How this node hands devices to containers. All host paths are the host's own.
+    """How this node passes devices to containers. Host paths are paths on the host.
 
-    `blocked` says why no device can be handed over at all, or is "". `unhealthy` has the reasons
-    by unit id or by device UUID; `mps` what a container gets of each resource that MPS shares.
+    `blocked` is the reason why no strategy works, or "". `unhealthy` has reasons by unit id or
+    device UUID, `mps` the allocation for each resource that MPS shares.
     """
 
-    strategies: tuple[str, ...] = ("envvar",)  # those at work, in the order of LIST_STRATEGIES
+    strategies: tuple[str, ...] = ("envvar",)  # the working ones, in the order of LIST_STRATEGIES
     id_strategy: str = "uuid"
     annotation_prefix: str = "cdi.k8s.io/"
     vendor: str = PLUGIN_VENDOR  # of the CDI names
-    cdi_names: frozenset[str] = frozenset()  # qualified names that our specs describe
+    cdi_names: frozenset[str] = frozenset()  # qualified names in the plugin's specs
     pass_device_specs: bool = False
     control_nodes: tuple[DeviceSpec, ...] = ()
     extras: tuple[AuxiliaryDevice, ...] = ()
-    host_files: Allocation = field(default_factory=Allocation)  # that strategy, without devices
+    host_files: Allocation = field(default_factory=Allocation)  # of that strategy, without devices
     mps: Mapping[str, Allocation] = field(default_factory=dict)  # by resource name
     interposers: tuple[Interposer, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)  # interposers, by the path they lack
+    missing: Mapping[str, str] = field(default_factory=dict)  # interposer, missing path
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     blocked: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether every strategy that is configured is at work."""
+        """Whether every configured strategy works."""
         return not (self.blocked or self.warnings)
 
 
@@ -75,10 +76,10 @@ def context(
     *,
     missing: Mapping[str, str] | None = None,
 ) -> Context:
-    """Return the context of a node as the host sees it (host_paths.at_host).
+    """Return the context of a node with the paths of the host (host_paths.at_host).
 
-    A strategy for which the node lacks something is left out with a warning; where none is left,
-    `blocked` says why. `missing` are interposers whose files the host has not got.
+    A strategy that lacks something on the node is omitted with a warning; if none is left,
+    `blocked` is the reason. `missing` has interposers, and the path that the host lacks.
     """
     flags = configuration.flags.plugin
     files = driver_mounts.driver_mounts(node, configuration.own.host_files_path)
@@ -109,10 +110,10 @@ def context(
 
 
 def with_health(before: Context, unhealthy: Mapping[str, str]) -> Context:
-    """Return the context with these reasons, by unit id or device UUID, in place of its own."""
+    """Return the context with other reasons, by unit id or device UUID."""
     return replace(before, unhealthy=unhealthy)
 
 
 def _control_nodes(node: Node) -> tuple[DeviceSpec, ...]:
-    held = {device.path: device.host_path for device in node.device_nodes}
-    return tuple(DeviceSpec(path, held[path]) for path in CONTROL_NODES if path in held)
+    known = {device.path: device.host_path for device in node.device_nodes}
+    return tuple(DeviceSpec(path, known[path]) for path in CONTROL_NODES if path in known)

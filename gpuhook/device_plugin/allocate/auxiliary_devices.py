@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that containers get with their GPUs: GPUDirect, RDMA and the IMEX channels.
 
-Only what is there: a variable that promises a device that no runtime will find is worse than none.
-Nodes and files are those of NVIDIA's CDI library, its modes gds, gdrcopy, mofed and imex.
+Only devices of this node: a runtime fails on a variable that requests a missing one. Nodes and
+files are those of NVIDIA's CDI library, its modes gds, gdrcopy, mofed and imex.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryDevice:
-    """Devices of one CDI class, by their names in it; `env` tells NVIDIA's runtime to give them.
+    """Devices of one CDI class, by name; `env` requests them from NVIDIA's runtime.
 
-    `mounts` are files that go with them.
+    `mounts` are the files that they need.
     """
 
     device_class: str
@@ -38,9 +38,9 @@ class AuxiliaryDevice:
 
 
 def find(configuration: Configuration, places: Places) -> tuple[AuxiliaryDevice, ...]:
-    """Return the extras that are configured and on this node.
+    """Return the configured devices that this node has.
 
-    Raises GH1856 for an IMEX channel that is required and not there.
+    Raises GH1856 for a missing IMEX channel that is required.
     """
     flags = configuration.flags
     found = []

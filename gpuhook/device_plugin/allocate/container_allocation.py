@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one container is handed when it is allocated devices, before it becomes a message.
+"""The allocation of one container, before it becomes a message of the kubelet's API.
 
 The fields are those of ContainerAllocateResponse in the device plugin API v1beta1.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AllocatedMount:
-    """A bind mount that the runtime makes, read-only unless said otherwise."""
+    """A bind mount of the runtime, read-only by default."""
 
     container_path: str
     host_path: str
@@ -20,7 +20,7 @@ class AllocatedMount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device node that the runtime makes; `permissions` is of "r", "w" and "m"."""
+    """A device node of the runtime; `permissions` has the letters "r", "w" and "m"."""
 
     container_path: str
     host_path: str
@@ -29,7 +29,7 @@ class DeviceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """All that one container gets. `cdi_devices` are qualified names, vendor/class=name."""
+    """The allocation. `cdi_devices` are qualified names, vendor/class=name."""
 
     envs: dict[str, str] = field(default_factory=dict)
     mounts: tuple[AllocatedMount, ...] = ()

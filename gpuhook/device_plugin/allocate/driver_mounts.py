@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver for containers of a runtime that knows nothing of GPUs: mounts and one variable.
+"""The driver for containers of a runtime without GPU support: mounts and one variable.
 
-Libraries are bound below <path>/lib64 under every name by which they are opened, programs below
-<path>/bin, configuration files where they are looked for. GKE's device plugin mounts its driver at
-the same place, /usr/local/nvidia, and leaves it to the image to look there, as CUDA images do:
+Libraries are mounted below <path>/lib64 with every name that programs open, programs below
+<path>/bin, configuration files at their own paths. GKE's device plugin mounts its driver at
+the same path, /usr/local/nvidia, and requires images that search it, as CUDA images do:
 LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64, and <path>/bin in PATH.
 
-Here a plain image finds the libraries as well: the answer sets that very LD_LIBRARY_PATH. A plugin
-can only set a variable whole, so an image that has another one loses it; its pod then says in its
-own env what the container needs, which wins over a plugin's. PATH stays the image's: without
-an entry for it programs are called as <path>/bin/nvidia-smi.
+Here a plain image finds the libraries, too: the answer sets that LD_LIBRARY_PATH. A plugin can only
+replace a variable, so the value of an image is lost; the env of the pod takes precedence over
+both. PATH is not changed: without an entry in it, call programs as <path>/bin/nvidia-smi.
 
-Firmware and sockets are left out: the kernel loads the one from the host, and no CUDA program needs
-the other. Without a hook there are no links for the driver's plugins either where the target is
-none of its files.
+Firmware and sockets are omitted: the kernel loads firmware from the host, and no CUDA program needs
+the sockets. Without a hook, links of the driver's plugins to files outside the driver are omitted,
+too.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _KINDS = ("library", "plugin", "config")
 
 
 def driver_mounts(node: Node, path: str) -> Allocation:
-    """Return the mounts of the driver's files below `path`, and the variable; host paths as given.
+    """Return the mounts of the driver's files below `path`, and the variable.
 
-    Empty where the node has no library.
+    It is empty if the node has no library.
     """
     libraries = join(path, "lib64")
     files = tuple(file for file in node.files if file.kind in _KINDS)

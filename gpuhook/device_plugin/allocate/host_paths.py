@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's parts by two names: as this process sees them, and as the host has them.
+"""The paths of the driver and its device nodes, for this process and on the host.
 
-The plugin's container has the host's driver root at /driver-root. What it finds there is named to
-the kubelet, and in CDI specs, as the host names it.
+The plugin's container has the host's driver root at /driver-root. The kubelet and CDI specs get the
+paths on the host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IN_POD = "KUBERNETES_SERVICE_HOST"  # set by the kubelet in every container
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the driver's tree and its device nodes are, here and on the host."""
+    """The roots of the driver and of its device nodes, for this process and on the host."""
 
     driver: str = "/"
     dev: str = "/"
@@ -34,9 +34,9 @@ class Places:
     host_dev: str = "/"
 
     def on_host(self, path: str) -> str:
-        """Return the host's name of a path below one of the roots; others stay as they are.
+        """Return the path on the host of a path below one of the roots; others are unchanged.
 
-        Device nodes are below the dev root, also where that lies in the driver's.
+        Device nodes are below the dev root, even if that is in the driver root.
         """
         roots = [(self.dev, self.host_dev), (self.driver, self.host_driver)]
         if not is_below(path, _joined(self.dev, "/dev")):
@@ -47,10 +47,10 @@ class Places:
         return path
 
     def here(self, path: str) -> str | None:
-        """Return where this process sees a path of the host, None where it does not.
+        """Return the path for this process of a path on the host, None if it cannot see it.
 
-        A container sees of the host what is mounted below /driver-root or at the dev root. In a pod
-        without either, its own files are no answer.
+        A container sees only the mounts of the host, below /driver-root or at the dev root. In a
+        pod without either, its own files are not those of the host.
         """
         roots = [(self.dev, self.host_dev), (self.driver, self.host_driver)]
         if not is_below(path, _joined(self.host_dev, "/dev")):
@@ -64,11 +64,11 @@ class Places:
 def places(
     flags: Flags, host_root: str = "/", driver_here: str | None = None, dev_here: str | None = None
 ) -> Places:
-    """Return where the parts of this node are, as the flags say.
+    """Return the roots of this node for the flags.
 
-    The driver root is at `driver_here`, else at flags.plugin.container_driver_root if there is such
-    a directory, else, outside a container, at its own place. Without a dev root, in the flags or
-    `dev_here`, the nodes are those of the driver root, or of `host_root` if it has none
+    The driver root is at `driver_here`, else at flags.plugin.container_driver_root if that
+    directory exists, else, outside a container, at its path on the host. Without a dev root, in the
+    flags or `dev_here`, the nodes are those of the driver root, or of `host_root` if it has none
     (discover.roots).
     """
     host_driver = os.path.abspath(flags.driver_root)
@@ -87,16 +87,16 @@ def places(
     return Places(where.driver, where.dev, host_driver, host_dev)
 
 
-def of_environment(environ: Mapping[str, str], host_root: str = "/") -> Places | None:
-    """Return the places that variables of the plugin's container name.
+def environment_places(environ: Mapping[str, str], host_root: str = "/") -> Places | None:
+    """Return the roots that the variables of the plugin's container set.
 
-    Returns None if no variable names the container's driver root, or the directory is not there.
+    Returns None if no variable sets the container's driver root, or the directory is missing.
     """
-    said = read_overrides({}, environ).overrides
-    here = said.get(_CONTAINER_DRIVER_ROOT)
+    overrides = read_overrides({}, environ).overrides
+    here = overrides.get(_CONTAINER_DRIVER_ROOT)
     if here is None or not os.path.isdir(str(here.value)):
         return None
-    root, dev_root = said.get("flags.nvidiaDriverRoot"), said.get("flags.nvidiaDevRoot")
+    root, dev_root = overrides.get("flags.nvidiaDriverRoot"), overrides.get("flags.nvidiaDevRoot")
     flags = Flags(
         driver_root=str(root.value) if root else Flags().driver_root,
         dev_root=str(dev_root.value) if dev_root else None,
@@ -106,7 +106,7 @@ def of_environment(environ: Mapping[str, str], host_root: str = "/") -> Places |
 
 
 def at_host(node: Node, where: Places) -> Node:
-    """Return `node`, which was looked at from here, with the host's paths."""
+    """Return `node` with paths on the host in place of those for this process."""
     if (where.driver, where.dev) == (where.host_driver, where.host_dev):
         return node
     return replace(
@@ -122,7 +122,7 @@ def at_host(node: Node, where: Places) -> Node:
 
 
 def is_below(path: str, root: str) -> bool:
-    """Return whether `path` is `root` or something in it."""
+    """Return whether `path` is `root` or below it."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container gets beside a shared device that has an interposer: variables, mounts, nodes.
+"""The variables, mounts and nodes that an interposer adds to containers of a shared device.
 
 An interposer is a library between a container's programs and the driver, such as nvshare's or
-HAMi's; gpuhook ships none, and knows only what the configuration says of it.
+HAMi's. gpuhook does not include one, and applies only its configuration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpuhook.device_plugin.allocate.host_paths import Places
-    from gpuhook.device_plugin.config.configuration import Interposer
+    from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 T = TypeVar("T")
@@ -35,11 +35,11 @@ _LIMITS = ("{limitMiB}", "{limitBytes}")
 def interposer_edits(
     resource: Resource, counts: Mapping[str, int], interposers: tuple[Interposer, ...]
 ) -> Allocation:
-    """Return what a container gets of the interposers of its devices.
+    """Return the edits of the interposers of a container's devices.
 
-    `counts` are its units, by the device's UUID. Raises GH1836 for an interposer that the
-    configuration has not got, GH1838 where two devices of the container would give one variable or
-    mount two values, GH1839 where a limit is to be told and there is none.
+    `counts` has the number of its units by device UUID. Raises GH1836 for an unknown interposer,
+    GH1838 if two devices of the container set one variable or mount to two values, GH1839 for the
+    placeholder of a limit without a limit.
     """
     known = {interposer.name: interposer for interposer in interposers}
     envs: dict[str, str] = {}
@@ -48,14 +48,16 @@ def interposer_edits(
     for uuid, name in _named(resource, counts).items():
         if name not in known:
             raise fault("GH1836", name=name, resource=resource.name)
-        filling = _Filling(name, resource, counts, uuid)
-        for variable, value in known[name].env:
-            filling.enter(envs, variable, filling.fill(value))
-        for one in known[name].mounts:
-            host_path = filling.fill(one.host_path)
+        placeholders = _Placeholders(name, resource, counts, uuid)
+        edits = known[name].edits
+        for variable, value in edits.env:
+            placeholders.enter(envs, variable, placeholders.fill(value))
+        for one in edits.mounts:
+            host_path = placeholders.fill(one.host_path)
             made = AllocatedMount(one.container_path, host_path, one.read_only)
-            filling.enter(mounts, one.container_path, made)
-        nodes |= {path: DeviceSpec(path, path) for path in known[name].device_nodes}
+            placeholders.enter(mounts, one.container_path, made)
+        paths = [node.path for node in edits.device_nodes]
+        nodes |= {path: DeviceSpec(path, path) for path in paths}
     return Allocation(envs=envs, mounts=tuple(mounts.values()), devices=tuple(nodes.values()))
 
 
@@ -69,17 +71,19 @@ def require(resource: Resource, uuids: Iterable[str], missing: Mapping[str, str]
 def missing(
     resources: Iterable[Resource], interposers: tuple[Interposer, ...], places: Places
 ) -> dict[str, str]:
-    """Return the first path of each interposer in use that the host has not got, by name.
+    """Return the first missing path of each used interposer, by name.
 
-    Only what this process can see of the host is looked at. A path with placeholders is of a
-    container: the directory before the first of them is looked for.
+    Only paths that this process can see are checked. For a path with placeholders, that is the
+    directory before the first of them.
     """
     used = {name for one in resources for name in _named(one, one.entries).values()}
     found: dict[str, str] = {}
     for interposer in interposers:
         if interposer.name not in used:
             continue
-        paths = (*(mount.host_path for mount in interposer.mounts), *interposer.device_nodes)
+        edits = interposer.edits
+        paths = [mount.host_path for mount in edits.mounts]
+        paths += [node.path for node in edits.device_nodes]
         for path in paths:
             here = places.here(_without_placeholders(path))
             if here is not None and not os.path.exists(here):
@@ -93,13 +97,13 @@ def _without_placeholders(path: str) -> str:
 
 
 def _named(resource: Resource, uuids: Iterable[str]) -> dict[str, str]:
-    """Return the interposers of devices by UUID."""
+    """Return the names of interposers by device UUID."""
     entries = {uuid: resource.entries.get(uuid) for uuid in uuids}
     return {uuid: entry.interposer for uuid, entry in entries.items() if entry and entry.interposer}
 
 
-class _Filling:
-    """One device's values for the placeholders of its interposer."""
+class _Placeholders:
+    """The values of one device for the placeholders of its interposer."""
 
     def __init__(self, name: str, resource: Resource, counts: Mapping[str, int], uuid: str) -> None:
         self._name = name
@@ -115,7 +119,7 @@ class _Filling:
                 self._values["{limitBytes}"] = str(limit.hard)
 
     def fill(self, text: str) -> str:
-        """Return `text` with the values in the place of the placeholders. Raises GH1839."""
+        """Return `text` with placeholders replaced by their values; raises GH1839."""
         for placeholder in _LIMITS:
             if placeholder in text and placeholder not in self._values:
                 facts = {"name": self._name, "resource": self._resource.name, "uuid": self._uuid}
@@ -125,7 +129,7 @@ class _Filling:
         return text
 
     def enter(self, into: dict[str, T], key: str, value: T) -> None:
-        """Enter what one device asks for, unless another one asks for something else: GH1838."""
+        """Set the value of one device; raises GH1838 if another device set another value."""
         if into.setdefault(key, value) != value:
             name = self._resource.name
             raise fault("GH1838", name=self._name, resource=name, key=key, count=self._count)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory that a container is granted of its devices, in the words that its runtime reads.
+"""The memory limits of a container, in the form that its runtime reads.
 
-A mount of /dev/null says it for each device: a pod can set any variable, and take no mount away.
-The variables say it again for runtimes that know only those, NVIDIA's among them; they are of all
-devices of a container, so they are there only where all of these have the same limit.
+A mount of /dev/null grants the limit of each device: a pod can set any variable, but not remove a
+mount. Variables repeat the limit for runtimes that read only those, such as NVIDIA's. They apply to
+all devices of a container, so they are set only if all devices have the same limit.
 """
 
 from __future__ import annotations
 
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def limits(resource: Resource, counts: Mapping[str, int]) -> list[MemoryLimit]:
-    """Return what a container may have of each device that has a limit.
+    """Return the limits of a container, for each device that has one.
 
-    `counts` are its units, by the device's UUID. The sum of them is its limit, and no more than the
-    device has.
+    `counts` has the number of its units by device UUID. The limit is the sum of its units, at most
+    the memory of the device.
     """
     found = []
     for device in resource.devices:
@@ -36,10 +36,10 @@ def limits(resource: Resource, counts: Mapping[str, int]) -> list[MemoryLimit]:
     return found
 
 
-def granted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
-    """Return the mounts and variables of the limits; nothing where there are none.
+def grants(resource: Resource, counts: Mapping[str, int]) -> Allocation:
+    """Return the mounts and variables of the limits; empty without limits.
 
-    Nothing for MPS either: its server bounds its clients itself.
+    It is also empty for MPS, whose server enforces the limits.
     """
     if resource.sharing == MPS:
         return Allocation()
@@ -51,11 +51,10 @@ def granted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
     return Allocation(envs=_variables(found) if is_all else {}, mounts=tuple(mounts))
 
 
-def hinted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
-    """Return the variable that has the runtime tell frameworks of the limits, if it is wanted.
+def hints(resource: Resource, counts: Mapping[str, int]) -> Allocation:
+    """Return the variable that lists the frameworks with `hints`, if there are any.
 
-    The frameworks' own variables are the runtime's to set: from here they would replace those of
-    the image.
+    The runtime sets the frameworks' own variables: from here they would replace those of the image.
     """
     entries = (resource.entries.get(uuid) for uuid in counts)
     names = dict.fromkeys(name for entry in entries if entry is not None for name in entry.hints)
@@ -63,10 +62,10 @@ def hinted(resource: Resource, counts: Mapping[str, int]) -> Allocation:
 
 
 def _variables(found: list[MemoryLimit]) -> dict[str, str]:
-    """Return the limit, and what is guaranteed below it where limits exceed the device.
+    """Return the limit, and the guaranteed memory below it if limits exceed the device.
 
-    Limits that do not are a guarantee by themselves, and NVIDIA's hook leaves every request behind
-    in the cgroups above a container's, for ever where the kernel counts (dmem).
+    Otherwise the limit is guaranteed. NVIDIA's hook never removes a request from the parent cgroups
+    of a container, and kernels with the controller dmem account it there.
     """
     values = {(limit.hard // MIB, limit.soft // MIB) for limit in found}
     if len(values) != 1:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's CDI specs: written by gpuhook's own generator, and anew whenever they would differ.
+"""The plugin's CDI specs: written by gpuhook's generator, and again whenever they change.
 
-One file for each class, <vendor>-<class>.json, in the host's CDI directory: `gpu`, and those of the
-extras that are there. No file is ever removed, not at an orderly end and not when the driver is in
-pieces: the kubelet keeps its answers, and a container that restarts needs the names they have. A
+There is one file for each class, <vendor>-<class>.json, in the host's CDI directory: `gpu`, and
+those of the extras. The plugin never removes a file, neither at its end nor if the driver is
+incomplete: the kubelet keeps its answers, and a container that restarts needs their names. A
 running container needs no spec.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Flags
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-_VERSION = "0.5.0"  # what podman 4 reads; the specs of the extras need no more
+_VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
 _INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook install`
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Which hook the specs name: gpuhook's at `path` of the host, or none. `warning` says why."""
+    """The hook in the specs: gpuhook's at `path` of the host, or none with the reason `warning`."""
 
     choice: str
     path: str
@@ -45,12 +45,12 @@ class Hook:
 
 
 def hook(flags: Flags) -> Hook:
-    """Return the hook for specs of this host: gpuhook-hook if it is there, else none.
+    """Return the hook for specs of this host: gpuhook-hook if the host has it, else none.
 
-    It is looked for at the configured path, and without one in the usual places. The host's file
-    system is only seen if the driver root is "/": with another one a configured path is taken as
-    it is, and without one the specs have no hook. Nor have they if a program is configured that is
-    not gpuhook's (the reference's nvidia-ctk).
+    It is searched at the configured path, else in the directories of packages and the installer.
+    The plugin sees the host's file system only if the driver root is "/": otherwise a configured
+    path is used unchecked, and without one the specs have no hook. They have none either if the
+    configured program is not gpuhook-hook, such as nvidia-ctk.
     """
     gpuhooks, none = HOOKS
     configured = flags.plugin.cdi_hook_path
@@ -83,11 +83,10 @@ def update(
     vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:
-    """Write the specs of a node as the host sees it (host_paths.at_host), where they differ.
+    """Write the changed specs of a node with the paths of the host (host_paths.at_host).
 
-    Each file is replaced atomically; without a directory none is. What cannot be described or
-    written is told as `trouble`, never raised: other strategies may serve. An extra that cannot be
-    is a warning.
+    Each file is replaced atomically; without a directory nothing is written. A failure is returned
+    as `trouble`, and not raised, since other strategies may work; that of an extra is a warning.
     """
     if node.files_trouble:
         return Specs(vendor, trouble=node.files_trouble)
@@ -101,16 +100,16 @@ def update(
     )
     try:
         described = describe(node, choices)
-        written = _keep(described.spec, directory)
+        written = _write(described.spec, directory)
     except GpuhookError as trouble:
         return Specs(vendor, trouble=trouble.message)
     names = _names(described.spec)
     warnings = [chosen.warning] if chosen.warning else []
     warnings += described.warnings
     for extra in extras:
-        document = _of_extra(extra, vendor)
+        document = _extra_spec(extra, vendor)
         try:
-            written += _keep(document, directory)
+            written += _write(document, directory)
         except GpuhookError as trouble:
             warnings.append(trouble.message)
             continue
@@ -118,8 +117,8 @@ def update(
     return Specs(vendor, frozenset(names), "", tuple(written), tuple(warnings))
 
 
-def _keep(document: Spec, directory: str | None) -> list[str]:
-    """Write the spec unless its file says just that; returns [path] if it was written."""
+def _write(document: Spec, directory: str | None) -> list[str]:
+    """Write the spec if its file differs; return [path] if it was written."""
     path = os.path.join(directory or "", document["kind"].replace("/", "-") + ".json")
     spec_rules.check(document, path)
     if directory is None:
@@ -128,12 +127,12 @@ def _keep(document: Spec, directory: str | None) -> list[str]:
         if files.read(path) == spec_file.document(document, "json").encode():
             return []
     except (OSError, GpuhookError):
-        pass  # not there, or not what we write: it is replaced
+        pass  # missing or unreadable: it is written
     spec_file.write(document, path, "json")
     return [path]
 
 
-def _of_extra(extra: AuxiliaryDevice, vendor: str) -> Spec:
+def _extra_spec(extra: AuxiliaryDevice, vendor: str) -> Spec:
     devices: list[Device] = []
     for name, specs in extra.devices.items():
         nodes: list[DeviceNode] = []

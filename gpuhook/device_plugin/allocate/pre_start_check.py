@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check before a container starts: its devices are healthy and have memory left.
+"""The check before a container starts: its devices are healthy and have free memory.
 
-The kubelet asks Allocate once for the life of a container, and this before each of its starts. So
-an id may be one of a configuration with other replicas: what counts is its device.
+The kubelet calls Allocate once in the life of a container, and this check before each start. An id
+may therefore be of a configuration with other replicas: only its device is checked.
 """
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.allocate.allocate import chosen
+from gpuhook.device_plugin.allocate.allocate import units_of
 from gpuhook.errors import fault
 from gpuhook.request.replicas import device_of
 
@@ -27,11 +27,11 @@ def check(
     min_free_memory: int = 0,
     free_memory: Callable[[str], int | None] | None = None,
 ) -> None:
-    """Return if a container may start on the units `ids`; else GH1857 or GH1858 say why not.
+    """Return if a container can start on the units `ids`, else raise GH1857 or GH1858.
 
-    `unhealthy` has reasons by unit id or device UUID. `free_memory` returns the bytes that the
-    device of a UUID has free, None where the driver cannot tell: that refuses nothing. It may
-    block. An id of which the device is no longer there raises GH1850.
+    `unhealthy` has reasons by unit id or device UUID. `free_memory` returns the free bytes of the
+    device with a UUID, None if they are unknown, which refuses nothing. It may block. An id of a
+    missing device raises GH1850.
     """
     uuids = _devices(resource, ids)
     for name, uuid in uuids.items():
@@ -48,8 +48,8 @@ def check(
 
 
 def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:
-    """Return the UUID of the device that each id is of; GH1850 where the resource has it not."""
+    """Return the device UUID of each id; raises GH1850 for an unknown device."""
     known = {device.uuid for device in resource.devices}
-    found = {name: device_of(name) or name for name in ids}
-    chosen(resource, [name for name, uuid in found.items() if uuid not in known])
-    return found
+    uuids = {name: device_of(name) or name for name in ids}
+    units_of(resource, [name for name, uuid in uuids.items() if uuid not in known])
+    return uuids

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of the device plugin: its file, options, what may be wrong with it."""
+"""The configuration of the device plugin: keys, options, sources and findings."""

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration file read whole: what it says, what the command line and environment say over it.
+"""A configuration file with the overrides of the command line and the environment.
 
-Pure: bytes and overrides in, a Configuration and findings out. No text makes it raise.
+Pure: bytes and overrides in, a Configuration and findings out. It raises for no content.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config.checks import config_checks
-from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
+from gpuhook.device_plugin.config.configuration import ROOT_SECTION
+from gpuhook.device_plugin.config.findings import ConfigFinding, errors
 from gpuhook.device_plugin.config.grammar import config_document
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value that counts more than the file's, and where it is from."""
+    """A value that takes precedence over the file, and its source."""
 
     value: object
     source: str  # "--mig-strategy", or "the environment variable MIG_STRATEGY"
@@ -30,9 +30,9 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """What was read; without a Configuration there is an error among the findings.
+    """The result of a reading; without a Configuration there is an error among the findings.
 
-    `places` says where a key is written: its line and column, or what overrides the file.
+    `places` has the line and column of each key, or the source of its override.
     """
 
     configuration: Configuration | None
@@ -47,20 +47,19 @@ def read(
     *,
     strict: bool = False,
 ) -> ConfigReading:
-    """Return the Configuration of a file's `content`, and every finding, in the file's order.
+    """Return the Configuration of a file's `content`, and all findings, in the file's order.
 
     `source` names the file in findings; empty content is the default configuration. `overrides`
     are checked values by their path, "flags.migStrategy". `strict`: unknown keys are errors.
     """
-    document = config_document.parse(content, source, strict=strict)
+    document = config_document.parse(content, source, ROOT_SECTION, strict=strict)
     for path, override in (overrides or {}).items():
         before = document.get(path)
         if before is not None and before != override.value:
-            message = f"has no effect: {override.source} says something else, and counts more"
-            document.add(WARNING, path, message, "remove one of the two")
+            message = f"has no effect: {override.source} sets another value and takes precedence"
+            document.warn(path, message, "remove one of the two")
         document.put(path, override.value, override.source)
     config_checks.check(document)
     findings = tuple(sorted(document.findings, key=lambda found: (found.line, found.column)))
-    if any(finding.severity == ERROR for finding in findings):
-        return ConfigReading(None, findings, document.places)
-    return ConfigReading(config_build.configuration(document.values), findings, document.places)
+    made = None if errors(findings) else ROOT_SECTION.built(document.values)
+    return ConfigReading(made, findings, document.places)

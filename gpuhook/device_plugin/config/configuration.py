@@ -1,251 +1,335 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of the device plugin, checked and complete: what runs is one Configuration.
+"""The configuration of the device plugin: its keys, and the object that they make.
 
-The keys and their meaning are those of the version v1 file of NVIDIA's device plugin; `own` holds
-what only gpuhook has, under the top-level key `gpuhook`.
+The keys are those of version v1 of NVIDIA's device plugin, and `gpuhook` for the others. Each key
+is declared at its field; see grammar.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuhook.device_plugin.config import sharing_section
+from gpuhook.device_plugin.config.gpuhook_section import OWN, Own
+from gpuhook.device_plugin.config.grammar.grammar import (
+    Entries,
+    Key,
+    Option,
+    Section,
+    Values,
+    key,
+    keys_of,
+)
+from gpuhook.device_plugin.config.grammar.name_values import Channels, ResourceName
+from gpuhook.device_plugin.config.grammar.value_kinds import (
+    BOOLEAN,
+    OPTIONAL_PATH,
+    PATH,
+    Choice,
+    ChoiceKind,
+    Duration,
+    Text,
+)
+from gpuhook.device_plugin.config.sharing_section import SHARING, Sharing
 
 VERSION = "v1"
 MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
-DISCOVERIES = ("auto", "nvml")  # both ask NVML: no other kind of node is served
+DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
 UNSERVED_DISCOVERIES = ("tegra", "vfio")
-SHARED = ".shared"  # behind the name of a resource that renameByDefault renames
-TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
-MEMORY_UNITS = "memory-units"
-FAIR, UNLIMITED = "fair", "none"  # of SharedResource.memory
-TIME_SLICES = ("default", "short", "medium", "long")
-COMPUTE_MODES = ("default", "exclusive-process")
-HINTS = ("tensorflow", "pytorch", "jax", "cupy", "paddle")
-PACKED, SPREAD = "packed", "spread"
-CONTEXT_MEMORY = 256 << 20  # bytes: less holds no CUDA context with its libraries
-MOST_MEMORY = 1 << 40  # bytes: no device has as much
-DEFAULT_UNIT = 1 << 30  # bytes, of memory units
-UNITS = {"GiB": 1 << 30, "MiB": 1 << 20}
-PLACEHOLDERS = ("uuid", "index", "limitMiB", "limitBytes", "replicas")  # of an Interposer
-NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
-MOST_CLIENTS = 48  # of MPS, on any device that there is
+
+
+def _option(name: str, *variables: str, aliases: tuple[str, ...] = ()) -> Option:
+    """Return an option with these variables, else with its own name in upper case."""
+    return Option(name, variables or (name.upper().replace("-", "_"),), aliases=aliases)
 
 
 @dataclass(frozen=True, slots=True)
 class PluginFlags:
-    """`flags.plugin`: how an allocation is handed to the container's runtime."""
+    """`flags.plugin`: how an allocation reaches the container runtime."""
 
-    pass_device_specs: bool = False
-    device_list_strategy: tuple[str, ...] = ("envvar",)  # of LIST_STRATEGIES
-    device_id_strategy: str = "uuid"
-    cdi_annotation_prefix: str = "cdi.k8s.io/"
-    cdi_hook_path: str | None = None  # nvidiaCTKPath: of the host, in CDI specs; None: spec_upkeep
-    container_driver_root: str = "/driver-root"  # where the plugin's container has the driver root
-    shared_devices_allocation_policy: str = "distributed"
+    pass_device_specs: bool = key(
+        "passDeviceSpecs",
+        BOOLEAN,
+        "Also pass device nodes to the kubelet, unless all strategies are cdi-*.",
+        False,
+        _option("pass-device-specs"),
+    )
+    device_list_strategy: tuple[str, ...] = key(
+        "deviceListStrategy",
+        ChoiceKind(LIST_STRATEGIES),
+        "How the plugin passes devices to the container runtime; one or several.",
+        ("envvar",),
+        _option("device-list-strategy"),
+    )
+    device_id_strategy: str = key(
+        "deviceIDStrategy",
+        Choice(ID_STRATEGIES),
+        "The name of a device for the runtime: its UUID or its index (cdi-*: always its UUID).",
+        "uuid",
+        _option("device-id-strategy"),
+    )
+    cdi_annotation_prefix: str = key(
+        "cdiAnnotationPrefix",
+        Text(r"[A-Za-z0-9._/-]+", "the prefix of an annotation"),
+        "The prefix of the annotation of strategy cdi-annotations.",
+        "cdi.k8s.io/",
+        _option("cdi-annotation-prefix"),
+    )
+    cdi_hook_path: str | None = key(
+        "nvidiaCTKPath",
+        PATH,
+        "The path of gpuhook-hook on the host, for CDI specs. Default: the path of the package or "
+        "the installer if the plugin sees it on the host, else no hook.",
+        None,
+        _option(
+            "nvidia-cdi-hook-path",
+            "NVIDIA_CDI_HOOK_PATH",
+            "NVIDIA_CTK_PATH",
+            aliases=("nvidia-ctk-path",),
+        ),
+    )
+    container_driver_root: str = key(
+        "containerDriverRoot",
+        PATH,
+        "The path of the driver root in the plugin's container.",
+        "/driver-root",
+        _option(
+            "container-driver-root",
+            "DRIVER_ROOT_CTR_PATH",
+            "CONTAINER_DRIVER_ROOT",
+            aliases=("driver-root-ctr-path",),
+        ),
+    )
+    shared_devices_allocation_policy: str = key(
+        "sharedDevicesAllocationPolicy",
+        Choice(POLICIES),
+        "The order of replicas: distributed spreads containers over the devices, packed fills one "
+        "device after the other.",
+        "distributed",
+        _option("shared-devices-allocation-policy"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFlags:
     """`flags.gfd`: how the node's feature labels are written. Times in seconds, None: never."""
 
-    oneshot: bool = False
-    no_timestamp: bool = False
-    sleep_interval: float | None = 60.0
-    output_file: str = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
-    machine_type_file: str = "/sys/class/dmi/id/product_name"
+    oneshot: bool = key(
+        "oneshot",
+        BOOLEAN,
+        "`gpuhook labels`: write the labels once and exit.",
+        False,
+        Option("oneshot", ("GFD_ONESHOT",), is_of_labels=True),
+    )
+    no_timestamp: bool = key(
+        "noTimestamp",
+        BOOLEAN,
+        "Omit the label gfd.timestamp.",
+        False,
+        _option("no-timestamp", "GFD_NO_TIMESTAMP"),
+    )
+    sleep_interval: float | None = key(
+        "sleepInterval",
+        Duration(may_be_infinite=True),
+        "The interval at which `gpuhook labels` updates the labels. The plugin updates them when "
+        "they change.",
+        60.0,
+        Option("interval", ("GFD_SLEEP_INTERVAL",), aliases=("sleep-interval",), is_of_labels=True),
+    )
+    output_file: str = key(
+        "outputFile",
+        OPTIONAL_PATH,
+        "The file for the labels; empty for standard output.",
+        "/etc/kubernetes/node-feature-discovery/features.d/gfd",
+        _option("output-file", "GFD_OUTPUT_FILE"),
+    )
+    machine_type_file: str = key(
+        "machineTypeFile",
+        OPTIONAL_PATH,
+        "The file with the product name of the machine.",
+        "/sys/class/dmi/id/product_name",
+        _option("machine-type-file", "GFD_MACHINE_TYPE_FILE"),
+    )
+
+
+PLUGIN, GFD = (Section(made, keys_of(made)) for made in (PluginFlags, LabelFlags))
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """`flags`: what the command line and the environment can set, too."""
+    """`flags`: NVIDIA's keys that have options and variables."""
 
-    mig_strategy: str = "none"
-    fail_on_init_error: bool = True
-    driver_root: str = "/"  # nvidiaDriverRoot, a path of the host
-    dev_root: str | None = None  # nvidiaDevRoot; None: the driver root
-    gdrcopy_enabled: bool = False
-    gds_enabled: bool = False
-    mofed_enabled: bool = False
-    mps_root: str = ""
-    device_discovery_strategy: str = "auto"
-    plugin: PluginFlags = PluginFlags()
-    gfd: LabelFlags = LabelFlags()
+    mig_strategy: str = key(
+        "migStrategy",
+        Choice(MIG_STRATEGIES),
+        "How MIG instances are offered: none (not at all), single (as nvidia.com/gpu) or mixed (by "
+        "profile).",
+        "none",
+        _option("mig-strategy"),
+    )
+    fail_on_init_error: bool = key(
+        "failOnInitError",
+        BOOLEAN,
+        "Exit if the driver cannot be used at the start, instead of waiting for it.",
+        True,
+        _option("fail-on-init-error"),
+    )
+    driver_root: str = key(
+        "nvidiaDriverRoot",
+        PATH,
+        "The root directory of the driver on the host.",
+        "/",
+        _option("nvidia-driver-root", aliases=("driver-root",)),
+    )
+    dev_root: str | None = key(
+        "nvidiaDevRoot",
+        OPTIONAL_PATH,
+        "The directory on the host whose /dev has the driver's device nodes. Default: the driver "
+        "root.",
+        None,
+        _option("nvidia-dev-root", aliases=("dev-root",)),
+    )
+    gdrcopy_enabled: bool = key(
+        "gdrcopyEnabled",
+        BOOLEAN,
+        "Add GDRCopy to containers if the node has it.",
+        False,
+        _option("gdrcopy-enabled"),
+    )
+    gds_enabled: bool = key(
+        "gdsEnabled",
+        BOOLEAN,
+        "Add GPUDirect Storage to containers if the node has it.",
+        False,
+        _option("gds-enabled"),
+    )
+    mofed_enabled: bool = key(
+        "mofedEnabled",
+        BOOLEAN,
+        "Add InfiniBand devices (MOFED) to containers if the node has them.",
+        False,
+        _option("mofed-enabled"),
+    )
+    mps_root: str = key(
+        "mpsRoot",
+        OPTIONAL_PATH,
+        "The directory of the MPS daemons, the same on the host and in the plugin's container.",
+        "",
+        _option("mps-root"),
+    )
+    device_discovery_strategy: str = key(
+        "deviceDiscoveryStrategy",
+        Choice(DISCOVERIES, UNSERVED_DISCOVERIES),
+        "How the plugin finds devices: auto and nvml both use NVML.",
+        "auto",
+        _option("device-discovery-strategy"),
+    )
+    plugin: PluginFlags = key("plugin", PLUGIN, "The flags of the device plugin.", PluginFlags())
+    gfd: LabelFlags = key("gfd", GFD, "The flags of the feature labels.", LabelFlags())
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
     """One entry of `resources.gpus` or `resources.mig`: models or profiles to a resource name."""
 
-    pattern: str  # "*" stands for any text, all else for itself
-    name: str  # "nvidia.com/gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedResource:
-    """One entry of `sharing.*.resources`.
-
-    `devices` is "all", a number of devices (the first ones), or names: an index "0", a MIG index
-    "0:1", a UUID, a model ("Tesla T4"). `memory` is what one replica may have of a device's memory:
-    FAIR, UNLIMITED or bytes; None stands for the strategy's own, limit(). In memory units, `unit`
-    is the size of one, and there are as many as fit.
-    """
-
-    name: str  # "nvidia.com/gpu", the resource before sharing
-    replicas: int = 0  # 1 and more; 0: as many as replica_memory or unit fit into a device
-    rename: str | None = None
-    devices: str | int | tuple[str, ...] = "all"
-    replica_memory: int | None = None  # bytes: `replicas: {memory: 4Gi}`
-    memory: str | int | None = None
-    oversubscribe: bool = False  # limits may add up to more than the device has
-    unit: int | None = None  # bytes, of memoryUnits
-    active_thread_percentage: int | None = None  # of an MPS client, 1 to 100; None: 100 / replicas
-    time_slice: str | None = None  # of TIME_SLICES; None: left as it is
-    compute_mode: str | None = None  # of COMPUTE_MODES; None: left as it is
-    hints: tuple[str, ...] = ()  # of HINTS
-    interposer: str | None = None  # the name of one of Own.interposers
-
-    @property
-    def limit(self) -> str | int | None:
-        """What one replica may have: FAIR, bytes, UNLIMITED; None: what the strategy does.
-
-        MPS divides the device without a reserve, as the reference does; time slices limit nothing.
-        """
-        return self.replica_memory if self.memory is None else self.memory
-
-    def offered_name(self, *, by_default: bool) -> str:
-        """Return under what name the devices are offered; `by_default` is renameByDefault.
-
-        One replica is not shared, so that has nothing to say of it; a name that somebody wrote down
-        is theirs.
-        """
-        is_shared = self.replicas != 1
-        return self.rename or self.name + (SHARED if by_default and is_shared else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """`sharing`: how devices are handed to several containers at once."""
-
-    strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING, MPS or MEMORY_UNITS
-    rename_by_default: bool = False
-    refuses_more_than_one: bool = False  # failRequestsGreaterThanOne
-    resources: tuple[SharedResource, ...] = ()
-    policy: str = PACKED  # of memory units: PACKED or SPREAD, over the devices of a resource
+    pattern: str = key(
+        "pattern",
+        Text(r"[^\x00-\x1f\x7f]{1,200}", "a model, * for any text"),
+        "The model, or the profile of a MIG instance; * matches any text.",
+    )
+    name: str = key("name", ResourceName(), "The name of the resource.")
 
 
 @dataclass(frozen=True, slots=True)
 class Imex:
-    """`imex`: the IMEX channels that every container gets."""
+    """`imex`: the IMEX channels of every container."""
 
-    channel_ids: tuple[int, ...] = ()
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """`gpuhook.health`: which XIDs make a device unhealthy, and how often things are looked at.
-
-    What is enabled wins over what is ignored, and that over the table; `rule` is the order.
-    """
-
-    critical_xids: frozenset[int] | None = None  # None: the table of gpuhook
-    ignored_xids: frozenset[int] = frozenset()
-    ask_driver: bool = True  # for the recovery action, where the driver has the field
-    poll_seconds: float = 10.0  # lost and re-appeared GPUs, MIG changes
-    enabled_xids: frozenset[int] = frozenset()  # DP_ENABLE_HEALTHCHECKS
-    enables_all: bool = False
-    ignores_all: bool = False  # DP_DISABLE_HEALTHCHECKS=all or xids
-
-    def rule(self, xid: int) -> bool | None:
-        """Return whether an XID is unhealthy by configuration, None if the configuration is silent.
-
-        None means: what the driver recommends, where it is asked, else the table of gpuhook.
-        """
-        if self.enables_all or xid in self.enabled_xids:
-            return True
-        if self.ignores_all or xid in self.ignored_xids:
-            return False
-        return None if self.critical_xids is None else xid in self.critical_xids
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """`gpuhook.metrics`: the Prometheus endpoint; an empty address turns it off."""
-
-    address: str = "127.0.0.1:9395"
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """`gpuhook.guard`: what is done about containers above a limit that no driver enforces.
-
-    Times in seconds. Above its limit is above `tolerance` times the limit.
-    """
-
-    action: str = REPORT  # of GUARD_ACTIONS: each does what those before it do
-    grace: float = 30.0  # above its limit, before TERMINATE sends SIGTERM
-    kill_after: float = 10.0  # from SIGTERM to SIGKILL, of KILL
-    tolerance: float = 1.05
-    shortest_interval: float = 1.0  # between two looks, while somebody is near a limit
-    longest_interval: float = 10.0
-
-    @property
-    def ends_processes(self) -> bool:
-        """Whether it ends what is above a limit: only then it bounds anything."""
-        return self.action in (TERMINATE, KILL)
-
-
-@dataclass(frozen=True, slots=True)
-class InterposerMount:
-    """A bind mount of an interposer."""
-
-    host_path: str
-    container_path: str
-    read_only: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Interposer:
-    """One entry of `gpuhook.interposers`: what containers get beside a shared device.
-
-    In the values of `env` and in host paths, {uuid}, {index}, {limitMiB}, {limitBytes} and
-    {replicas} stand for the container's device and its share.
-    """
-
-    name: str
-    env: tuple[tuple[str, str], ...] = ()
-    mounts: tuple[InterposerMount, ...] = ()
-    device_nodes: tuple[str, ...] = ()  # paths, the same on the host and in the container
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """`gpuhook`: what the reference has no key for."""
-
-    exclude_devices: tuple[str, ...] = ()  # index, UUID, PCI bus id or model
-    pre_start_check: bool = False
-    min_free_memory: int = 0  # bytes that a device must have free before a container starts
-    host_files_path: str = "/usr/local/nvidia"  # container directory of strategy host-files
-    labels: bool = False  # the plugin writes the node's feature labels to flags.gfd.output_file
-    label_node: bool = False  # and on the node itself, through the API server
-    remove_labels_on_exit: bool = False
-    accelerator_label: bool = False  # accelerator=nvidia-tesla-t4 among the labels
-    memory_reserve: int = 256 << 20  # bytes of each device that no fair share and no unit counts
-    health: Health = Health()
-    metrics: Metrics = Metrics()
-    guard: Guard = Guard()
-    interposers: tuple[Interposer, ...] = ()
+    channel_ids: tuple[int, ...] = key(
+        "channelIDs", Channels(), "The IMEX channels.", (), _option("imex-channel-ids")
+    )
+    required: bool = key(
+        "required",
+        BOOLEAN,
+        "Fail if a channel is missing, instead of omitting it.",
+        False,
+        _option("imex-required"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All of it. `gpus` and `mig` are the `resources` patterns, first match wins."""
+    """The whole configuration. `gpus` and `mig` are `resources`; the first match applies."""
 
     flags: Flags = Flags()
     gpus: tuple[Naming, ...] = (Naming("*", "nvidia.com/gpu"),)
-    mig: tuple[Naming, ...] = ()  # () means: named as the MIG strategy says
+    mig: tuple[Naming, ...] = ()  # (): the names of the MIG strategy
     sharing: Sharing = Sharing()
     imex: Imex = Imex()
-    own: Own = field(default_factory=Own)
+    own: Own = Own()
+
+
+def _configuration(
+    resources: Values | None = None, mps: Values | None = None, **fields: Any
+) -> Configuration:
+    """Return the configuration; empty lists of `resources` and an empty mpsRoot are defaults."""
+    namings = {kind: entries for kind, entries in (resources or {}).items() if entries}
+    made = Configuration(**fields, **namings)
+    root = made.flags.mps_root or (mps or {}).get("root", "")
+    return replace(made, flags=replace(made.flags, mps_root=root))
+
+
+_NAMINGS = Entries(Section(Naming, keys_of(Naming)), "pattern")
+_UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
+_FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
+_RESOURCES = Section(
+    dict,
+    (
+        Key("gpus", _NAMINGS, "The resource names of GPU models.", "gpus", ()),
+        Key("mig", _NAMINGS, "The resource names of MIG profiles.", "mig", ()),
+    ),
+)
+_IMEX = Section(Imex, keys_of(Imex))
+_MPS = Section(dict, (Key("root", OPTIONAL_PATH, "The same as flags.mpsRoot.", "root"),))
+ROOT_SECTION = Section(
+    _configuration,
+    (
+        Key("version", Choice((VERSION,)), "The version of the file format."),
+        Key("flags", _FLAGS, "The keys that options and variables can override.", "flags"),
+        Key(
+            "resources",
+            _RESOURCES,
+            "The names of resources; the first pattern that matches applies.",
+            "resources",
+        ),
+        Key("sharing", SHARING, "How several containers share a device.", "sharing"),
+        Key("imex", _IMEX, "The IMEX channels of every container.", "imex"),
+        Key("mps", _MPS, "The section of the GPU operator's values.", "mps"),
+        Key("gpuhook", OWN, "The keys that NVIDIA's plugin does not have.", "own"),
+    ),
+)
+
+
+def schema_text() -> str:
+    """Return the JSON schema of the file, for editors; it does not have the contradictions."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The configuration of gpuhook device-plugin, version v1",
+    }
+    return json.dumps(head | ROOT_SECTION.schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def document(made: Configuration) -> Values:
+    """Return the content of a file that sets every key of a Configuration, as plain data."""
+    return {
+        "version": VERSION,
+        "flags": _FLAGS.plain(made.flags),
+        "resources": _RESOURCES.plain(made),
+        "sharing": sharing_section.plain(made.sharing),
+        "imex": _IMEX.plain(made.imex),
+        "gpuhook": OWN.plain(made.own),
+    }

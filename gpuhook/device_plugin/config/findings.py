@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found wrong with a configuration: each thing with the place where it is written."""
+"""Findings about a configuration: errors and warnings with their places."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True, slots=True)
 class ConfigFinding:
-    """One thing that is wrong, or will surprise. Lines and columns count from 1; 0 is no line.
+    """An error or a warning. The first line and column are 1; 0 is no line.
 
     `source` is a file, "the environment variable X" or "--option"; `path` is the key,
-    "sharing.timeSlicing.resources[0].replicas", "" for the whole.
+    "sharing.timeSlicing.resources[0].replicas", or "" for the whole file.
     """
 
     severity: str  # ERROR or WARNING
@@ -28,7 +28,7 @@ class ConfigFinding:
 
     @property
     def place(self) -> str:
-        """Return where it is: `file:line:column`, or the source alone where there are no lines."""
+        """The place: `file:line:column`, or the source alone if it has no lines."""
         source = printable(self.source)
         return f"{source}:{self.line}:{self.column}" if self.line else source
 

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the device plugin is started with: all that does not change while it runs."""
+"""The options of a start of the device plugin, which do not change while it runs."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from gpuhook.device_plugin.config import plugin_options
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.findings import errors
+from gpuhook.device_plugin.config.grammar.grammar import Option, key
+from gpuhook.device_plugin.config.grammar.value_kinds import (
+    BOOLEAN,
+    DIRECTORY,
+    FILE,
+    NAME,
+    OPTIONAL_PATH,
+    PATH,
+    Text,
+)
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -19,60 +28,134 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.config_reader import Override
     from gpuhook.device_plugin.config.overrides import Given
 
+_SOURCE_FIELDS = {one.name for one in fields(ConfigSource)}
+DEFAULT_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The options of a start. Paths are as this process sees them."""
+    """The options of a start. Paths are those of this process."""
 
     source: ConfigSource = field(default_factory=ConfigSource)
     overrides: Mapping[str, Override] = field(default_factory=dict)
-    strict: bool = False
-    kubelet_socket: str = plugin_options.DEFAULT_SOCKET  # "": serve without registering
-    plugin_directory: str = os.path.dirname(plugin_options.DEFAULT_SOCKET)
-    pod_resources_socket: str = plugin_options.DEFAULT_POD_RESOURCES
-    cdi_directory: str = plugin_options.DEFAULT_CDI_DIRECTORY
-    node_name: str = ""
-    node_label: str = plugin_options.DEFAULT_LABEL
-    process_name: str = ""  # "": as it is
-    inventory: str | None = None  # a dump or a profile, instead of this machine
-    node_driver_root: str | None = None  # None: see host_paths.places
-    node_dev_root: str | None = None
-    host_root: str = "/"
-    nvml_library: str | None = None
-    library_search_path: tuple[str, ...] = ()
+    node_name: str = key(
+        "",
+        NAME,
+        "The name of this node in the cluster. Without it the plugin does not use the API server.",
+        "",
+        Option("node-name", ("NODE_NAME",)),
+    )
+    node_label: str = key(
+        "",
+        NAME,
+        "The label that names the configuration of a node.",
+        "nvidia.com/device-plugin.config",
+        Option("node-label", ("NODE_LABEL",)),
+    )
+    kubelet_socket: str = key(
+        "",
+        OPTIONAL_PATH,
+        "The kubelet's socket; empty to serve without registration.",
+        DEFAULT_SOCKET,
+        Option("kubelet-socket", ("KUBELET_SOCKET",), is_empty_set=True),
+    )
+    plugin_directory: str = key(
+        "",
+        PATH,
+        "The directory of the plugin's sockets. Default: the directory of the kubelet's socket.",
+        os.path.dirname(DEFAULT_SOCKET),
+        Option("plugin-directory", ("GPUHOOK_PLUGIN_DIRECTORY",)),
+    )
+    pod_resources_socket: str = key(
+        "",
+        PATH,
+        "The kubelet's socket of the PodResources API.",
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        Option("pod-resources-socket", ("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET")),
+    )
+    cdi_directory: str = key(
+        "",
+        PATH,
+        "The directory in which the container engines of this node find CDI specs.",
+        "/var/run/cdi",
+        Option("cdi-directory", ("GPUHOOK_CDI_DIRECTORY",)),
+    )
+    strict: bool = key(
+        "",
+        BOOLEAN,
+        "Refuse a configuration with unknown keys.",
+        False,
+        Option("strict-config", ("GPUHOOK_STRICT_CONFIG",)),
+    )
+    process_name: str = key(
+        "",
+        NAME,
+        "The name of the process in ps and /proc, for programs that signal it by name, such as "
+        "nvidia-device-plugin. Default: unchanged.",
+        "",
+        Option("process-name", ("GPUHOOK_PROCESS_NAME",)),
+    )
+    inventory: str | None = key(
+        "",
+        Text(placeholder="FILE|PROFILE"),
+        "Read the node from a dump (gpuhook inventory -o yaml) or from a profile of gpuhook (t4, "
+        "a100-mig, ...) instead of from this machine.",
+        None,
+        Option("inventory", ("GPUHOOK_INVENTORY",)),
+    )
+    node_driver_root: str | None = key(  # None: see host_paths.places
+        "",
+        PATH,
+        "The root directory of the driver for this process. Default: the container driver root if "
+        "it exists, else the driver root.",
+        None,
+        Option("node-driver-root", ("GPUHOOK_DRIVER_ROOT",)),
+    )
+    node_dev_root: str | None = key(
+        "",
+        PATH,
+        "The directory whose /dev has the driver's device nodes for this process.",
+        None,
+        Option("node-dev-root", ("GPUHOOK_DEV_ROOT",)),
+    )
+    host_root: str = key(
+        "",
+        PATH,
+        "The directory with the /proc and /sys of the node.",
+        "/",
+        Option("host-root", ("GPUHOOK_HOST_ROOT",)),
+    )
+    nvml_library: str | None = key(
+        "",
+        FILE,
+        "The libnvidia-ml.so.1 to use.",
+        None,
+        Option("nvml-library", ("GPUHOOK_NVML_LIBRARY",)),
+    )
+    library_search_path: tuple[str, ...] = key(
+        "",
+        DIRECTORY,
+        "A directory below the driver root to search first for libraries. Repeatable; separated by "
+        "colons in the variable.",
+        (),
+        Option("library-search-path", ("GPUHOOK_LIBRARY_SEARCH_PATH",), separator=":"),
+    )
 
 
 def launch(given: Given) -> Launch:
-    """Return what the command line and the environment ask for.
+    """Return the options of the command line and the environment.
 
     Raises GH1803 for a value that does not fit and GH1804 for options that exclude each other.
     """
     wrong = errors(tuple(given.findings))
     if wrong:
         first = wrong[0]
-        raise fault(
-            "GH1803",
-            source=first.source,
-            reason=first.message,
-            hint=first.hint or "--help says what each option takes",
-        )
+        hint = first.hint or "--help lists the values of each option"
+        raise fault("GH1803", source=first.source, reason=first.message, hint=hint)
     values: dict[str, Any] = dict(given.launch)
-    source = _source(values)
-    socket = cast("str", values.setdefault("kubelet_socket", plugin_options.DEFAULT_SOCKET))
-    values.setdefault("plugin_directory", os.path.dirname(socket or plugin_options.DEFAULT_SOCKET))
-    values["strict"] = values.pop("strict_config", False)
+    source = ConfigSource(**{name: values.pop(name) for name in _SOURCE_FIELDS & values.keys()})
+    if source.file and source.directory:
+        raise fault("GH1804", file=source.file, directory=source.directory)
+    if values.get("kubelet_socket"):
+        values.setdefault("plugin_directory", os.path.dirname(values["kubelet_socket"]))
     return Launch(source=source, overrides=dict(given.overrides), **values)
-
-
-def _source(values: dict[str, Any]) -> ConfigSource:
-    """Take what is about the source out of `values`."""
-    named = {
-        "file": values.pop("config_file", ""),
-        "directory": values.pop("config_dir", ""),
-        "name_file": values.pop("config_name_file", ""),
-        "default_name": values.pop("default_config", ""),
-        "fallbacks": values.pop("fallback_strategies", ConfigSource().fallbacks),
-    }
-    if named["file"] and named["directory"]:
-        raise fault("GH1804", file=named["file"], directory=named["directory"])
-    return ConfigSource(**named)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line and the environment say: the command line counts, then the environment.
+"""The values of the command line and the environment. The command line takes precedence.
 
-An empty variable is one that is not set, as manifests have them, but for KUBELET_SOCKET.
+An empty variable is an unset one, as manifests use them, except KUBELET_SOCKET.
 """
 
 from __future__ import annotations
@@ -12,24 +12,31 @@ from gpuhook.device_plugin.config.config_reader import Override
 from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding
 from gpuhook.device_plugin.config.grammar.name_values import Xids
 from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, shown
-from gpuhook.device_plugin.config.plugin_options import OPTIONS, Option
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gpuhook.device_plugin.config.grammar.grammar import Option
 
-_OF_A_DIRECTORY = {"config_name_file", "default_config"}
-_NO_DIRECTORY = "has no effect without a directory of configurations, --config-dir"
+# NVIDIA's plugin ignores malformed words of these, with a warning.
+_LENIENT = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
+_NEED_DIRECTORY = ("name_file", "default_name")
 
 
 @dataclass(slots=True)
 class Given:
-    """Checked values: `overrides` by path of the file, `launch` by the option's field."""
+    """Checked values: `overrides` by path of the file, `launch` by the field of Launch."""
 
     overrides: dict[str, Override] = field(default_factory=dict)
     launch: dict[str, object] = field(default_factory=dict)
     findings: list[ConfigFinding] = field(default_factory=list)
+
+    def add(self, severity: str, option: Option, message: str, source: str, hint: str = "") -> None:
+        """Add a finding about the value of an option."""
+        key = "" if option.ignored else option.key
+        self.findings.append(ConfigFinding(severity, key, 0, 0, message, hint, source))
 
 
 def read_overrides(
@@ -37,65 +44,50 @@ def read_overrides(
     environ: Mapping[str, str],
     options: tuple[Option, ...] = OPTIONS,
 ) -> Given:
-    """Return all that is said. `command_line` has texts by option name; none means not given."""
-    found = Given()
+    """Return all values. `command_line` has texts by option name; an empty list is not given."""
+    given = Given()
     for option in options:
         texts = command_line.get(option.name) or ()
         if texts:
-            _take(found, option, list(texts), f"--{option.name}")
+            _take(given, option, list(texts), f"--{option.name}")
             continue
         variable = next((name for name in option.variables if _is_set(option, environ, name)), "")
         if variable:
-            source = f"the environment variable {variable}"
-            if variable in option.lenient:
-                _take_some(found, option, environ[variable], source)
-            else:
-                _take(found, option, [environ[variable]], source)
-    if "config_dir" not in found.launch:
-        for option in options:
-            if option.field in _OF_A_DIRECTORY & found.launch.keys():
-                source = f"--{option.name} ({option.variables[0]})"
-                found.findings.append(ConfigFinding(WARNING, "", 0, 0, _NO_DIRECTORY, "", source))
-    return found
+            _take(given, option, [environ[variable]], f"the environment variable {variable}")
+    for option in options if "directory" not in given.launch else ():
+        if option.attribute in _NEED_DIRECTORY and option.attribute in given.launch:
+            source = f"--{option.name} ({option.variables[0]})"
+            message = "has no effect without a directory of configurations, --config-dir"
+            given.add(WARNING, option, message, source)
+    return given
 
 
 def _is_set(option: Option, environ: Mapping[str, str], variable: str) -> bool:
-    return variable in environ and (bool(environ[variable]) or option.empty_counts)
+    return variable in environ and (bool(environ[variable]) or option.is_empty_set)
 
 
-def _take(found: Given, option: Option, texts: list[str], source: str) -> None:
-    """Add what an option says, or what is wrong with it."""
+def _take(given: Given, option: Option, texts: list[str], source: str) -> None:
+    """Add the value of an option, or the error in it."""
+    if source.endswith(_LENIENT) and isinstance(option.kind, Xids):
+        texts[0], malformed = option.kind.well_formed(texts[0])
+        for word in malformed:
+            given.add(WARNING, option, f"{shown(word)} is not an XID and is ignored", source)
     try:
-        value = _value(option, texts, from_variable=not source.startswith("--"))
+        value = _value(option, texts, is_variable=not source.startswith("--"))
     except UnfitError as error:
-        found.findings.append(
-            ConfigFinding(ERROR, option.key, 0, 0, error.message, error.hint, source)
-        )
+        given.add(ERROR, option, error.message, source, error.hint)
         return
     if option.ignored:
         if value is not False:
-            message = f"has no effect: {option.ignored}"
-            found.findings.append(ConfigFinding(WARNING, "", 0, 0, message, "", source))
+            given.add(WARNING, option, f"has no effect: {option.ignored}", source)
     elif option.key:
-        found.overrides[option.key] = Override(value, source)
+        given.overrides[option.key] = Override(value, source)
     else:
-        found.launch[option.field] = value
+        given.launch[option.attribute] = value
 
 
-def _value(option: Option, texts: list[str], *, from_variable: bool) -> object:
-    if not option.repeatable:
-        return option.kind.of_text(texts[-1])
-    if option.key or option.separator == ",":
-        return option.kind.of_text(",".join(texts))
-    words = texts[0].split(option.separator) if from_variable else texts
-    return tuple(option.kind.of_text(word) for word in words if word)
-
-
-def _take_some(found: Given, option: Option, text: str, source: str) -> None:
-    """Add the XIDs of a text, and a warning for each word that is none."""
-    assert isinstance(option.kind, Xids)  # noqa: S101 # a table's own entry
-    value, wrong = option.kind.of_some(text)
-    for word in wrong:
-        message = f"{shown(word)} is no XID and is left out"
-        found.findings.append(ConfigFinding(WARNING, option.key, 0, 0, message, "", source))
-    found.overrides[option.key] = Override(value, source)
+def _value(option: Option, texts: list[str], *, is_variable: bool) -> object:
+    if option.separator:
+        words = texts[0].split(option.separator) if is_variable else texts
+        return tuple(option.kind.parse_text(word) for word in words if word)
+    return option.kind.parse_text(",".join(texts) if option.kind.is_list else texts[-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What config-manager is told, by environment variables or by options of the same names."""
+"""The options of config-manager: environment variables, and options of the same names."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NEEDED = ("NODE_NAME", "CONFIG_FILE_SRCDIR", "CONFIG_FILE_DST")
 
 @dataclass(frozen=True, slots=True)
 class ManagerOptions:
-    """The variables, each by its name in small letters.
+    """The variables, each by its name in lower case.
 
-    `signal` is a number; `process_to_signal` is what a process calls itself (its first word).
+    `signal` is a number; `process_to_signal` is the first word of a process's command line.
     """
 
     node_name: str
@@ -44,76 +44,76 @@ NAMES = tuple(field.name.upper() for field in fields(ManagerOptions))
 
 
 def options(words: Sequence[str], environ: Mapping[str, str]) -> ManagerOptions:
-    """Return what is said; an option (--node-name) counts more than a variable (NODE_NAME).
+    """Return the options; an option (--node-name) takes precedence over its variable (NODE_NAME).
 
-    Raises GH2108 for what is missing or no such value.
+    Raises GH2108 for a missing or wrong value.
     """
-    said = {name: environ.get(name, "") for name in (*NAMES, "KUBECONFIG")}
-    said.update(_of_words(words))
+    given = {name: environ.get(name, "") for name in (*NAMES, "KUBECONFIG")}
+    given.update(_command_line(words))
     for name in NAMES:
-        said[name] = said[name] or _DEFAULTS.get(name, "")
+        given[name] = given[name] or _DEFAULTS.get(name, "")
     for name in _NEEDED:
-        if not said[name]:
-            raise fault("GH2108", variable=name, value="", reason="it has to be set")
-    if said["KUBECONFIG"]:
-        _refuse("KUBECONFIG", said, "it asks as its pod's service account alone")
-    sends = _switch("SEND_SIGNAL", said)
-    if sends and not said["PROCESS_TO_SIGNAL"]:
-        _refuse("PROCESS_TO_SIGNAL", said, "SEND_SIGNAL needs the name of a process")
+        if not given[name]:
+            raise fault("GH2108", variable=name, value="", reason="it is required")
+    if given["KUBECONFIG"]:
+        _refuse("KUBECONFIG", given, "only the service account of its pod is supported")
+    send_signal = _boolean("SEND_SIGNAL", given)
+    if send_signal and not given["PROCESS_TO_SIGNAL"]:
+        _refuse("PROCESS_TO_SIGNAL", given, "SEND_SIGNAL requires the name of a process")
     return ManagerOptions(
-        node_name=said["NODE_NAME"],
-        node_label=said["NODE_LABEL"],
-        config_file_srcdir=said["CONFIG_FILE_SRCDIR"],
-        config_file_dst=said["CONFIG_FILE_DST"],
-        default_config=said["DEFAULT_CONFIG"],
-        fallback_strategies=_strategies(said),
-        send_signal=sends,
-        signal=_signal(said),
-        process_to_signal=said["PROCESS_TO_SIGNAL"],
-        oneshot=_switch("ONESHOT", said),
+        node_name=given["NODE_NAME"],
+        node_label=given["NODE_LABEL"],
+        config_file_srcdir=given["CONFIG_FILE_SRCDIR"],
+        config_file_dst=given["CONFIG_FILE_DST"],
+        default_config=given["DEFAULT_CONFIG"],
+        fallback_strategies=_strategies(given),
+        send_signal=send_signal,
+        signal=_signal(given),
+        process_to_signal=given["PROCESS_TO_SIGNAL"],
+        oneshot=_boolean("ONESHOT", given),
     )
 
 
-def _of_words(words: Sequence[str]) -> dict[str, str]:
-    """Return what `--node-name=X`, `--node-name X` and `--oneshot` say, by the variables' names."""
-    found = {}
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
+def _command_line(words: Sequence[str]) -> dict[str, str]:
+    """Return the values of `--node-name=X`, `--node-name X` and `--oneshot` by variable name."""
+    values = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
         option, equals, value = word.partition("=")
         name = option.lstrip("-").replace("-", "_").upper()
         if not option.startswith("-") or name not in (*NAMES, "KUBECONFIG"):
-            raise fault("GH2108", variable=word, value="", reason="there is no such option")
+            raise fault("GH2108", variable=word, value="", reason="unknown option")
         if not equals and name in ("SEND_SIGNAL", "ONESHOT"):
             value = "true"
         elif not equals:
-            value = waiting.pop(0) if waiting else ""
-        found[name] = value
-    return found
+            value = rest.pop(0) if rest else ""
+        values[name] = value
+    return values
 
 
-def _switch(name: str, said: Mapping[str, str]) -> bool:
-    word = said[name].lower()
+def _boolean(name: str, given: Mapping[str, str]) -> bool:
+    word = given[name].lower()
     if word not in (*_YES, *_NO):
-        _refuse(name, said, "it is true or false")
+        _refuse(name, given, "it must be true or false")
     return word in _YES
 
 
-def _signal(said: Mapping[str, str]) -> int:
-    word = said["SIGNAL"].upper()
+def _signal(given: Mapping[str, str]) -> int:
+    word = given["SIGNAL"].upper()
     known = {str(int(one)): one for one in signal.Signals}
     known |= {one.name: one for one in signal.Signals}
     if word not in known:
-        _refuse("SIGNAL", said, "there is no such signal")
+        _refuse("SIGNAL", given, "it is not a signal")
     return int(known[word])
 
 
-def _strategies(said: Mapping[str, str]) -> tuple[str, ...]:
-    found = [word.strip() for word in said["FALLBACK_STRATEGIES"].split(",") if word.strip()]
-    if not set(found) <= set(STRATEGIES):
-        _refuse("FALLBACK_STRATEGIES", said, f"known are {', '.join(STRATEGIES)}")
-    return tuple(found)
+def _strategies(given: Mapping[str, str]) -> tuple[str, ...]:
+    strategies = [word.strip() for word in given["FALLBACK_STRATEGIES"].split(",") if word.strip()]
+    if not set(strategies) <= set(STRATEGIES):
+        _refuse("FALLBACK_STRATEGIES", given, f"known strategies are {', '.join(STRATEGIES)}")
+    return tuple(strategies)
 
 
-def _refuse(name: str, said: Mapping[str, str], reason: str) -> None:
-    raise fault("GH2108", variable=name, value=said[name], reason=reason)
+def _refuse(name: str, given: Mapping[str, str], reason: str) -> None:
+    raise fault("GH2108", variable=name, value=given[name], reason=reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that are told of another configuration."""
+"""The processes that get a signal when the configuration changes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 def processes(name: str, proc: str = "/proc") -> list[int]:
-    """Return the pids of the processes whose first word is `name`, or a path that ends in it."""
-    found = []
+    """Return the PIDs of processes whose first word is `name`, or a path with that base name."""
+    pids = []
     for pid in procfs.pids(proc):
         try:
             with open(f"{proc}/{pid}/cmdline", "rb") as file:
                 first = os.fsdecode(file.read(4096).partition(b"\0")[0])
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if name in (first, os.path.basename(first)):
-            found.append(pid)
-    return sorted(found)
+            pids.append(pid)
+    return sorted(pids)
 
 
-def tell(options: ManagerOptions) -> list[int]:
-    """Send the signal to the processes that are meant, and return their pids.
+def send(options: ManagerOptions) -> list[int]:
+    """Send the signal to the processes of that name, and return their PIDs.
 
-    There may be none: one that starts later reads the configuration that is there by then.
+    The list may be empty: a process that starts later reads the new configuration.
     """
-    told = []
+    pids = []
     for pid in processes(options.process_to_signal):
         if pid == os.getpid():
             continue
@@ -39,5 +39,5 @@ def tell(options: ManagerOptions) -> list[int]:
             os.kill(pid, options.signal)
         except ProcessLookupError:
             continue
-        told.append(pid)
-    return told
+        pids.append(pid)
+    return pids

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.device_plugin.config.configuration import SharedResource
+    from gpuhook.device_plugin.config.sharing_section import SharedResource
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.errors import GpuhookError
 

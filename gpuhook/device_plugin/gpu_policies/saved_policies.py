@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from gpuhook.device_plugin.config.configuration import TIME_SLICES
+from gpuhook.device_plugin.config.sharing_section import TIME_SLICES
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents

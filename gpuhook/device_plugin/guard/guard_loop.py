@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, TERMINATE
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, TERMINATE
 from gpuhook.device_plugin.guard import (
     guard_marks,
     guard_policy,
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from gpuhook.device_plugin.config.configuration import Guard
+    from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
     from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit

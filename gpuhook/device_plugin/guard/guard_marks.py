@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 
-from gpuhook.device_plugin.config.configuration import NO_ACTION
+from gpuhook.device_plugin.config.gpuhook_section import NO_ACTION
 from gpuhook.device_plugin.guard.guard_policy import END, FAILED, TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.host.hot import procfs

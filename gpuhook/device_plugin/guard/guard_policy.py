@@ -16,13 +16,13 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.config.configuration import KILL, TERMINATE
+from gpuhook.device_plugin.config.gpuhook_section import KILL, TERMINATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.device_plugin.config.configuration import Guard
+    from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Key
 
 SETTLED = 5.0  # seconds below the limit that end a mark; the grace period if shorter
@@ -277,7 +277,7 @@ def interval(before: float, *, is_near: bool, settings: Guard) -> float:
 
     `before` is the previous interval, 0 for a new container.
 
-    >>> from gpuhook.device_plugin.config.configuration import Guard
+    >>> from gpuhook.device_plugin.config.gpuhook_section import Guard
     >>> interval(2.0, is_near=False, settings=Guard())
     4.0
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from gpuhook.device_plugin import daemon_thread, driver_memory
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, TERMINATE
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, TERMINATE
 from gpuhook.device_plugin.guard import ledger_limits
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.device_plugin.config.configuration import Guard
+    from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.guard.guard_loop import GuardLoop, GuardRound
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order
     from gpuhook.device_plugin.guard.guard_shares import LimitedUnit

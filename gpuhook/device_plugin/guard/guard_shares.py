@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import NO_LIMIT
 
 TYPE_CHECKING = False

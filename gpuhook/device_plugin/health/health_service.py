@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    from gpuhook.device_plugin.config.configuration import Health
+    from gpuhook.device_plugin.config.gpuhook_section import Health
     from gpuhook.device_plugin.health.gpu_health import EndedMark
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier

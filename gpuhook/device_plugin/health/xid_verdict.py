@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.gpu.xids import NO_ACTION, REBOOT, REMEDIES, RESET, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import Health
+    from gpuhook.device_plugin.config.gpuhook_section import Health
 
 
 @dataclass(frozen=True, slots=True)

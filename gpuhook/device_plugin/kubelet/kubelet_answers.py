@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from gpuhook.device_plugin.allocate import pre_start_check
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, Configuration
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
 
 TYPE_CHECKING = False

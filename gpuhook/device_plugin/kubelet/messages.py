@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api.services import HEALTHY, UNHEALTHY
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

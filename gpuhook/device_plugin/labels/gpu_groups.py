@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from gpuhook.device_plugin.config.configuration import NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import NOT_SHARED
 from gpuhook.device_plugin.labels import label_text
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.device_plugin.offer.offered_devices import capability

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.labels import label_text
 from gpuhook.device_plugin.labels.gpu_groups import GPU, MIG, Group, groups, invalid_single
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.metrics import container_memory
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 

@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.config.configuration import Metrics as MetricsSettings
+from gpuhook.device_plugin.config.gpuhook_section import Metrics as MetricsSettings
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape

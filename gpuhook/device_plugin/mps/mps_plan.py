@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
-from gpuhook.device_plugin.config.configuration import MPS
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files, state

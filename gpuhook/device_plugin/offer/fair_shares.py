@@ -1,43 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a device's memory is divided: how many units it holds, and what each of them may have.
+"""The division of a device's memory: the number of its units, and the limit of each.
 
-Pure. Sizes are in bytes; limits are whole MiB, as a container is granted them. The reserve is what
-the driver and the contexts of a device take, which no share counts.
+Pure. Sizes are in bytes, limits in whole MiB. The reserve is the memory for the driver and the
+contexts of a device, which no share includes.
 """
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import FAIR, MEMORY_UNITS, MPS
+from gpuhook.device_plugin.config.grammar.memory_values import FAIR
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer.offered_devices import UnitMemory
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.device_plugin.config.configuration import SharedResource
+    from gpuhook.device_plugin.config.sharing_section import SharedResource
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.offer.replica_sharing import Share
 
 
-def size_of_one(entry: SharedResource, strategy: str) -> int | None:
-    """Return the size by which the units of a device are counted, None where a number is given."""
+def unit_size(entry: SharedResource, strategy: str) -> int | None:
+    """Return the size of a unit, None if the entry has a number of replicas."""
     if strategy == MEMORY_UNITS:
         return entry.unit
     return None if entry.replicas else entry.replica_memory
 
 
 def fitting(device: Device, size: int, reserve: int) -> int | None:
-    """Return how many units of `size` a device holds, None where its memory is not known."""
+    """Return the number of units of `size` on a device, None if its memory is unknown."""
     total = device.memory_bytes
     return None if total is None or size <= 0 else max(0, total - reserve) // size
 
 
-def of_unit(share: Share, strategy: str, reserve: int) -> UnitMemory | None:
-    """Return what a unit of `share` may have, None for no limit.
+def unit_memory(share: Share, strategy: str, reserve: int) -> UnitMemory | None:
+    """Return the limit of a unit of `share`, None for no limit.
 
-    Of a device whose memory nobody knows there is no fair share; what the configuration says in
-    bytes holds all the same. Raises GH1847 where the limits add up to more than the device has and
-    that is not wanted, or leave nothing to a unit.
+    A device of unknown memory has no fair share; a limit in bytes applies nevertheless. Raises
+    GH1847 if the limits exceed the memory of the device without `oversubscribe`, or if a share is
+    empty.
     """
     entry = share.entry
     if entry is None:
@@ -50,7 +51,7 @@ def of_unit(share: Share, strategy: str, reserve: int) -> UnitMemory | None:
     if entry.limit == FAIR:
         return _fair(share, reserve)
     if entry.limit is None and strategy == MPS and share.is_divided:
-        each = _part(share, 0)  # the figures of the reference, which knows no reserve
+        each = _part(share, 0)  # as in NVIDIA's plugin, which has no reserve
         return UnitMemory(each, each) if each else None
     return None
 
@@ -74,7 +75,7 @@ def _fair(share: Share, reserve: int) -> UnitMemory | None:
 
 
 def _part(share: Share, reserve: int) -> int | None:
-    """Return what each unit has if all have the same, None where nobody knows of what."""
+    """Return an equal part for each unit, None if the memory of the device is unknown."""
     total = share.device.memory_bytes
     return None if total is None else _whole(max(0, total - reserve) // share.replicas)
 

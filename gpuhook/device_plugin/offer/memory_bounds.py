@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who bounds what a container uses of a device's memory, by how the device is offered.
+"""The component that enforces the memory limit of a container, by how its device is offered.
 
-Pure. The driver does where it has the call and the runtime of the node makes it; that it was made
-for one container is what the ledger says. MIG instances have no such call (nvml.h).
+Pure. The driver enforces limits if it has the call and the node's runtime makes it; the ledger
+records the call for each container. MIG instances have no such call (nvml.h).
 """
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import MPS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MPS, NOT_SHARED
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
     BY_DRIVER,
     BY_GUARD,
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def bound(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
-    """Return who bounds the memory of a container with units of `device`: BY_DRIVER and so on.
+    """Return what enforces the memory limit of a unit of `device`: BY_DRIVER and so on.
 
-    `driver`: this node's driver holds limits; `guard`: where it does not, the plugin ends processes
-    of who is above: one that only reports bounds nothing.
+    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin ends processes above
+    a limit; a guard that only reports enforces nothing.
     """
     if device.uuid not in resource.memory:
         alone = device.instance is not None and resource.sharing == NOT_SHARED
@@ -38,6 +38,6 @@ def bound(resource: Resource, device: Device, *, driver: bool, guard: bool) -> s
 
 
 def is_oversubscribed(resource: Resource, device: Device) -> bool:
-    """Return whether a unit of `device` may use more than is kept for it."""
+    """Return whether the limit of a unit of `device` exceeds its guaranteed memory."""
     memory = resource.memory.get(device.uuid)
     return memory is not None and memory.soft < memory.hard

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory units of one container: all of them are of one device, or there is no answer.
+"""The memory units of one container, which are all of one device.
 
-Packed takes the device with the least free memory that still holds the request, which leaves the
-largest pieces to others; spread the one with the most. Of equals the first one counts. A device
-with units that must be included is the only one in question.
+Policy packed selects the device with the least free memory that has enough, which leaves the
+largest parts to others; spread selects the device with the most. Of equal devices the first one is
+selected. If some units are required, only their device is possible.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 
-from gpuhook.device_plugin.config.configuration import SPREAD
+from gpuhook.device_plugin.config.sharing_section import SPREAD
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
 
@@ -33,20 +33,20 @@ def choose(
 ) -> list[str]:
     """Return the ids of `size` units of one device, the required ones among them, in order.
 
-    `required` are available and of the resource. Raises GH1859 where these are of several devices,
-    GH1849 where no device has enough.
+    `required` are available and of the resource. Raises GH1859 if they are of several devices,
+    GH1849 if no device has enough.
     """
-    held = holders(resource, required)
-    if len(held) > 1:
-        raise split(resource, len(required), held)
+    devices = unit_devices(resource, required)
+    if len(devices) > 1:
+        raise split(resource, len(required), devices)
     free = {
         uuid: sum(map(available.__contains__, ids))
         for uuid, ids in resource.index.ids.items()
-        if (uuid in held if held else uuid not in unhealthy)
+        if (uuid in devices if devices else uuid not in unhealthy)
     }
     fitting = [uuid for uuid, count in free.items() if count >= size]
     if not fitting:
-        raise _nowhere(resource, size, max(free.values(), default=0))
+        raise _too_many(resource, size, max(free.values(), default=0))
     best = (max if policy == SPREAD else min)(fitting, key=free.__getitem__)
     ids = resource.index.ids[best]
     others = islice(
@@ -58,8 +58,8 @@ def choose(
     return [name for name in ids if name in chosen]
 
 
-def holders(resource: Resource, ids: Iterable[str]) -> list[str]:
-    """Return the UUIDs of the devices of units, which the resource has."""
+def unit_devices(resource: Resource, ids: Iterable[str]) -> list[str]:
+    """Return the UUIDs of the devices of units; the resource has all of them."""
     places = map(resource.index.positions.__getitem__, ids)
     return list(dict.fromkeys(resource.units[place].device.uuid for place in places))
 
@@ -70,7 +70,7 @@ def split(resource: Resource, count: int, uuids: Collection[str]) -> Exception:
     return fault("GH1859", count=count, resource=resource.name, devices=devices)
 
 
-def _nowhere(resource: Resource, size: int, most: int) -> Exception:
+def _too_many(resource: Resource, size: int, most: int) -> Exception:
     unit = next((limit.hard for limit in resource.memory.values()), 0)
-    wanted = f"{size * unit // MIB} MiB"
-    return fault("GH1849", resource=resource.name, size=size, memory=wanted, most=most)
+    memory = f"{size * unit // MIB} MiB"
+    return fault("GH1849", resource=resource.name, size=size, memory=memory, most=most)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet is offered: resources, made of units: a device each, or a slice of one."""
+"""The resources that the kubelet is offered. Their units are devices, or shares of one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.config.configuration import MOST_CLIENTS
+from gpuhook.device_plugin.config.sharing_section import MOST_CLIENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpuhook.device_plugin.config.configuration import SharedResource
+    from gpuhook.device_plugin.config.sharing_section import SharedResource
 
 # Clients of MPS that one device can serve, by the first compute capability that can.
 _CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
@@ -19,7 +19,7 @@ _CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Something that a container is given as a whole: a GPU, or a MIG instance of one.
+    """A GPU, or a MIG instance of one.
 
     `paths` are its device nodes as containers see them, the parent's first; `host_paths` are the
     same nodes on the host, in the same order.
@@ -41,7 +41,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One countable thing: `id` is what the kubelet sees, a UUID or `<uuid>::<replica>`."""
+    """One device of the kubelet; `id` is a UUID or `<uuid>::<replica>`."""
 
     id: str
     device: Device
@@ -50,9 +50,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitMemory:
-    """What one unit may have of its device's memory, in bytes: whole MiB.
+    """The memory limit of one unit, in bytes: whole MiB.
 
-    `soft` of it is guaranteed. `is_asked`: who asks for the unit asks for memory, not for a slice.
+    `soft` of it is guaranteed. `is_asked`: a request for the unit is a request for memory.
     """
 
     hard: int
@@ -62,7 +62,7 @@ class UnitMemory:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What is looked up of units again and again: there may be tens of thousands."""
+    """Lookups of units, of which a resource can have tens of thousands."""
 
     positions: Mapping[str, int]  # in Resource.units, by id, in their order
     devices: tuple[Device, ...]  # the distinct ones, in their order
@@ -73,8 +73,8 @@ class Index:
 class Resource:
     """An extended resource of the node and all of its units, in their order.
 
-    `memory` is what a unit of each device is limited to, by device UUID; a device that is not in it
-    has no limit. `entries` are the configuration's, by device UUID.
+    `memory` has the limit of a unit by device UUID; a device that is not in it has no limit.
+    `entries` are those of the configuration, by device UUID.
     """
 
     name: str  # "nvidia.com/gpu"
@@ -109,7 +109,7 @@ def _indexed(units: Sequence[Unit]) -> Index:
 
 
 def capability(text: str | None) -> tuple[int, int] | None:
-    """Return a compute capability as numbers, None for what is none.
+    """Return a compute capability as numbers, None for another text.
 
     >>> capability("7.5")
     (7, 5)
@@ -119,7 +119,7 @@ def capability(text: str | None) -> tuple[int, int] | None:
 
 
 def most_clients(compute_capability: str | None) -> int | None:
-    """Return how many clients a device serves, 0 if it knows no MPS, None if nobody can tell."""
+    """Return the number of MPS clients of a device, 0 without MPS, None if it is unknown."""
     found = capability(compute_capability)
     if found is None:
         return None

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best whole GPUs for one container, by the links between them.
 
-What is best, in this order:
-1. the highest sum of the scores of all pairs that are given away together;
-2. the highest sum of the scores of all pairs that stay available: later containers, whose sizes
-   nobody knows, find the best links that can be left to them;
+The criteria, in this order:
+1. the highest sum of the scores of all selected pairs;
+2. the highest sum of the scores of all remaining pairs, for later containers of unknown size;
 3. the lowest indices.
-A score is that of the link; where links are equal, two GPUs of one NUMA node score higher than two
-of different ones. So with equal links everywhere the GPUs come from one NUMA node, from the one
-that has the fewest others, if they fit.
+The score of a pair is that of its link. With equal links, two GPUs of one NUMA node score higher
+than two of different nodes. If all links are equal, the GPUs are therefore of one NUMA node if they
+fit, of the one with the fewest others.
 
-Up to 16 GPUs the answer is exact, by a table of the score of every subset, which depends on the
-links only and is kept. It takes the same time for any links: no search, so no bad case. Of more
-than 16, the choice grows from each GPU in turn by the one that adds the most, and the best of
-these is taken.
+Up to 16 GPUs the answer is exact, from a cached table with the score of every subset, which depends
+on the links only. It takes the same time for any links. For more than 16 GPUs, a greedy choice
+starts from each GPU, and the best result is taken.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Scores(Protocol):
     """How well two GPUs are linked."""
 
     def score(self, first: str, second: str, /) -> int:
-        """Return the score of the link of two GPUs by UUID, 0 where none is known."""
+        """Return the score of the link of two GPUs by UUID, 0 if it is unknown."""
 
 
 def choose(
@@ -68,8 +66,8 @@ def prepare(devices: Sequence[Device], links: Scores) -> None:
 
 
 def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
-    """Return for each device the weight of the pairs that it makes with those before it."""
-    step = len(devices) ** 2  # of a link: it counts more than the NUMA nodes of all pairs
+    """Return for each device the weights of its pairs with the devices before it."""
+    step = len(devices) ** 2  # a link outweighs the NUMA nodes of all pairs
     return tuple(
         tuple(
             links.score(first.uuid, second.uuid) * step
@@ -83,8 +81,8 @@ def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
 def _exact(weights: _Weights, free: list[int], fixed: list[int], size: int) -> list[int]:
     """Return the best set.
 
-    The bit of the first device is the highest, so that of two sets of one size the one with the
-    lower numbers is the greater mask.
+    The first device has the highest bit: of two sets of one size, the one with the lower numbers is
+    the greater mask.
     """
     count = len(weights)
     sums = _sums(weights)
@@ -108,11 +106,11 @@ def _mask(numbers: list[int], count: int) -> int:
 def _sums(weights: _Weights) -> array[int]:
     """Return the sum of the weights of all pairs in each subset, by mask.
 
-    Each round puts one device before those that are in already, from the last to the first: the
-    subsets with it are the subsets without it plus its own pairs.
+    Each round adds one device before the others, from the last to the first: the subsets with it
+    are the subsets without it plus its own pairs.
     """
     count = len(weights)
-    sums = array("q", [0])  # not a list: that has 5 MB of numbers on the way, and keeps the room
+    sums = array("q", [0])  # a list would allocate 5 MB of numbers and keep that memory
     for number in reversed(range(count)):
         pairs = array("q", [0])
         for other in reversed(range(number + 1, count)):
@@ -125,7 +123,7 @@ def _sums(weights: _Weights) -> array[int]:
 @lru_cache(maxsize=4)
 def _masks(count: int) -> tuple[array[int], ...]:
     """Return the masks of `count` bits by how many of these are set, from the greatest down."""
-    # By the number of bits, of no digits yet.
+    # By the number of set bits, starting with zero digits.
     rows = [array("H", [0]), *(array("H") for _ in range(count))]
     for digit in range(count):
         high = 1 << digit
@@ -140,13 +138,13 @@ def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> l
         [weights[max(a, b)][min(a, b)] if a != b else 0 for b in range(len(weights))]
         for a in range(len(weights))
     ]
-    ties = {number: -sum(rows[number]) for number in free}  # to what would stay
+    rests = {number: -sum(rows[number]) for number in free}  # to the remaining devices
 
     def grow(chosen: list[int]) -> list[int]:
         gains = [sum(rows[number][other] for other in chosen) for number in range(len(rows))]
         open_ones = set(free).difference(chosen)
         while len(chosen) < size:
-            best = max(open_ones, key=lambda number: (gains[number], ties[number], -number))
+            best = max(open_ones, key=lambda number: (gains[number], rests[number], -number))
             open_ones.remove(best)
             chosen.append(best)
             gains = list(map(add, gains, rows[best]))
@@ -154,7 +152,7 @@ def _grown(weights: _Weights, free: list[int], fixed: list[int], size: int) -> l
 
     def value(chosen: list[int]) -> tuple[int, int, list[int]]:
         inside = sum(rows[a][b] for a in chosen for b in chosen)
-        return (inside, sum(ties[a] for a in chosen), [-number for number in chosen])
+        return (inside, sum(rests[a] for a in chosen), [-number for number in chosen])
 
     starts = [fixed] if fixed or size == 0 else [[number] for number in free]
     return max((grow(list(start)) for start in starts), key=value)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best units of shared GPUs and of MIG instances for one container.
 
-Several units of one request go to distinct physical GPUs whenever there are enough, and within a
-GPU to distinct instances, under either policy: a container that asks for two wants two, and two
-slices of one GPU are no more than one. Only then the policy counts: distributed takes the GPU of
-which the smallest part is taken, packed the one of which the greatest part is; so packed packs
-the containers of a node, not the units of a container. Last, the lowest index.
+With either policy, several units of one request are of distinct physical GPUs if there are enough,
+and within a GPU of distinct instances: two shares of one GPU are no more than one. Then the policy
+applies: distributed selects the GPU with the smallest part in use, packed the GPU with the
+greatest. So packed packs the containers of a node, and not the units of a container. The last
+criterion is the lowest index.
 
-What is taken is what the kubelet does not name as available; units of an unhealthy device are not
-available either and do not count, neither as taken nor as there.
+A unit is in use if the kubelet does not list it as available. Units of an unhealthy device are
+ignored.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ PACKED = "packed"
 
 @dataclass(slots=True)
 class Load:
-    """How much of a GPU or of an instance is taken."""
+    """The units of a GPU or an instance, and those in use."""
 
-    taken: int = 0
+    used: int = 0
     units: int = 0
 
     @property
     def part(self) -> float:
-        """The part that is taken, 0 to 1: GPUs may have different numbers of replicas."""
-        return self.taken / self.units if self.units else 0.0
+        """The part in use, 0 to 1: GPUs can have different numbers of replicas."""
+        return self.used / self.units if self.units else 0.0
 
 
 def loads(
     units: Iterable[Unit], available: Collection[str], unhealthy: Collection[str] = ()
 ) -> tuple[dict[str, Load], dict[str, Load]]:
-    """Return what is taken of each physical GPU and of each device, by UUID."""
+    """Return the load of each physical GPU and of each device, by UUID."""
     gpus: defaultdict[str, Load] = defaultdict(Load)
     devices: defaultdict[str, Load] = defaultdict(Load)
     for unit in units:
@@ -51,7 +51,7 @@ def loads(
             continue
         for load in (gpus[unit.device.gpu], devices[unit.device.uuid]):
             load.units += 1
-            load.taken += not is_free
+            load.used += not is_free
     return dict(gpus), dict(devices)
 
 
@@ -93,7 +93,7 @@ def choose(
 
 @dataclass(slots=True)
 class _Pile:
-    """A GPU with its devices as parts, or a device with its free units; the best one is least."""
+    """A GPU with its devices as parts, or a device with its free units; the best is the least."""
 
     load: Load
     order: int
@@ -111,11 +111,11 @@ class _Pile:
 
 
 def _pick(heap: list[_Pile]) -> str:
-    """Take the best unit out of the best pile, and put the pile back while it has more."""
+    """Remove the best unit from the best pile, and an empty pile from the heap."""
     pile = heap[0]
     chosen = _pick(pile.parts) if pile.parts else pile.ids.pop(0)
     pile.picks += 1
-    pile.load.taken += 1
+    pile.load.used += 1
     if pile.parts or pile.ids:
         heapq.heapreplace(heap, pile)
     else:

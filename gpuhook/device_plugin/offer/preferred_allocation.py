@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which units the kubelet had better give to a container: GetPreferredAllocation, without gRPC.
+"""The preferred units for a container: GetPreferredAllocation, without gRPC.
 
-Whole GPUs go by their links (prefer_linked.py), replicas and MIG instances by what is taken already
-(prefer_shared.py), and memory units are all of one device (memory_units.py). The same question
-always has the same answer, in whatever order it is asked.
+Whole GPUs are selected by their links (prefer_linked.py), replicas and MIG instances by the use of
+their devices (prefer_shared.py), and memory units are all of one device (memory_units.py). The
+answer does not depend on the order of the ids.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.offer import memory_units, prefer_linked, prefer_shared
 from gpuhook.errors import fault
 
@@ -32,13 +32,12 @@ def preferred(
     topology: Scores,
     unhealthy: Collection[str] = (),
 ) -> list[str]:
-    """Return the ids of the `size` units to give, in the order of the resource.
+    """Return the ids of the `size` preferred units, in the order of the resource.
 
-    `must_include` are among them, and count as available. Units of the devices `unhealthy` (by
-    UUID) are given only if there are not enough others. Ids in `available` that the resource does
-    not have (any more) are passed over: a hint is no reason to fail a pod. Raises GH1843 to
-    GH1846; for memory units, which a container gets of one healthy device or not at all, GH1849
-    instead of the last one, and GH1859.
+    They include `must_include`, which are available. Units of the devices `unhealthy` (by UUID) are
+    used only if there are not enough others. Unknown ids in `available` are ignored: a hint must
+    not fail a pod. Raises GH1843 to GH1846. For memory units, which are of one healthy device, it
+    raises GH1849 instead of GH1846, and GH1859.
     """
     known = resource.index.positions
     required = set(must_include)
@@ -62,7 +61,7 @@ def preferred(
     bad = {unit.id for unit in resource.units if unit.device.uuid in unhealthy}
     healthy = required | (free - bad)
     candidates = healthy if len(healthy) >= size else free
-    if goes_by_links(resource):
+    if uses_links(resource):
         chosen = prefer_linked.choose(resource.devices, candidates, required, size, topology)
     else:
         chosen = prefer_shared.choose(
@@ -72,13 +71,13 @@ def preferred(
 
 
 def prepare(resource: Resource, topology: Scores) -> None:
-    """Compute ahead of the first request what depends on the links only, if they count."""
-    if goes_by_links(resource):
+    """Compute the tables of the links before the first request, if the resource uses them."""
+    if uses_links(resource):
         prefer_linked.prepare(resource.devices, topology)
 
 
-def goes_by_links(resource: Resource) -> bool:
-    """Return whether the units are whole GPUs; all else goes by what is taken."""
+def uses_links(resource: Resource) -> bool:
+    """Return whether the units are whole GPUs, which are selected by their links."""
     return not resource.is_mig and all(unit.replica is None for unit in resource.units)
 
 

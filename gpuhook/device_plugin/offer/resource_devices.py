@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of a node, each under the name of the resource that it belongs to before sharing.
+"""The devices of a node, each with the name of its resource before sharing.
 
-A GPU in MIG mode is never given as a whole: CUDA then sees one of its instances, or nothing. So
-MIG strategy none leaves such a GPU out, single and mixed offer its instances.
+A GPU in MIG mode is never assigned as a whole: CUDA then sees one of its instances, or nothing. MIG
+strategy none therefore omits such a GPU; single and mixed offer its instances.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import re
 from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.config.configuration import Naming
-from gpuhook.device_plugin.offer import device_selectors
 from gpuhook.device_plugin.offer.offered_devices import Device
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.spec.device_selection import is_divided, node_paths
+from gpuhook.vendors.nvidia.spec.device_selection import bus_id, is_divided, node_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class NamedDevice:
-    """A device, the resource that it belongs to, and the keys of all of its names."""
+    """A device, the name of its resource, and the keys of its names."""
 
     resource: str
     device: Device
@@ -41,12 +40,12 @@ class NamedDevice:
 def resource_devices(
     node: Node, configuration: Configuration
 ) -> tuple[tuple[NamedDevice, ...], tuple[str, ...]]:
-    """Return (the devices of `node` by index, warnings about those that are left out).
+    """Return (the devices of `node` by index, warnings about omitted devices).
 
-    Raises GH1840 to GH1842 where MIG strategy single meets GPUs that are not alike.
+    Raises GH1840 to GH1842 if MIG strategy single cannot offer the GPUs together.
     """
     gpus, unknown = included(node.gpus, configuration.own.exclude_devices)
-    warnings = [f"gpuhook.excludeDevices: no device of this node is {name!r}" for name in unknown]
+    warnings = [f"gpuhook.excludeDevices: this node has no device {name!r}" for name in unknown]
     gpus = [gpu for gpu in gpus if _has_uuid(gpu, warnings)]
     strategy = configuration.flags.mig_strategy
     if strategy == "single":
@@ -68,22 +67,42 @@ def resource_devices(
 
 
 def included(gpus: tuple[Gpu, ...], excluded: tuple[str, ...]) -> tuple[list[Gpu], tuple[str, ...]]:
-    """Return (the GPUs with the instances that no name in `excluded` means, names of nothing).
+    """Return (the GPUs and instances that `excluded` does not select, names of no device).
 
-    The GPUs are by index; one of which all instances are excluded is so itself.
+    The GPUs are sorted by index. A GPU is excluded if all of its instances are.
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
-    keys = {device_selectors.key(name): name for name in excluded}
+    keys = {selector_key(name): name for name in excluded}
     known: set[str] = set()
-    kept = []
+    left = []
     for gpu in ordered:
-        names = device_selectors.of_gpu(gpu)
-        parts = {part: device_selectors.of_instance(gpu, part) for part in gpu.instances}
+        names = _gpu_names(gpu)
+        parts = {part: _instance_names(gpu, part) for part in gpu.instances}
         known.update(names, *parts.values())
         instances = tuple(part for part, own in parts.items() if keys.keys().isdisjoint(own))
         if keys.keys().isdisjoint(names) and (instances or not parts):
-            kept.append(replace(gpu, instances=instances))
-    return kept, tuple(name for own, name in keys.items() if own not in known)
+            left.append(replace(gpu, instances=instances))
+    return left, tuple(name for own, name in keys.items() if own not in known)
+
+
+def selector_key(name: str) -> str:
+    """Return the form of a device name in which names are compared.
+
+    Upper and lower case are equal, a PCI bus id can have any length, and a model can have the form
+    of the label nvidia.com/gpu.product: Tesla-T4 for "Tesla T4".
+    """
+    return bus_id(name.strip()) or "-".join(name.lower().split())
+
+
+def _gpu_names(gpu: Gpu) -> frozenset[str]:
+    names = (str(gpu.index), gpu.uuid, gpu.pci_bus_id, gpu.name)
+    return frozenset(selector_key(name) for name in names if name)
+
+
+def _instance_names(gpu: Gpu, instance: MigInstance) -> frozenset[str]:
+    """Return the keys of an instance's names, including those of its GPU: they select all of it."""
+    own = (f"{gpu.index}:{instance.index}", instance.uuid)
+    return _gpu_names(gpu) | {selector_key(name) for name in own if name}
 
 
 def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:
@@ -94,12 +113,12 @@ def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:
 
 
 def _alike(gpus: list[Gpu], warnings: list[str]) -> list[Gpu]:
-    """Return the GPUs that MIG strategy single can offer together. Raises GH1840 to GH1842."""
-    told = [gpu for gpu in gpus if gpu.lost is None or gpu.mig_mode is not None]
-    divided = [gpu for gpu in told if is_divided(gpu)]
+    """Return the GPUs that MIG strategy single can offer together; raises GH1840 to GH1842."""
+    known = [gpu for gpu in gpus if gpu.lost is None or gpu.mig_mode is not None]
+    divided = [gpu for gpu in known if is_divided(gpu)]
     if not divided:
         return gpus
-    whole = [gpu for gpu in told if not is_divided(gpu)]
+    whole = [gpu for gpu in known if not is_divided(gpu)]
     if whole:
         raise fault("GH1840", divided=_listed(divided), whole=_listed(whole))
     empty = [gpu for gpu in divided if not gpu.instances and gpu.lost is None]
@@ -115,7 +134,7 @@ def _alike(gpus: list[Gpu], warnings: list[str]) -> list[Gpu]:
     warnings += [
         f"GPU {gpu.index} is lost and its MIG mode unknown: it is not offered"
         for gpu in gpus
-        if gpu not in told
+        if gpu not in known
     ]
     return divided
 
@@ -141,14 +160,14 @@ def _named(
                 f"GPU {gpu.index} ({model}) is not offered: no pattern of resources.gpus matches"
             )
         else:
-            yield NamedDevice(name, device, device_selectors.of_gpu(gpu))
+            yield NamedDevice(name, device, _gpu_names(gpu))
     elif strategy == "none":
         warnings.append(
-            f"GPU {gpu.index} is in MIG mode and cannot be given as a whole: it is not offered "
-            "with migStrategy none; choose single or mixed, or turn its MIG mode off"
+            f"GPU {gpu.index} is in MIG mode and cannot be assigned as a whole: it is not "
+            "offered with migStrategy none; set single or mixed, or disable its MIG mode"
         )
     elif not gpu.instances:
-        warnings.append(f"GPU {gpu.index} is in MIG mode and has no instances: it offers nothing")
+        warnings.append(f"GPU {gpu.index} is in MIG mode and has no instances: it is not offered")
     else:
         patterns = configuration.mig or (_SINGLE if strategy == "single" else ())
         yield from _instances(gpu, patterns, warnings)
@@ -165,9 +184,7 @@ def _instances(
             continue
         name = _first(patterns, profile) if patterns else _by_profile(profile)
         if name is not None:
-            yield NamedDevice(
-                name, _part(gpu, instance), device_selectors.of_instance(gpu, instance)
-            )
+            yield NamedDevice(name, _part(gpu, instance), _instance_names(gpu, instance))
         elif patterns:
             warnings.append(
                 f"{where} ({profile or 'unknown profile'}) is not offered: no pattern of "
@@ -178,7 +195,7 @@ def _instances(
 
 
 def _by_profile(profile: str) -> str | None:
-    """Return the resource of a profile, mig-1g.10gb.me for "1g.10gb+me"; None for no profile."""
+    """Return the resource name of a profile, mig-1g.10gb.me for "1g.10gb+me"."""
     fitting = _UNFIT.sub("-", profile.replace("+", "."))
     return f"{PREFIX}mig-{fitting}" if fitting else None
 
@@ -188,7 +205,7 @@ def _first(namings: Iterable[Naming], text: str) -> str | None:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return whether all of `text` fits `pattern`, in which only "*" is not itself."""
+    """Return whether `pattern` matches all of `text`; "*" is its only wildcard."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) is not None
 
 

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node offers to the kubelet: its devices, named, shared and counted as units.
+"""The resources that a node offers to the kubelet, with their units.
 
-Resources are in the order of their names, units in the order of their devices: GPU by index, its
-instances by theirs, all replicas of a device one after the other, from 0.
+Resources are in the order of their names, units in the order of their devices: GPUs and instances
+by index, the replicas of a device in sequence, from 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, NOT_SHARED, UNITS
+from gpuhook.device_plugin.config.grammar.memory_values import UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.device_plugin.offer import fair_shares, resource_devices
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 from gpuhook.device_plugin.offer.replica_sharing import Share, shares
-from gpuhook.device_plugin.offer.sharing_warnings import doubts
+from gpuhook.device_plugin.offer.sharing_warnings import share_warnings
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import SEPARATOR
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1beta1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
-_AROUND_ID = 24  # bytes of a Device message beside its id: health "Unhealthy", one NUMA node
+_AROUND_ID = 24  # bytes of a Device message without its id: health "Unhealthy", one NUMA node
 _AROUND_UNIT = 16  # the same without a NUMA node
 _CONTRADICTIONS = ("GH1840", "GH1841", "GH1842", "GH1847", "GH1848")
 _REPLICA = 2 + 6  # "::" and the digits of a replica
@@ -37,19 +38,19 @@ _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The resources of a node, and what was wrong or doubtful on the way to them."""
+    """The resources of a node, and warnings about them."""
 
     resources: tuple[Resource, ...]
     warnings: tuple[str, ...]
 
 
 def offered(node: Node, configuration: Configuration) -> Offer:
-    """Return what `node` offers under `configuration`; a resource without units is not in it.
+    """Return the resources of `node` with `configuration`, without those that have no units.
 
-    Lost GPUs and instances with trouble are in it: unusable() says which, to be reported as
-    unhealthy. Raises what contradicts() knows: GH1840 to GH1842 where MIG strategy single meets
-    GPUs that are not alike, GH1847 where limits promise more memory than there is, GH1848 for
-    memory units that cannot be. What is about an entry of `sharing` begins with its place.
+    They include lost GPUs and unusable instances: unusable() returns these, to be reported as
+    unhealthy. Raises the faults of contradicts(): GH1840 to GH1842 if MIG strategy single cannot
+    offer the GPUs together, GH1847 if limits exceed the memory, GH1848 for impossible memory
+    units. A message about an entry of `sharing` begins with its path.
     """
     devices, left_out = resource_devices.resource_devices(node, configuration)
     sharing, reserve = configuration.sharing, configuration.own.memory_reserve
@@ -57,8 +58,8 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     by_name: dict[str, list[Share]] = {}
     for share in divided:
         by_name.setdefault(share.resource, []).append(share)
-    limits = {share: fair_shares.of_unit(share, sharing.strategy, reserve) for share in divided}
-    warnings = [*left_out, *ineffective, *doubts(limits, sharing.strategy)]
+    limits = {share: fair_shares.unit_memory(share, sharing.strategy, reserve) for share in divided}
+    warnings = [*left_out, *ineffective, *share_warnings(limits, sharing.strategy)]
     resources = []
     for name, own in sorted(by_name.items()):
         resource = _resource(name, {share: limits[share] for share in own}, configuration, warnings)
@@ -68,14 +69,14 @@ def offered(node: Node, configuration: Configuration) -> Offer:
 
 
 def contradicts(error: Exception) -> bool:
-    """Return whether a fault is one of offered(): the configuration is not for this node."""
+    """Return whether a fault of offered() means that the configuration does not fit this node."""
     return isinstance(error, GpuhookError) and error.code in _CONTRADICTIONS
 
 
 def unusable(node: Node) -> dict[str, str]:
-    """Return the reason of each device that cannot be given to a container, by its UUID.
+    """Return the reason for each device that no container can get, by its UUID.
 
-    What troubles a GPU troubles its instances.
+    The reason of a GPU is also one of its instances.
     """
     found = {}
     for gpu in node.gpus:
@@ -110,10 +111,10 @@ def _resource(
     if most is not None:
         warnings.append(
             f"{name}: {sum(share.replicas for share in own)} units do not fit into the "
-            f"{MAX_MESSAGE >> 20} MiB that the kubelet takes: at most {most} replicas of a "
+            f"{MAX_MESSAGE >> 20} MiB that the kubelet accepts: at most {most} replicas of a "
             "device are offered"
         )
-    # The clients of an MPS server do not add up: NVIDIA's plugin always refuses more than one.
+    # The limits of MPS clients do not add up: NVIDIA's plugin always refuses more than one.
     refuses = sharing.refuses_more_than_one or sharing.strategy == MPS
     return Resource(
         name=name,
@@ -137,12 +138,12 @@ def _units(share: Share, most: int | None) -> Iterator[Unit]:
 
 
 def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
-    """Raise GH1848 where units are no units: of several sizes, of less than 1 MiB, or too many."""
+    """Raise GH1848 for units of several sizes, of less than 1 MiB, or too many units."""
     sizes = sorted({share.entry.unit or 0 for share in own if share.entry is not None})
     entry = next(share.where for share in own if share.entry is not None)
     if len(sizes) > 1 or sizes[0] < MIB:
-        told = " and ".join(_size(size) for size in sizes)
-        reason = f"its units are of {told}, and have to be of one size, 1 MiB at least"
+        listed = " and ".join(_size(size) for size in sizes)
+        reason = f"its units are of {listed}: they must have one size of at least 1 MiB"
         raise fault("GH1848", entry=entry, resource=name, reason=reason)
 
     def fits(unit: int) -> bool:
@@ -162,7 +163,7 @@ def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
     count = sum(share.replicas for share in own)
     reason = (
         f"{count} units of {unit // MIB} MiB do not fit into the {MAX_MESSAGE >> 20} MiB that the "
-        f"kubelet takes; the smallest unit that does is {fitting} MiB"
+        f"kubelet accepts; the smallest possible unit is {fitting} MiB"
     )
     raise fault("GH1848", entry=entry, resource=name, reason=reason)
 
@@ -175,7 +176,7 @@ def _size(unit: int) -> str:
 
 
 def _most_replicas(own: Collection[Share]) -> int | None:
-    """Return how many replicas of each device one message carries, None if it carries all."""
+    """Return the number of replicas of each device that fit into one message, None if all do."""
 
     def size(most: int) -> int:
         return sum(
@@ -197,5 +198,5 @@ def _long_ids(resource: Resource) -> list[str]:
     if not long:
         return []
     many = f"{len(long)} of {len(resource.units)}"
-    limit = f"the {MAX_ID} characters that a device id may have"
+    limit = f"the maximum of {MAX_ID} characters"
     return [f"{resource.name}: {many} device ids are longer than {limit}, such as {long[0]}"]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What those who share a device have to know of it, in a few sentences for each resource. Pure."""
+"""Notes on the isolation of containers that share a device, for each resource. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
 _MIG = "the driver limits the memory of whole GPUs, not of MIG instances"
-_GUARD = "let the plugin's guard act: gpuhook.guard.action terminate or kill"
-_PROFILE = "divide the GPU into instances of the size that is wanted"
+_GUARD = "enable the plugin's guard: gpuhook.guard.action terminate or kill"
+_PROFILE = "divide the GPU into instances of the required size"
 
 
 @dataclass(frozen=True, slots=True)
 class SharingNote:
-    """What holds for all devices of a resource, or for some of them where they differ.
+    """The isolation on all devices of a resource, or on some of them if they differ.
 
-    `hint` is what to do about a limit that nobody holds, "" where there is none such.
+    `hint` is the remedy for a limit that is not enforced, else "".
     """
 
     resource: str
@@ -36,7 +36,7 @@ class SharingNote:
     hint: str = ""
 
     def fields(self) -> dict[str, object]:
-        """Return what a line of the log says."""
+        """Return the fields of a log line."""
         some: dict[str, object] = {"devices": list(self.devices)} if self.devices else {}
         named = {"resource": self.resource, "strategy": self.strategy}
         hint = {"hint": self.hint} if self.hint else {}
@@ -46,30 +46,30 @@ class SharingNote:
 def sharing_notes(
     resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
 ) -> tuple[SharingNote, ...]:
-    """Return what to tell of each resource; `bounds` has who bounds memory, by device UUID.
+    """Return the notes on each resource; `bounds` has what enforces limits, by device UUID.
 
-    `unheld` is why this node's driver holds no limits, and what to do about that.
+    `unheld` is the reason why this node's driver enforces no limits, and the remedy.
     """
     found: list[SharingNote] = []
     for resource in resources:
         groups: dict[tuple[Isolation, str], list[str]] = {}
         for device in resource.devices:
-            key = _answers(resource, device, bounds.get(device.uuid, BY_NOBODY), unheld)
+            key = _isolation(resource, device, bounds.get(device.uuid, BY_NOBODY), unheld)
             groups.setdefault(key, []).append(device.index)
-        for (answers, hint), indices in groups.items():
+        for (isolation, hint), indices in groups.items():
             some = tuple(indices) if len(groups) > 1 else ()
-            found.append(SharingNote(resource.name, resource.sharing, answers, some, hint))
+            found.append(SharingNote(resource.name, resource.sharing, isolation, some, hint))
     return tuple(found)
 
 
-def _answers(
+def _isolation(
     resource: Resource, device: Device, by: str, unheld: tuple[str, str]
 ) -> tuple[Isolation, str]:
-    """Return the answers, and the hint for a limit that nobody holds."""
+    """Return the isolation, and the hint for a limit that is not enforced."""
     memory = resource.memory.get(device.uuid)
     is_mig = device.instance is not None
     reason, remedy = (_MIG, _PROFILE) if is_mig else unheld
-    answers = sharing_isolation.isolation_of(
+    isolation = sharing_isolation.isolation_of(
         resource.sharing,
         is_mig=is_mig,
         memory_by=by,
@@ -78,8 +78,8 @@ def _answers(
         unheld=reason,
     )
     if memory is None or by != BY_NOBODY:
-        return answers, ""
-    return answers, "; or ".join(filter(None, (remedy, _GUARD)))
+        return isolation, ""
+    return isolation, "; or ".join(filter(None, (remedy, _GUARD)))
 
 
 _REPLICA = " a replica"

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is doubtful in shares that work: cards that share badly, little memory, many replicas."""
+"""Warnings about shares: GPUs without preemption, little memory, many replicas."""
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import (
-    CONTEXT_MEMORY,
-    MEMORY_UNITS,
-    MOST_CLIENTS,
-    MPS,
-    UNLIMITED,
-)
+from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY, UNLIMITED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MOST_CLIENTS, MPS
 from gpuhook.device_plugin.offer.offered_devices import capability, most_clients
 from gpuhook.request.memory_request import MIB
 
@@ -20,25 +15,25 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import UnitMemory
     from gpuhook.device_plugin.offer.replica_sharing import Share
 
-_LITTLE = 1 << 30  # bytes: a CUDA context alone takes a few hundred MiB
-_MANY = MOST_CLIENTS  # of time slices too: nobody has use for as little of a GPU
+_LITTLE = 1 << 30  # bytes; a CUDA context alone takes a few hundred MiB
+_MANY = MOST_CLIENTS  # of time slices, too: a smaller share is of little use
 _PASCAL = (6, 0)
 
 
-def doubts(limits: Mapping[Share, UnitMemory | None], strategy: str) -> tuple[str, ...]:
-    """Return one warning for each kind of doubt, model and resource.
+def share_warnings(limits: Mapping[Share, UnitMemory | None], strategy: str) -> tuple[str, ...]:
+    """Return one warning for each problem, model and resource.
 
-    `limits` are what a unit of each share may have of the memory, None without a limit. Of memory
-    units a container takes as many as it needs, so neither their size nor their number is doubtful.
+    `limits` has the limit of a unit of each share, None without one. A container requests as many
+    memory units as it needs, so their size and their number have no warnings.
     """
     found: dict[str, None] = {}
     for share, limit in limits.items():
         if not share.is_divided:
             continue
-        said = [_preemption(share, strategy)]
+        texts = [_preemption(share, strategy)]
         if strategy != MEMORY_UNITS:
-            said += [_memory(share, limit), _number(share, strategy), _unknown(share, limit)]
-        found |= {f"{share.resource}: {text}": None for text in said if text}
+            texts += [_memory(share, limit), _number(share, strategy), _unknown(share, limit)]
+        found |= {f"{share.resource}: {text}": None for text in texts if text}
     return tuple(found)
 
 
@@ -49,7 +44,7 @@ def _preemption(share: Share, strategy: str) -> str:
     parts = "memory units" if strategy == MEMORY_UNITS else f"{share.replicas} replicas"
     return (
         f"{share.model} (compute capability {share.device.compute_capability}) is older than "
-        "Pascal: it has no compute preemption, so a long kernel of one container stops the "
+        "Pascal: it has no compute preemption, so a long kernel of one container blocks the "
         f"others on its {parts}"
     )
 
@@ -60,9 +55,9 @@ def _memory(share: Share, limit: UnitMemory | None) -> str:
         return ""
     if limit is not None and each < CONTEXT_MEMORY:
         return (
-            f"{share.replicas} replicas of {share.model} may have {each // MIB} MiB of memory "
-            f"each, and a CUDA context alone takes {CONTEXT_MEMORY // MIB} MiB: programs will not "
-            "start"
+            f"{share.replicas} replicas of {share.model} have a limit of {each // MIB} MiB of "
+            f"memory each, and a CUDA context alone takes {CONTEXT_MEMORY // MIB} MiB: programs "
+            "cannot start"
         )
     return (
         f"{share.replicas} replicas of {share.model} have {each // MIB} MiB of memory each, "
@@ -71,14 +66,14 @@ def _memory(share: Share, limit: UnitMemory | None) -> str:
 
 
 def _unknown(share: Share, limit: UnitMemory | None) -> str:
-    """Return what an unknown size of the device's memory means for limits that are wanted."""
-    wanted = share.entry.limit if share.entry else None
-    if share.device.memory_bytes is not None or wanted in (None, UNLIMITED):
+    """Return the warning about a limit on a device of unknown memory."""
+    limit_key = share.entry.limit if share.entry else None
+    if share.device.memory_bytes is not None or limit_key in (None, UNLIMITED):
         return ""
-    device = f"the driver does not tell the memory of device {share.device.index} ({share.model})"
+    device = f"the driver does not report the memory of device {share.device.index} ({share.model})"
     if limit is None:
         return f"{device}: its replicas have no limit"
-    return f"{device}: nobody knows whether {share.replicas} times {limit.hard // MIB} MiB fit"
+    return f"{device}: it is unknown whether {share.replicas} times {limit.hard // MIB} MiB fit"
 
 
 def _number(share: Share, strategy: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.allocate.allocate import merged
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
 from gpuhook.explain.pods.plugin_offer import PluginOffer, plugin_offer
 from gpuhook.explain.pods.pod_requests import (

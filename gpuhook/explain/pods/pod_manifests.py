@@ -23,7 +23,7 @@ from gpuhook.explain.pods.pod_requests import (
     Resources,
     VolumeMount,
 )
-from gpuhook.host import documents
+from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _gpus(amounts: dict[str, str]) -> dict[str, int]:
     """Return the requested number of each GPU resource, without invalid amounts."""
     found = {}
     for name, text in amounts.items():
-        number = resource_names.quantity(text)
+        number = quantity.quantity(text)
         is_whole = number is not None and number.denominator == 1 and 0 < number < _MOST_GPUS
         if is_whole and number is not None and resource_names.is_gpu(name):
             found[name] = int(number)

@@ -19,6 +19,7 @@ from gpuhook.explain.pods.pod_requests import (
     SCHEDULER,
     Objection,
 )
+from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
 
 TYPE_CHECKING = False
@@ -85,9 +86,9 @@ def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
 
 def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
     text = amount.text()
-    number = resource_names.quantity(text)
+    number = quantity(text)
     if number is None:
-        yield _refused("quantity", f"{path}: {resource_names.MALFORMED}", f"{name}: 1", amount)
+        yield _refused("quantity", f"{path}: {MALFORMED}", f"{name}: 1", amount)
         return
     if number < 0:
         said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
@@ -106,7 +107,7 @@ def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
 def _unequal(resources: Value, path: str) -> Iterator[Objection]:
     limits = resources["limits"].members()
     for name, amount in resources["requests"].members().items():
-        request = resource_names.quantity(amount.text())
+        request = quantity(amount.text())
         if not resource_names.is_extended(name) or request is None:
             continue
         if name not in limits:
@@ -119,7 +120,7 @@ def _unequal(resources: Value, path: str) -> Iterator[Objection]:
             )
             continue
         limit = limits[name].text()
-        held = resource_names.quantity(limit)
+        held = quantity(limit)
         if held is not None and held != request:
             yield _refused(
                 "unequal",

@@ -18,7 +18,8 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.cli.containers import limit_options
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin.config.configuration import CONTEXT_MEMORY, KILL, REPORT
+from gpuhook.device_plugin.config.gpuhook_section import KILL, REPORT
+from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY
 from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import GuardMark

@@ -394,7 +394,7 @@ def test_no_server_of_a_file_system_is_asked(tmp_path: Path) -> None:
         return about
 
     mounts = mountinfo.parse("\n".join(lines).encode())
-    root = SimpleNamespace(mounts=lambda: mounts, found=found, real=lambda path: path)
+    root = SimpleNamespace(mounts=lambda: mounts, status=found, real=lambda path: path)
     there = ContainerMounts(cast("Any", SimpleNamespace(root=root)), {}, [], injector.CDI)
     wanted: Any = {"mounts": [{"hostPath": str(file), "containerPath": LIBCUDA}]}
     named = [one.name for one in there.items(ExpectedInjection(whole=wanted))]

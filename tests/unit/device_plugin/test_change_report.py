@@ -10,7 +10,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.change_report import ChangeReport
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, SharedResource
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, SharedResource
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.offer.offered_devices import Unit, UnitMemory

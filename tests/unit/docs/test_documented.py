@@ -14,7 +14,7 @@ import yaml
 
 from gpuhook.cli import main
 from gpuhook.device_plugin.config.config_reader import read
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.errors.catalogue import explanations, retired_codes
 from gpuhook.node import settings_file
 

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from gpuhook.cli import main
 from gpuhook.cli.generate import toolkit_options
 from gpuhook.config.toolkit_import import import_settings
-from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS, Option
+from gpuhook.device_plugin.config.grammar.grammar import Option
+from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.doctor import check_list
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.vendors.nvidia.warm import hook_names

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpuhook.explain.pods.resource_names import quantity
+from gpuhook.host.quantity import quantity
 from tests.unit.pod_texts import GPU, HERE, container, ids, read
 
 RESOURCES = "spec.containers[0].resources"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.device_plugin.config.configuration import HINTS
+from gpuhook.device_plugin.config.sharing_section import HINTS
 from gpuhook.memory_limits.hot.framework_hints import CONTEXT, missing, variables
 from gpuhook.request.memory_request import NO_LIMIT
 

@@ -20,8 +20,8 @@ import yaml
 from gpuhook import device_plugin
 from gpuhook.cli import main
 from gpuhook.device_plugin.api_server.client import Purpose
-from gpuhook.device_plugin.config import build as config_build
 from gpuhook.device_plugin.config import config_reader
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch, launch

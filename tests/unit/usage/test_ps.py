@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from gpuhook.cli import main
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
-from gpuhook.device_plugin.config.configuration import KILL, REPORT
+from gpuhook.device_plugin.config.gpuhook_section import KILL, REPORT
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
 from gpuhook.device_plugin.gpu_policies.saved_policies import SavedPolicy

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of values that an interposer's container edits have: variables and paths."""
+"""The kinds of values in an interposer's container edits: variables, paths, mount options."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import PLACEHOLDERS
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     ChoiceKind,
     Text,
     UnfitError,
     ValueKind,
     shown,
+    unfit,
 )
 from gpuhook.errors import printable
 from gpuhook.host.suggestion import nearest
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = Text(r"[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?", "a name of lower-case letters and digits")
-LISTED = "{" + "}, {".join(PLACEHOLDERS) + "}"
-# The kubelet's mounts are private binds; it has no way to say nosuid or noexec.
+PLACEHOLDERS = ("uuid", "index", "limitMiB", "limitBytes", "replicas")
+_LISTED = "{" + "}, {".join(PLACEHOLDERS) + "}"
+# The kubelet's mounts are private binds; its API has no field for nosuid or noexec.
 _MOUNT_OPTIONS = ("ro", "rw", "bind", "rbind", "private", "rprivate")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
+_ONLY_IN = "placeholders work in the values of `env` and in `hostPath` only"
 _OWN = "GPUHOOK_"
 _WORDS = vocabulary.VOCABULARY
-# What says which devices a container has, and how much of them: the answer's own business.
-_OF_THE_ANSWER = (
+# Variables that grant devices or memory: only the plugin may set them.
+_GRANT_VARIABLES = (
     _WORDS.devices_env,
     _WORDS.memory_request_env,
     _WORDS.memory_limit_env,
@@ -44,7 +46,7 @@ _OF_THE_ANSWER = (
     "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_MPS_LOG_DIRECTORY",
 )
-# A mount there is a grant; /var/run is a link to /run in most images.
+# A mount below these is a grant; /var/run is a link to /run in most images.
 _GRANTS = tuple(
     path
     for prefix in (_WORDS.memory_prefix, _WORDS.mount_prefix)
@@ -53,7 +55,7 @@ _GRANTS = tuple(
 
 
 def placeholders(text: str) -> list[str]:
-    """Return what stands in braces in a text, known or not.
+    """Return the words in braces in a text, known placeholders or not.
 
     >>> placeholders("/run/{uuid}/{a b}")
     ['uuid']
@@ -63,17 +65,17 @@ def placeholders(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentValue(ValueKind):
-    """Variables as CDI lists them, "NAME=value", and as (name, value) in Configuration."""
+    """Variables as CDI lists them, "NAME=value"; Configuration has pairs (name, value)."""
 
-    def of(self, value: object) -> tuple[tuple[str, str], ...]:
+    def parse(self, value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, list):
             hint = "write each as an entry: - NAME=value"
-            raise UnfitError(f"must be a list of NAME=value, found {shown(value)}", hint)
+            raise unfit("a list of NAME=value", value, hint)
         found: dict[str, str] = {}
         for index, item in enumerate(value):
             name, variable = _variable(item, index)
             if name in found:
-                raise UnfitError(f"{name} is there twice", index=index)
+                raise UnfitError(f"{name} is set twice", index=index)
             found[name] = variable
         return tuple(found.items())
 
@@ -87,9 +89,9 @@ class EnvironmentValue(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class HostPath(ValueKind):
-    """An absolute path of the host, with placeholders."""
+    """An absolute path of the host; it may have placeholders."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         _check_placeholders(path)
         return path
@@ -100,19 +102,19 @@ class HostPath(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class ContainerPath(ValueKind):
-    """An absolute path in containers, below which nothing is granted."""
+    """An absolute path in containers, outside the directories where mounts grant devices."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         if placeholders(path):
             raise UnfitError(
                 f"has a placeholder, found {shown(path)}",
-                "placeholders stand in the values of `env` and in `hostPath` only",
+                _ONLY_IN,
             )
         for prefix in _GRANTS:
             if path == prefix or path.startswith(prefix + "/"):
                 raise UnfitError(
-                    f"is below {prefix}, where mounts say what a container is granted",
+                    f"is below {prefix}, where mounts grant devices or memory",
                     "mount it elsewhere",
                 )
         return path
@@ -123,13 +125,16 @@ class ContainerPath(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class MountOptions(ValueKind):
-    """What a mount may do, as the options of mount(8) that the kubelet can carry."""
+    """The options of a mount; Configuration has whether it is read-only."""
 
-    def of(self, value: object) -> tuple[str, ...]:
-        options: tuple[str, ...] = _OPTIONS.of(value)
+    def parse(self, value: object) -> bool:
+        options = _OPTIONS.parse(value)
         if {"ro", "rw"} <= set(options):
             raise UnfitError("has ro and rw", "keep one of them")
-        return options
+        return "rw" not in options
+
+    def plain(self, value: Any) -> object:
+        return ["ro" if value else "rw"]
 
     def schema(self) -> dict[str, object]:
         return _OPTIONS.schema()
@@ -137,16 +142,16 @@ class MountOptions(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class DeviceNodeValue(ValueKind):
-    """The path of a device node that is none of NVIDIA's: those are what the plugin hands out."""
+    """The path of a device node, except NVIDIA's, which the plugin assigns itself."""
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         path = _absolute(value)
         if not path.startswith("/dev/"):
-            raise UnfitError(f"must be a path below /dev, found {shown(path)}")
+            raise unfit("a path below /dev", path)
         if vocabulary.is_node(path):
             raise UnfitError(
                 f"is a device of NVIDIA's driver, found {shown(path)}",
-                "containers get those with the resource they ask for",
+                "containers get it with the resource that they request",
             )
         _check_placeholders(path, ())
         return path
@@ -160,11 +165,11 @@ _PATH_SCHEMA: dict[str, object] = {"type": "string", "pattern": r"^/[^\x00-\x1f\
 
 
 def _absolute(value: object) -> str:
-    """Return a path that is absolute, not the root, and leads nowhere but down."""
+    """Return the normalized path; raises UnfitError if it is relative, has `..` or is the root."""
     if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
-        raise UnfitError(f"must be an absolute path, found {shown(value)}")
+        raise unfit("an absolute path", value)
     if ".." in value.split("/"):
-        raise UnfitError(f"must have no .. in it, found {shown(value)}")
+        raise UnfitError(f"must not contain .., found {shown(value)}")
     path = "/" + "/".join(part for part in value.split("/") if part not in ("", "."))
     if path == "/":
         raise UnfitError("must be more than the root directory")
@@ -174,13 +179,13 @@ def _absolute(value: object) -> str:
 def _variable(item: object, index: int) -> tuple[str, str]:
     name, equals, value = item.partition("=") if isinstance(item, str) else ("", "", "")
     if not equals or not _VARIABLE.fullmatch(name):
-        raise UnfitError(f"must be NAME=value, found {shown(item)}", index=index)
+        raise unfit("NAME=value", item, index=index)
     if not value.isprintable():
         raise UnfitError(f"the value of {name} must be on one line, and printable", index=index)
-    if name.startswith(_OWN) or name in _OF_THE_ANSWER:
+    if name.startswith(_OWN) or name in _GRANT_VARIABLES:
         raise UnfitError(
-            f"{name} cannot be set by an interposer: it says what a container is granted",
-            "leave it away: the plugin sets it where it is needed",
+            f"{name} cannot be set by an interposer: it grants devices or memory",
+            "remove it: the plugin sets it itself",
             index,
         )
     _check_placeholders(value, index=index)
@@ -193,7 +198,7 @@ def _check_placeholders(
     for word in placeholders(text):
         if word not in known:
             near = nearest(word, known)
-            hint = f"did you mean {{{near}}}?" if near else f"there are {LISTED}"
+            hint = f"did you mean {{{near}}}?" if near else f"the placeholders are {_LISTED}"
             if not known:
-                hint = "placeholders stand in the values of `env` and in `hostPath` only"
-            raise UnfitError(f"{{{printable(word, 40)}}} is no placeholder here", hint, index)
+                hint = _ONLY_IN
+            raise UnfitError(f"{{{printable(word, 40)}}} is not a placeholder here", hint, index)

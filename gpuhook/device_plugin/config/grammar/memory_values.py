@@ -1,151 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of values that say how much of a device's memory somebody may have."""
+"""The kinds of values that limit, reserve or measure device memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.configuration import (
-    CONTEXT_MEMORY,
-    FAIR,
-    MOST_MEMORY,
-    UNITS,
-    UNLIMITED,
-)
-from gpuhook.device_plugin.config.grammar.value_kinds import (
-    Quantity,
-    UnfitError,
-    ValueKind,
-    Whole,
-    shown,
-)
+from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, Whole, unfit
+from gpuhook.host.quantity import MEMORY, MEMORY_HINT, likely_unit, memory_bytes
+from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 MIB = 1 << 20
-_MEANT_GIB = 256  # a smaller number without a unit was meant as GiB
-_SUFFIXES = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", MIB), ("Ki", 1 << 10))
-
-
-def amount(number: int) -> str:
-    """Return bytes as a sentence names them.
-
-    >>> amount(512 << 20)
-    '512Mi'
-    """
-    for suffix, scale in _SUFFIXES:
-        if number and number % scale == 0:
-            return f"{number // scale}{suffix}"
-    return f"{number} bytes"
+FAIR, UNLIMITED = "fair", "none"  # the words for a limit
+UNITS = {"GiB": 1 << 30, "MiB": MIB}  # the words for a unit
+CONTEXT_MEMORY = 256 << 20  # bytes that a CUDA context with its libraries takes
+MOST_MEMORY = 1 << 40  # bytes; no device has as much
+_ANY = (1 << 63) - 1
+_WHOLE_MIB = "the driver limits memory in MiB"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryValue(ValueKind):
-    """An amount of a device's memory in bytes, `least` and more; `why` not less.
+    """An amount of memory in bytes, `least` to `most`, or one of some words with their meanings.
 
-    Where it `may_be_zero`, 0 is none at all.
+    Kubernetes' quantities are accepted ("512Mi", "1.5G"). `why` is the reason for the minimum.
     """
 
     least: int = 0
+    most: int = MOST_MEMORY
     why: str = ""
     may_be_zero: bool = False
+    is_whole_mib: bool = False
+    words: tuple[tuple[str, str | int], ...] = ()
 
-    @property
-    def metavar(self) -> str:
-        return "QUANTITY"
+    metavar = "QUANTITY"
 
-    def of(self, value: object) -> int:
-        number = Quantity().of(value)
+    def parse(self, value: object) -> str | int:
+        known = dict(self.words)
+        if isinstance(value, str) and value in known:
+            return known[value]
+        number = memory_bytes(value)
+        if number is None:
+            words = f"{', '.join(known)} or " if known else ""
+            raise unfit(f"{words}an amount of memory", value, MEMORY_HINT)
         if number < self.least and not (self.may_be_zero and number == 0):
-            raise UnfitError(
-                f"must be {amount(self.least)} or more, found {shown(value)}",
-                _unit_missing(value, number) or self.why,
-            )
-        if number > MOST_MEMORY:
-            raise UnfitError(
-                f"must be {amount(MOST_MEMORY)} or less, found {shown(value)}",
-                "no GPU has as much memory",
-            )
+            hint = _missing_unit(value, number) or self.why
+            raise unfit(f"{amount(self.least)} or more", value, hint)
+        if number > self.most:
+            raise unfit(f"{amount(self.most)} or less", value, "no GPU has as much memory")
+        if self.is_whole_mib and number % MIB:
+            raise unfit("whole MiB", value, f"write {-(-number // MIB)}Mi")
         return number
 
+    def plain(self, value: Any) -> object:
+        return next((word for word, meaning in self.words if meaning == value), value)
+
+    def text(self, value: Any) -> str:
+        return amount(value) if value else str(value)
+
     def schema(self) -> dict[str, object]:
-        return Quantity().schema()
+        text = {"type": "string", "pattern": f"^(?:{MEMORY})$"}
+        quantity: dict[str, object] = {"anyOf": [{"type": "integer", "minimum": 0}, text]}
+        words = {"enum": [word for word, _ in self.words]}
+        return {"anyOf": [words, quantity]} if self.words else quantity
 
 
-def _unit_missing(value: object, number: int) -> str:
-    """Return the hint for a number without a unit that is too small, as it stands, to be meant."""
+def _missing_unit(value: object, number: int) -> str:
+    """Return the hint for a bare number that is too small to be a number of bytes."""
     if not number or not str(value).isdecimal():
         return ""
-    unit = "Gi" if number < _MEANT_GIB else "Mi"
-    return f"a number without a unit is bytes: write {number}{unit}"
+    return f"a number without a unit is bytes: write {number}{likely_unit(number)}"
 
 
-# What one container may have: with less, none of its programs gets as far as to allocate.
-LIMIT = MemoryValue(CONTEXT_MEMORY, "a CUDA context with its libraries takes as much by itself")
-
-
-@dataclass(frozen=True, slots=True)
-class LimitValue(ValueKind):
-    """What one replica may have of a device's memory: its fair share, any, or so many bytes."""
-
-    def of(self, value: object) -> str | int:
-        if value in (FAIR, UNLIMITED) and isinstance(value, str):
-            return value
-        try:
-            Quantity().of(value)
-        except UnfitError as error:
-            raise UnfitError(
-                f"must be {FAIR}, {UNLIMITED} or an amount of memory, found {shown(value)}",
-                error.hint,
-            ) from error
-        return LIMIT.of(value)
-
-    def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": [FAIR, UNLIMITED]}, LIMIT.schema()]}
+AMOUNT = MemoryValue(most=_ANY)
+# The memory of one container: with less, its programs cannot create a CUDA context.
+LIMIT = MemoryValue(CONTEXT_MEMORY, why="a CUDA context with its libraries takes as much by itself")
+LIMIT_OR_WORD = MemoryValue(
+    LIMIT.least, why=LIMIT.why, words=((FAIR, FAIR), (UNLIMITED, UNLIMITED))
+)
+RESERVE = MemoryValue(MIB, why=_WHOLE_MIB, may_be_zero=True)
+UNIT = MemoryValue(MIB, why=_WHOLE_MIB, is_whole_mib=True, words=tuple(UNITS.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas(Whole):
-    """How many containers share a device; an amount of memory in its place is told its key."""
+    """The number of containers that share a device; the hint for an amount names its key."""
 
-    def of(self, value: object) -> int:
-        if isinstance(value, str) and not value.isdecimal():
-            try:
-                Quantity().of(value)
-            except UnfitError:
-                return Whole.of(self, value)
-            raise UnfitError(
-                f"must be an integer, found {shown(value)}",
-                f"for as many replicas of that size as fit: `replicas: {{memory: {value}}}`",
-            )
-        return Whole.of(self, value)
-
-
-@dataclass(frozen=True, slots=True)
-class UnitValue(ValueKind):
-    """The size of one unit of memory in bytes: GiB, MiB, or an amount of whole MiB."""
-
-    def of(self, value: object) -> int:
-        if isinstance(value, str) and value in UNITS:
-            return UNITS[value]
+    def parse(self, value: object) -> int:
         try:
-            Quantity().of(value)
+            return Whole.parse(self, value)
         except UnfitError as error:
-            raise UnfitError(
-                f"must be {', '.join(UNITS)} or an amount of memory, found {shown(value)}",
-                error.hint,
-            ) from error
-        number = MemoryValue(MIB, "memory is counted in MiB").of(value)
-        if number % MIB:
-            raise UnfitError(
-                f"must be whole MiB, found {shown(value)}", f"write {-(-number // MIB)}Mi"
-            )
-        return number
-
-    def plain(self, value: Any) -> object:
-        return next((name for name, size in UNITS.items() if size == value), value)
-
-    def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": list(UNITS)}, Quantity().schema()]}
+            is_amount = isinstance(value, str) and not value.isdecimal()
+            if is_amount and memory_bytes(value) is not None:
+                error.hint = f"for replicas of that size write `replicas: {{memory: {value}}}`"
+            raise

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of values that name things: resources, devices, XIDs, addresses."""
+"""The kinds of values that are names or numbers: resources, devices, XIDs, channels, addresses."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, shown, split
+from gpuhook.device_plugin.config.grammar.value_kinds import (
+    UnfitError,
+    ValueKind,
+    shown,
+    split,
+    unfit,
+)
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
@@ -14,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VENDOR = "nvidia.com/"
-LONGEST_NAME = 63  # of a resource, with its prefix: the reference's limit, and a label's
+LONGEST_NAME = 63  # of a resource with its prefix, as in NVIDIA's plugin; a label's limit, too
 ALL = "all"
 ALL_XIDS = "all"
 MOST_DEVICES = 4096
@@ -22,34 +28,33 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _INDEX = re.compile(r"\d{1,6}(?::\d{1,6})?")
 _MOST_XID = 10**6
+_DEVICES = '"all", a count or a list'
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceName(ValueKind):
-    """The name of an extended resource; what Configuration holds has the prefix nvidia.com/."""
+    """The name of an extended resource; Configuration has it with the prefix nvidia.com/."""
 
-    @property
-    def metavar(self) -> str:
-        return "NAME"
+    metavar = "NAME"
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if not isinstance(value, str) or not value:
-            raise UnfitError(f"must be the name of a resource, found {shown(value)}")
+            raise unfit("the name of a resource", value)
         bare = value.removeprefix(VENDOR)
         prefix, slash, _ = bare.partition("/")
         if slash and _SUBDOMAIN.fullmatch(prefix):
             raise UnfitError(
-                f"is a resource of {printable(prefix, 80)}: only those of {VENDOR} can be offered",
+                f"is a resource of {printable(prefix, 80)}: only {VENDOR} resources can be offered",
                 f"write {VENDOR}gpu, or gpu",
             )
         if len(VENDOR + bare) > LONGEST_NAME:
             raise UnfitError(
-                f"is {len(VENDOR + bare)} characters long with {VENDOR}, {LONGEST_NAME} is the most"
+                f"has {len(VENDOR + bare)} characters with {VENDOR}; at most {LONGEST_NAME}"
             )
         if not _SUBDOMAIN.fullmatch(bare):
             raise UnfitError(
                 f"incorrect format for a resource name: {shown(value)}",
-                "a name has lower-case letters, digits, '-' and '.', as nvidia.com/gpu has",
+                "use lower-case letters, digits, '-' and '.', as in nvidia.com/gpu",
             )
         return VENDOR + bare
 
@@ -60,22 +65,20 @@ class ResourceName(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class Devices(ValueKind):
-    """Which devices of a resource: "all", how many of the first, or a list of their names."""
+    """The devices of a resource: "all", a number (the first ones), or a list of names."""
 
-    def of(self, value: object) -> str | int | tuple[str, ...]:
+    def parse(self, value: object) -> str | int | tuple[str, ...]:
         if value == ALL and isinstance(value, str):
             return ALL
         if isinstance(value, str):
-            raise UnfitError(
-                f'must be "all", a count or a list, found {shown(value)}',
-                f'one device is a list of one: devices: ["{printable(value, 80)}"]',
-            )
+            hint = f'for one device write a list: devices: ["{printable(value, 80)}"]'
+            raise unfit(_DEVICES, value, hint)
         if isinstance(value, list):
             return _names(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise UnfitError(f'must be "all", a count or a list, found {shown(value)}')
+            raise unfit(_DEVICES, value)
         if not 1 <= value <= MOST_DEVICES:
-            raise UnfitError(f"must be 1 to {MOST_DEVICES} as a count, found {shown(value)}")
+            raise unfit(f"1 to {MOST_DEVICES} as a count", value)
         return value
 
     def plain(self, value: Any) -> object:
@@ -88,22 +91,15 @@ class Devices(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class DeviceNames(ValueKind):
-    """Devices by index, UUID, PCI bus id or model; also none of them."""
+    """Devices by index, UUID, PCI bus id or model; the list may be empty."""
 
-    @property
-    def metavar(self) -> str:
-        return "DEVICE[,...]"
+    metavar = "DEVICE[,...]"
+    is_list = True
 
-    def of(self, value: object) -> tuple[str, ...]:
+    def parse(self, value: object) -> tuple[str, ...]:
         if not isinstance(value, list):
-            raise UnfitError(f"must be a list, found {shown(value)}")
+            raise unfit("a list", value)
         return _names(value) if value else ()
-
-    def of_text(self, text: str) -> tuple[str, ...]:
-        return self.of(split(text))
-
-    def plain(self, value: Any) -> object:
-        return list(value)
 
     def schema(self) -> dict[str, object]:
         return dict(_NAMES_SCHEMA)
@@ -111,36 +107,34 @@ class DeviceNames(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class Xids(ValueKind):
-    """A set of XIDs; "all" of them, too, where `may_be_all`."""
+    """A set of XIDs, or "all" if it `may_be_all`."""
 
     may_be_all: bool = False
 
-    @property
-    def metavar(self) -> str:
-        return "XID[,...]"
+    metavar = "XID[,...]"
+    is_list = True
 
-    def of(self, value: object) -> frozenset[int] | str:
+    def parse(self, value: object) -> frozenset[int] | str:
         if self.may_be_all and value in ("all", "xids"):
             return ALL_XIDS
         if not isinstance(value, list):
-            also = ' or "all"' if self.may_be_all else ""
-            raise UnfitError(f"must be a list of XIDs{also}, found {shown(value)}")
+            raise unfit("a list of XIDs" + (' or "all"' if self.may_be_all else ""), value)
         for index, item in enumerate(value):
             if isinstance(item, bool) or not isinstance(item, int) or not 0 < item < _MOST_XID:
-                raise UnfitError(f"must be the number of an XID, found {shown(item)}", index=index)
+                raise unfit("the number of an XID", item, index=index)
         return frozenset(value)
 
-    def of_text(self, text: str) -> frozenset[int] | str:
+    def parse_text(self, text: str) -> frozenset[int] | str:
         words = split(text)
         if self.may_be_all and ("all" in words or "xids" in words):
             return ALL_XIDS
-        return self.of([_number(word) for word in words])
+        return self.parse([_number(word) for word in words])
 
-    def of_some(self, text: str) -> tuple[frozenset[int] | str, list[str]]:
-        """Return what the well-formed words of a text say, and the other words."""
+    def well_formed(self, text: str) -> tuple[str, list[str]]:
+        """Return the well-formed words of a text, and the other words."""
         words = split(text)
-        wrong = [word for word in words if not _is_xid(word) and word not in ("all", "xids")]
-        return self.of_text(",".join(word for word in words if word not in wrong)), wrong
+        malformed = [word for word in words if not _is_xid(word) and word not in ("all", "xids")]
+        return ",".join(word for word in words if word not in malformed), malformed
 
     def plain(self, value: Any) -> object:
         return value if isinstance(value, str) else sorted(value)
@@ -153,23 +147,19 @@ class Xids(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class Channels(ValueKind):
-    """IMEX channels: none, or channel 0."""
+    """IMEX channels: an empty list, or channel 0."""
 
-    @property
-    def metavar(self) -> str:
-        return "[0]"
+    metavar = "[0]"
+    is_list = True
 
-    def of(self, value: object) -> tuple[int, ...]:
+    def parse(self, value: object) -> tuple[int, ...]:
         if isinstance(value, list) and value in ([], [0]) and not any(v is False for v in value):
             return tuple(value)
         listed = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else shown(value)
         raise UnfitError(f"must be [] or [0], found {printable(listed, 40)}")
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        return self.of([_number(word) for word in split(text)])
-
-    def plain(self, value: Any) -> object:
-        return list(value)
+    def parse_text(self, text: str) -> tuple[int, ...]:
+        return self.parse([_number(word) for word in split(text)])
 
     def schema(self) -> dict[str, object]:
         return {"type": "array", "items": {"const": 0}, "maxItems": 1}
@@ -177,23 +167,19 @@ class Channels(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class Address(ValueKind):
-    """Where something listens: "127.0.0.1:9395", "[::1]:9395", ":9395"; empty for nowhere."""
+    """An address to listen on, "127.0.0.1:9395", "[::1]:9395" or ":9395"; empty to not listen."""
 
-    @property
-    def metavar(self) -> str:
-        return "HOST:PORT"
+    metavar = "HOST:PORT"
 
-    def of(self, value: object) -> str:
+    def parse(self, value: object) -> str:
         if value == "":
             return ""
         if isinstance(value, str):
             match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9.-]*):(\d{1,5})", value)
             if match is not None and int(match[2]) < 65536:
                 return value
-        raise UnfitError(
-            f"must be an address with a port, found {shown(value)}",
-            "write it like 127.0.0.1:9395; an empty one turns the endpoint off",
-        )
+        hint = "write it like 127.0.0.1:9395; an empty address disables the endpoint"
+        raise unfit("an address with a port", value, hint)
 
     def schema(self) -> dict[str, object]:
         return {
@@ -209,24 +195,21 @@ _NAMES_SCHEMA: dict[str, object] = {
 
 
 def is_index(name: str) -> bool:
-    """Return whether the name of a device is an index, "0", or that of a MIG instance, "0:1"."""
+    """Return whether a device name is an index, "0", or the index of a MIG instance, "0:1"."""
     return _INDEX.fullmatch(name) is not None
 
 
 def _names(items: list[object]) -> tuple[str, ...]:
-    """Return the names of devices, each once."""
+    """Return the distinct names of devices; raises UnfitError for an empty list."""
     if not items:
-        raise UnfitError("lists no device", 'leave it away for all devices, or write "all"')
+        raise UnfitError("lists no device", 'omit the key for all devices, or write "all"')
     names = []
     for index, item in enumerate(items):
         number = isinstance(item, int) and not isinstance(item, bool) and 0 <= item < MOST_DEVICES
         text = str(item).strip() if isinstance(item, str) or number else ""
         if not text or not text.isprintable():
-            raise UnfitError(
-                f"must be an index, a UUID or a model, found {shown(item)}",
-                'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"',
-                index,
-            )
+            hint = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
+            raise unfit("an index, a UUID or a model", item, hint, index)
         names.append(text)
     return tuple(dict.fromkeys(names))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML or JSON text as nodes with lines and columns, whatever the text is, in bounded time.
+"""YAML or JSON text as nodes with lines and columns, in bounded time for any text.
 
-What comes out is a tree that may be walked whole: it is not deep, and aliases do not make it large.
+The tree is safe to walk: its depth and its size with expanded aliases are bounded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LARGEST = 256 << 10  # bytes; a ConfigMap's limit is 1 MiB for all of its files
+LARGEST = 256 << 10  # bytes; a ConfigMap can have 1 MiB in all of its files
 DEEPEST = 32
-MOST_NODES = 20_000  # aliases expanded
+MOST_NODES = 20_000  # with expanded aliases
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _CONSTRUCTOR = SafeConstructor()
@@ -29,7 +29,7 @@ _SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "value", "merge"
 
 
 class NotReadableError(Exception):
-    """A text that is not one document of YAML or JSON; line and column count from 1."""
+    """A text that is not one document of YAML or JSON; the first line and column are 1."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1, hint: str = "") -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class NotReadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class YamlBounds:
-    """How large a text may be, how deep, and how many values it may have, aliases expanded."""
+    """The limits of a text: bytes, depth, and values with expanded aliases."""
 
     largest: int = LARGEST
     deepest: int = DEEPEST
@@ -73,7 +73,7 @@ def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> An
         line = content.count(b"\n", 0, error.start) + 1
         raise NotReadableError("the file is not UTF-8 text", line) from error
     if text.lstrip().startswith("{"):
-        text = text.replace("\t", " ")  # JSON may be indented with tabs, and has none in its texts
+        text = text.replace("\t", " ")  # JSON allows tabs as indentation, and not in its strings
     try:
         _measure(text, bounds)
         return how(text, Loader=_Loader)
@@ -82,7 +82,7 @@ def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> An
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
         problem = error.problem or "is not YAML"
         if "another document" in problem:
-            hint = "a named configuration is a file, or a key of the ConfigMap, of its own"
+            hint = "write each named configuration as another file, or another key of the ConfigMap"
             raise NotReadableError("another document begins here", line, column, hint) from error
         raise NotReadableError(printable(problem), line, column, _hint(text, line)) from error
     except yaml.reader.ReaderError as error:
@@ -91,19 +91,19 @@ def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> An
 
 
 def plain(node: yaml.Node) -> object:
-    """Return the plain data of a node; texts like 1:2, which YAML 1.1 takes for a number, as text.
+    """Return the plain data of a node; 1:2 is a text, and not a number as in YAML 1.1.
 
-    Raises NotReadableError for tags that are not of the core schema.
+    Raises NotReadableError for tags outside the core schema.
     """
     if isinstance(node, yaml.SequenceNode):
         return [plain(item) for item in node.value]
     if isinstance(node, yaml.MappingNode):
-        return {}  # no kind of value is a mapping: it is only told that this is one
-    assert isinstance(node, yaml.ScalarNode)  # noqa: S101 # there is no fourth kind of node
+        return {}  # no kind of value is a mapping: only its type is reported
+    assert isinstance(node, yaml.ScalarNode)  # noqa: S101 # the only other kind of node
     if node.tag.removeprefix(_TAG) not in _SCALARS:
         mark = node.start_mark
         raise NotReadableError(
-            f"the tag {printable(node.tag, 80)} has no meaning here", mark.line + 1, mark.column + 1
+            f"the tag {printable(node.tag, 80)} is not supported", mark.line + 1, mark.column + 1
         )
     return _scalar(node)
 
@@ -126,31 +126,31 @@ def _scalar(node: yaml.ScalarNode) -> object:
 
 
 class _Measure:
-    """How large and how deep a document is with its aliases expanded."""
+    """The size and depth of a document with expanded aliases."""
 
     def __init__(self, bounds: YamlBounds) -> None:
         self.bounds = bounds
         self.nodes = 0
         self.open: list[tuple[str | None, int]] = []  # anchor, nodes before it
-        self.sizes: dict[str, int | None] = {}  # of what an anchor names; None while it is open
+        self.sizes: dict[str, int | None] = {}  # by anchor; None until its node ends
 
     def take(self, event: yaml.Event) -> None:
-        """Count one event; raises NotReadableError past a limit."""
+        """Add one event; raises NotReadableError above a limit."""
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             anchor, before = self.open.pop()
             if anchor is not None:
                 self.sizes[anchor] = self.nodes - before
             return
         if isinstance(event, yaml.AliasEvent):
-            size = self.sizes.get(event.anchor or "", 1)  # an unknown one is the composer's to tell
+            size = self.sizes.get(event.anchor or "", 1)  # the composer reports an unknown one
             if size is None:
-                raise _at(event, f"*{printable(event.anchor, 80)} stands in what it stands for")
+                raise _at(event, f"*{printable(event.anchor, 80)} contains itself")
             self.nodes += size
         elif isinstance(event, yaml.NodeEvent):
             self._begin(event)
         if self.nodes > self.bounds.most_nodes:
             most = self.bounds.most_nodes
-            raise _at(event, f"has more than {most} values, aliases included")
+            raise _at(event, f"has more than {most} values with expanded aliases")
 
     def _begin(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
@@ -165,7 +165,7 @@ class _Measure:
 
 
 def _measure(text: str, bounds: YamlBounds) -> None:
-    """Raise NotReadableError for a text that is too deep or, aliases expanded, too large."""
+    """Raise NotReadableError for a text that is too deep or too large."""
     measure = _Measure(bounds)
     for event in yaml.parse(text, Loader=_Loader):
         measure.take(event)
@@ -180,5 +180,5 @@ def _at(event: yaml.Event, message: str) -> NotReadableError:
 def _hint(text: str, line: int) -> str:
     lines = text.splitlines()
     if 0 < line <= len(lines) and "\t" in lines[line - 1]:
-        return "YAML is indented with spaces, and this line has a tab"
+        return "indent YAML with spaces: this line has a tab"
     return ""

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from gpuhook.device_plugin.config.configuration import MPS
 from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
+from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container is handed: every strategy, their combinations, and what is refused."""
+"""Allocations: each strategy, combinations of strategies, and refused requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gpuhook.device_plugin.allocate.container_allocation import (
     Allocation,
     DeviceSpec,
 )
-from gpuhook.device_plugin.config.configuration import Configuration, Flags, Own, PluginFlags
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, PluginFlags
+from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file
@@ -59,7 +60,7 @@ def shared(**more: Any) -> Resource:
 
 
 def at_work(*strategies: str, **more: Any) -> Context:
-    """Return a context of these strategies, whose CDI specs describe all devices."""
+    """Return a context with these strategies, whose CDI specs describe all devices."""
     names = {f"{VENDOR}/gpu={kind}-{n}" for kind in ("GPU", "MIG") for n in range(9)}
     names |= {f"{VENDOR}/gds=all", f"{VENDOR}/imex-channel=0"}
     own = {"control_nodes": CONTROL, "cdi_names": frozenset(names)}
@@ -104,12 +105,12 @@ def paths(given: Allocation) -> list[str]:
 )
 @pytest.mark.parametrize("ids", [["GPU-0", "GPU-2"], ["GPU-2", "GPU-0"], ["GPU-2", "GPU-0"] * 2])
 def test_one_strategy(strategy: str, answer: Allocation, ids: list[str]) -> None:
-    """Each strategy names the devices, in their order and once, whatever the request's order."""
+    """Each strategy names each device once, in their order, for any order of the request."""
     assert allocate(whole(), ids, at_work(strategy)) == answer
 
 
 def test_several_strategies_at_once() -> None:
-    """All words are said; of the variable's two values that of the mounts counts."""
+    """All strategies apply; of the two values of the variable, that of the mounts applies."""
     strategies = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
     given = allocate(whole(), ["GPU-1"], at_work(*strategies))
     assert given.envs == {DEVICES_ENV: DIRECTORY}
@@ -119,7 +120,7 @@ def test_several_strategies_at_once() -> None:
 
 
 def test_the_annotation_is_a_valid_one() -> None:
-    """Its key is Kubernetes', with a prefix of choice; other devices have another key."""
+    """The key is that of Kubernetes with a configurable prefix; other devices have another key."""
     context = at_work("cdi-annotations", annotation_prefix="example.com/")
     keys = [next(iter(allocate(whole(), [f"GPU-{n}"], context).annotations)) for n in range(3)]
     assert len(set(keys)) == 3
@@ -132,7 +133,7 @@ def test_the_annotation_is_a_valid_one() -> None:
 
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts"])
 def test_indexes(strategy: str) -> None:
-    """By index, GPUs are 0, 1 and instances 1:0; CDI names stay UUIDs."""
+    """By index, GPUs are 0, 1 and instances 1:0; CDI names have UUIDs."""
     units = (*whole(1).units, Unit("MIG-3", instance(3)))
     context = at_work(strategy, "cdi-cri", id_strategy="index")
     given = allocate(Resource("nvidia.com/gpu", units), ["MIG-3", "GPU-0"], context)
@@ -146,7 +147,7 @@ def test_indexes(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"])
 def test_replicas(strategy: str) -> None:
-    """Replicas are told in a variable of their own; their device is named plainly, and once."""
+    """A variable has the replicas; the devices variable has their device once."""
     ids = ["GPU-1::2", "GPU-0::0", "GPU-1::0"]
     given = allocate(shared(), ids, at_work(strategy))
     assert given.envs[REPLICAS_ENV] == "GPU-0::0,GPU-1::0,GPU-1::2"
@@ -180,7 +181,7 @@ def test_device_specs_of_instances() -> None:
     ],
 )
 def test_device_specs_are_for_others_than_cdi(strategies: tuple[str, ...], passed: bool) -> None:
-    """Where all strategies are CDI's, its specs have the nodes."""
+    """If all strategies use CDI, its specs have the nodes."""
     given = allocate(whole(), ["GPU-0"], at_work(*strategies, pass_device_specs=True))
     assert bool(given.devices) is passed
 
@@ -190,13 +191,13 @@ def test_device_specs_are_for_others_than_cdi(strategies: tuple[str, ...], passe
 )
 @pytest.mark.parametrize("pass_device_specs", [False, True])
 def test_an_empty_request(strategies: tuple[str, ...], pass_device_specs: bool) -> None:
-    """No units mean no GPU, also for an image that says `all`."""
+    """No units mean no GPU, also for an image with `all`."""
     context = at_work(*strategies, pass_device_specs=pass_device_specs, extras=(GDS, IMEX))
     assert allocate(shared(), [], context) == Allocation(envs={DEVICES_ENV: "void"})
 
 
 def test_extras() -> None:
-    """Those that are there are told in each strategy's words."""
+    """Each strategy passes the present extras in its form."""
     context = at_work("envvar", "cdi-annotations", "cdi-cri", extras=(GDS, IMEX))
     given = allocate(whole(), ["GPU-0"], context)
     assert given.envs == {
@@ -216,14 +217,14 @@ def test_extras() -> None:
 
 
 def test_an_extra_without_a_spec() -> None:
-    """A CDI name that no spec describes would stop the container: it is not said."""
+    """A CDI name without a spec would stop the container: it is omitted."""
     only = frozenset({f"{VENDOR}/gpu=GPU-0"})
     given = allocate(whole(), ["GPU-0"], at_work("cdi-cri", extras=(GDS,), cdi_names=only))
     assert given.cdi_devices == (f"{VENDOR}/gpu=GPU-0",)
 
 
 def test_host_files() -> None:
-    """A runtime that knows no GPUs is handed nodes, the driver's files and a variable."""
+    """A runtime without GPU support gets nodes, the driver's files and a variable."""
     driver = Allocation(
         {"LD_LIBRARY_PATH": "/x/lib64"}, (AllocatedMount("/x/lib64/libcuda.so.1", "/l"),)
     )
@@ -244,7 +245,7 @@ def test_host_files() -> None:
 
 
 def test_mps() -> None:
-    """A resource that MPS shares brings its pipe and its shared memory, and no other does."""
+    """Only a resource that MPS shares adds its pipe and its shared memory."""
     part = Allocation(
         {"CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"},
         (
@@ -262,7 +263,7 @@ def test_mps() -> None:
 
 
 def test_an_unknown_id() -> None:
-    """The fault names the resource and what is like it."""
+    """The fault names the resource and similar ids."""
     error = code(shared(), ["GPU-0::0", "GPU-1::7"], at_work("envvar"))
     assert error.code == "GH1850"
     assert error.message == (
@@ -273,7 +274,7 @@ def test_an_unknown_id() -> None:
 
 @pytest.mark.parametrize("key", ["GPU-1", "GPU-1::2"])
 def test_an_unhealthy_device(key: str) -> None:
-    """Neither an unhealthy unit nor one of an unhealthy device is handed out."""
+    """An unhealthy unit and a unit of an unhealthy device are refused."""
     context = contexts.with_health(at_work("envvar"), {key: "XID 79"})
     error = code(shared(), ["GPU-0::0", "GPU-1::2"], context)
     assert error.code == "GH1851"
@@ -282,7 +283,7 @@ def test_an_unhealthy_device(key: str) -> None:
 
 
 def test_more_than_one() -> None:
-    """Where that is refused, the hint says what replicas are; one of them twice is one."""
+    """The hint explains replicas; a duplicate id is one replica."""
     resource = shared(refuses_more_than_one=True)
     error = code(resource, ["GPU-0::0", "GPU-1::0"], at_work("envvar"))
     assert error.code == "GH1852"
@@ -291,7 +292,7 @@ def test_more_than_one() -> None:
 
 
 def test_a_gpu_in_no_spec() -> None:
-    """A GPU that the specs leave out is not named to an engine that could not find it."""
+    """A GPU without a spec is refused: the engine could not find it."""
     error = code(whole(), ["GPU-0"], at_work("cdi-cri", cdi_names=frozenset()))
     assert error.code == "GH1855"
 
@@ -306,7 +307,7 @@ def configured(*strategies: str, **more: Any) -> Configuration:
 
 
 def test_the_context_of_a_node(t4: Node) -> None:
-    """Strategies come in their own order, control nodes as far as the node has them."""
+    """Strategies have a fixed order; control nodes are those of the node."""
     few = replace(t4, device_nodes=tuple(d for d in t4.device_nodes if "uvm" not in d.path))
     specs = Specs(names=frozenset({"a/b=c"}))
     made = contexts.context(configured("cdi-cri", "envvar", pass_device_specs=True), few, specs)
@@ -330,7 +331,7 @@ def test_the_context_of_a_node(t4: Node) -> None:
     ],
 )
 def test_a_driver_in_pieces(strategies: tuple[str, ...], left: tuple[str, ...], t4: Node) -> None:
-    """What needs the driver's files is left out with a warning; with nothing left, units say it."""
+    """A strategy without driver files is omitted with a warning, and the last one is an error."""
     bare = replace(t4, files=(), links=(), files_trouble="no libcuda.so in /driver-root")
     made = contexts.context(configured(*strategies), bare, Specs(trouble=bare.files_trouble))
     assert made.strategies == left
@@ -348,7 +349,7 @@ def test_a_driver_in_pieces(strategies: tuple[str, ...], left: tuple[str, ...], 
 
 @pytest.mark.parametrize("place", ["/usr/local/nvidia", "/opt/driver"])
 def test_host_files_of_a_driver(place: str, t4: Node) -> None:
-    """Libraries lie below lib64 under all of their names, programs below bin, and nothing twice."""
+    """Libraries are below lib64 with all names, programs below bin, without duplicates."""
     configuration = replace(configured("host-files"), own=Own(host_files_path=place))
     files = contexts.context(configuration, t4, Specs()).host_files
     assert files.envs == {"LD_LIBRARY_PATH": f"{place}/lib:{place}/lib64"}

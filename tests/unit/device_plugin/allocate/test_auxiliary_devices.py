@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUDirect, RDMA and IMEX: given where they are enabled and there."""
+"""GPUDirect, RDMA and IMEX: added if they are enabled and present."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = Flags(gdrcopy_enabled=True, gds_enabled=True, mofed_enabled=True)
 
 
 def made(tmp_path: Path, *nodes: str) -> Places:
-    """Make a /dev with these nodes; the driver root is elsewhere, and both are others' on a host.
+    """Create a /dev with these nodes, and another driver root; both have other paths on the host.
 
     What a node is does not matter here.
     """
@@ -39,7 +39,7 @@ def specs(*names: str) -> tuple[DeviceSpec, ...]:
 
 
 def test_all_that_is_there(tmp_path: Path) -> None:
-    """Each class has its nodes in order, the variable, and files where the host has them."""
+    """Each class has its nodes in order, the variable, and the files of the host."""
     places = made(tmp_path, *NODES)
     for name in ("etc/cufile.json", "run/udev/x"):
         path = tmp_path / "driver" / name
@@ -67,17 +67,17 @@ def test_all_that_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("configuration", [Configuration(ALL), Configuration(imex=Imex((0,)))])
 def test_what_is_not_there_is_not_promised(configuration: Configuration, tmp_path: Path) -> None:
-    """Enabled and absent is the same as not enabled."""
+    """A missing device is the same as a disabled one."""
     assert auxiliary_devices.find(configuration, made(tmp_path, "null")) == ()
 
 
 def test_what_is_not_enabled_is_not_given(tmp_path: Path) -> None:
-    """Nodes alone give nobody anything."""
+    """Nodes without a key are not added."""
     assert auxiliary_devices.find(Configuration(), made(tmp_path, *NODES)) == ()
 
 
 def test_a_required_channel(tmp_path: Path) -> None:
-    """A channel that must be there and is not is a fault that names the host's path."""
+    """A missing required channel is a fault with the path on the host."""
     required = Configuration(imex=Imex((0,), required=True))
     with pytest.raises(GpuhookError) as caught:
         auxiliary_devices.find(required, made(tmp_path, "null"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's parts as the plugin's container sees them, and as the host has them."""
+"""The paths of the driver in the plugin's container and on the host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flags(container_root: Path | str, **more: Any) -> Flags:
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Path:
-    """Give a /driver-root that has device nodes."""
+    """Return a /driver-root with device nodes."""
     (tmp_path / "driver-root/dev").mkdir(parents=True)
     (tmp_path / "driver-root/dev/nvidiactl").touch()
     return tmp_path / "driver-root"
@@ -40,7 +40,7 @@ def mounted(tmp_path: Path) -> Path:
 def test_in_a_container(
     driver_root: str, dev_root: str | None, dev: str, host_dev: str, mounted: Path
 ) -> None:
-    """The host's driver root is where it is mounted; the dev root too, where it is below it."""
+    """The driver root is at its mount, and so is a dev root below it."""
     found = places(flags(mounted, driver_root=driver_root, dev_root=dev_root))
     here = str(mounted) + dev.removeprefix("/driver-root") if "driver-root" in dev else dev
     assert found == Places(str(mounted), here, driver_root, host_dev)
@@ -53,7 +53,7 @@ def test_without_nodes_in_the_driver_root(tmp_path: Path) -> None:
 
 
 def test_outside_a_container(tmp_path: Path) -> None:
-    """Where nothing is mounted, the host's names are the plugin's."""
+    """Without a mount, the paths on the host are those of the plugin."""
     found = places(flags(tmp_path / "none", driver_root=str(tmp_path)), host_root=str(tmp_path))
     assert found == Places(*[str(tmp_path)] * 4)
 

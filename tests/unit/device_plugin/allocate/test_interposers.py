@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers get of the interposer of a shared device."""
+"""The edits of an interposer for containers of a shared device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, 
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
-from gpuhook.device_plugin.config.configuration import Interposer, InterposerMount, SharedResource
+from gpuhook.device_plugin.config.gpuhook_section import (
+    Interposer,
+    InterposerEdits,
+    InterposerMount,
+    InterposerNode,
+)
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.offer import resources
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.errors import GpuhookError
@@ -27,12 +33,17 @@ MIB = 1 << 20
 EXAMPLES = Path(__file__).parents[4] / "packaging/interposers"
 SIMPLE = Interposer(
     "quota",
-    env=(("LD_PRELOAD", "/opt/quota.so"), ("QUOTA", "{limitMiB}m of {limitBytes}, 1/{replicas}")),
-    mounts=(
-        InterposerMount("/opt/quota/quota.so", "/opt/quota.so"),
-        InterposerMount("/run/quota/{uuid}-{index}", "/run/quota", read_only=False),
+    InterposerEdits(
+        env=(
+            ("LD_PRELOAD", "/opt/quota.so"),
+            ("QUOTA", "{limitMiB}m of {limitBytes}, 1/{replicas}"),
+        ),
+        mounts=(
+            InterposerMount("/opt/quota/quota.so", "/opt/quota.so"),
+            InterposerMount("/run/quota/{uuid}-{index}", "/run/quota", read_only=False),
+        ),
+        device_nodes=(InterposerNode("/dev/quota"),),
     ),
-    device_nodes=("/dev/quota",),
 )
 
 
@@ -84,8 +95,8 @@ def test_answer_has_all_of_it_and_its_own_variables() -> None:
 
 
 def test_interposer_does_not_replace_what_the_answer_says() -> None:
-    """The configuration refuses such a variable; an answer would not believe it either."""
-    forged = replace(SIMPLE, env=(("NVIDIA_VISIBLE_DEVICES", "all"),))
+    """The configuration refuses such a variable, and the answer overrides it."""
+    forged = replace(SIMPLE, edits=InterposerEdits((("NVIDIA_VISIBLE_DEVICES", "all"),)))
     resource = shared(4)
     given = allocate(resource, [resource.units[0].id], Context(interposers=(forged,)))
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] == resource.units[0].device.uuid
@@ -110,7 +121,7 @@ def test_two_devices_with_values_of_their_own_are_refused() -> None:
     resource = shared(2, 2)
     ids = [resource.units[0].id, resource.units[2].id]
     assert code(resource, ids, Context(interposers=(SIMPLE,))) == "GH1838"
-    alike = replace(SIMPLE, mounts=SIMPLE.mounts[:1])
+    alike = replace(SIMPLE, edits=replace(SIMPLE.edits, mounts=SIMPLE.edits.mounts[:1]))
     given = allocate(resource, ids, Context(interposers=(alike,)))
     assert given.envs["QUOTA"] == f"1000m of {1000 * MIB}, 1/2"
 
@@ -163,7 +174,7 @@ def test_files_are_looked_for_below_the_driver_root(gone: str, path: str, host: 
 def test_nothing_is_said_of_what_this_process_cannot_see(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver container's root is no root of the host, and a pod's own root neither."""
+    """Neither the root of a driver container nor that of a pod is the root of the host."""
     installed = Places(str(host), str(host), "/run/nvidia/driver", "/run/nvidia/driver")
     assert interposers.missing([shared(4)], (SIMPLE,), installed) == {}
     assert interposers.missing([shared(4)], (SIMPLE,), Places())
@@ -183,6 +194,6 @@ def test_example_is_a_configuration_that_gives_containers_an_interposer(example:
     context = Context(interposers=configuration.own.interposers)
     given = allocate(resource, [resource.units[0].id], context)
     assert {mount.container_path for mount in given.mounts} >= {
-        mount.container_path for mount in configuration.own.interposers[0].mounts
+        mount.container_path for mount in configuration.own.interposers[0].edits.mounts
     }
     assert "{" not in repr((given.envs.values(), given.mounts)).replace("dict_values", "")

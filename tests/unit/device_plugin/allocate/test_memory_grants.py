@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container may have of a device's memory: grants in mounts, narrowed by variables."""
+"""The memory limits of a container: grants in mounts, reduced by variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_grant_survives_being_a_mount(is_asked: bool) -> None:
 
 
 def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
-    """Who has added one has no more by it, not even where no limit can be set."""
+    """An added grant does not increase the limit, even if no limit can be set."""
     one, other = MemoryLimit(GPU, 20 * MIB, 5 * MIB), MemoryLimit(GPU, 10 * MIB, 10 * MIB)
     both = MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
     assert memory_request.granted(spec(one, other), PREFIX) == {GPU: both}
@@ -111,7 +111,7 @@ def test_a_request_above_the_limit_is_refused(grants: tuple[MemoryLimit, ...]) -
 
 
 def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None:
-    """The pod sets one variable of two, and the other is the plugin's still."""
+    """The pod sets one of two variables, and the plugin the other."""
     granted = spec(MemoryLimit(GPU, 20 * MIB, 20 * MIB), env=ABOVE)
     assert memory_request.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 10 * MIB, is_asked=True)
@@ -124,7 +124,7 @@ def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None
 
 @pytest.mark.parametrize("env", [(), ("NVIDIA_GPU_MEMORY_LIMIT=10", "NVIDIA_GPU_MEMORY_REQUEST=5")])
 def test_what_the_plugin_repeats_says_nothing_of_other_resources(env: tuple[str, ...]) -> None:
-    """A container with replicas of two resources: the variables are those of one of them."""
+    """A container with replicas of two resources has the variables of one of them."""
     small, great = MemoryLimit(GPU, 10 * MIB, 5 * MIB), MemoryLimit("GPU-2", 20 * MIB, 9 * MIB)
     found = memory_request.limits(
         spec(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's CDI specs: what is in them, and when they are written anew."""
+"""The plugin's CDI specs: their content, and the changes after which they are written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(directory: Path, name: str = GPU) -> dict[str, Any]:
 
 
 def test_the_specs_of_a_node(h100: Node, tmp_path: Path) -> None:
-    """GPUs by UUID in a spec of the plugin's own kind, extras each in theirs; all valid."""
+    """GPUs by UUID in a spec of the plugin's kind, each extra in its own; all are valid."""
     specs = updated(h100, tmp_path / "cdi", GDR, GDS)
     document = read(tmp_path / "cdi")
     assert document["kind"] == f"{VENDOR}/gpu"
@@ -86,7 +86,7 @@ def test_a_kind_of_choice(h100: Node, tmp_path: Path) -> None:
 
 
 def test_only_what_differs_is_written(h100: Node, tmp_path: Path) -> None:
-    """The same node writes nothing; another fingerprint or GPU does, and a file that is gone."""
+    """An unchanged node writes nothing; another fingerprint, another GPU or a missing file does."""
     path = str(tmp_path / GPU)
     assert path in updated(h100, tmp_path, GDR).written
     before = os.stat(path)
@@ -112,7 +112,7 @@ def test_a_lost_gpu_is_left_out_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_nothing_is_raised(h100: Node, tmp_path: Path) -> None:
-    """A driver in pieces, a node without GPUs and a directory that is none are told as trouble."""
+    """An incomplete driver, a node without GPUs and a wrong directory are the `trouble`."""
     updated(h100, tmp_path, GDR)
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so")
@@ -126,7 +126,7 @@ def test_nothing_is_raised(h100: Node, tmp_path: Path) -> None:
 
 
 def test_an_extra_that_cannot_be_written(h100: Node, tmp_path: Path) -> None:
-    """The GPUs' spec serves without it."""
+    """The spec of the GPUs works without it."""
     (tmp_path / f"{VENDOR}-gdrcopy.json").mkdir()
     specs = updated(h100, tmp_path, GDR, GDS)
     assert f"{VENDOR}/gds=all" in specs.names
@@ -135,7 +135,7 @@ def test_an_extra_that_cannot_be_written(h100: Node, tmp_path: Path) -> None:
 
 
 def test_no_hook(h100: Node, tmp_path: Path) -> None:
-    """Where the host has no hook, the specs name none, and the plugin says so."""
+    """If the host has no hook, the specs have none, with a warning."""
     specs = updated(h100, tmp_path, hook=NONE)
     assert "hooks" not in read(tmp_path)["containerEdits"]
     assert NONE.warning in specs.warnings
@@ -145,7 +145,7 @@ def test_no_hook(h100: Node, tmp_path: Path) -> None:
 
 
 def test_which_hook(tmp_path: Path) -> None:
-    """gpuhook-hook is named where it can be seen on the host, through links in its own root."""
+    """The specs name gpuhook-hook if the host has it, through links inside its root."""
     root = tmp_path / "driver-root"
 
     def chosen(path: str | None = None, driver_root: str = "/") -> Hook:
@@ -158,7 +158,7 @@ def test_which_hook(tmp_path: Path) -> None:
     (root / "opt/hook").touch(0o755)
     (root / "usr/bin/gpuhook-hook").symlink_to("/opt/hook")
     assert chosen() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
-    other = "/run/nvidia/driver"  # the host's programs are not below the mounted directory
+    other = "/run/nvidia/driver"  # the programs of the host are not below the mounted directory
     assert "cannot be seen" in chosen(driver_root=other).warning
     for path in ("/opt/gpuhook/bin/gpuhook-hook", "/usr/bin/gpuhook-hook"):
         assert chosen(path, driver_root=other) == Hook("gpuhook", path)
@@ -167,16 +167,16 @@ def test_which_hook(tmp_path: Path) -> None:
     (root / "opt/hook").chmod(0o644)
     assert chosen().choice == "none"
     (root / "opt/gpuhook/bin").mkdir(parents=True)
-    (root / "opt/gpuhook/bin/gpuhook-hook").touch(0o755)  # `gpuhook install` puts it there
+    (root / "opt/gpuhook/bin/gpuhook-hook").touch(0o755)  # the path of `gpuhook install`
     assert chosen() == Hook("gpuhook", "/opt/gpuhook/bin/gpuhook-hook")
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/gpuhook-hook").touch(0o755)
     assert chosen() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")
-    assert chosen("/opt/gpuhook-hook").choice == "none"  # what was said is meant
+    assert chosen("/opt/gpuhook-hook").choice == "none"  # a configured path is the only one
 
 
 def test_from_a_container_for_the_host(tmp_path: Path) -> None:
-    """What is found below the container's driver root is described with the host's paths."""
+    """Files below the container's driver root have the paths of the host."""
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     plugin = PluginFlags(container_driver_root=made.driver_root)
     where = places(Flags(driver_root="/run/nvidia/driver", plugin=plugin), made.host_root)
@@ -196,7 +196,7 @@ def test_from_a_container_for_the_host(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_driver(tmp_path: Path) -> None:
-    """The node comes without files and with the reason."""
+    """The node has no files, and the reason."""
     made = make_node(tmp_path, "t4", real_nodes=False)
     roots = discover.Roots(made.driver_root, made.dev_root, made.host_root)
 
@@ -216,7 +216,7 @@ def test_an_incomplete_driver(tmp_path: Path) -> None:
 def test_a_dump_is_described_and_not_written(
     h100: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that is elsewhere leaves no file on this one."""
+    """A node of an inventory writes no file on this one."""
     monkeypatch.chdir(tmp_path)
     specs = plugin_specs.update(h100, (), NONE, directory=None)
     assert f"{specs.vendor}/gpu={h100.gpus[0].uuid}" in specs.names

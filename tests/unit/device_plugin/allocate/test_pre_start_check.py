@@ -22,7 +22,7 @@ def shared() -> Resource:
 
 @pytest.mark.parametrize("key", ["GPU-0", "GPU-0::1"])
 def test_an_unhealthy_device_is_refused(key: str) -> None:
-    """A container that starts anew on a broken GPU is told so; others start."""
+    """A container that restarts on an unhealthy GPU is refused; others start."""
     with pytest.raises(GpuhookError) as caught:
         pre_start_check.check(shared(), ["GPU-0::1"], {key: "XID 79"})
     assert caught.value.code == "GH1857"
@@ -34,7 +34,7 @@ def test_an_unhealthy_device_is_refused(key: str) -> None:
     ("free", "refused"), [(5 * GIB, False), (4 * GIB, False), (4 * GIB - 1, True), (None, False)]
 )
 def test_memory_that_is_left(free: int | None, refused: bool) -> None:
-    """Less than is due refuses with both numbers; a driver that cannot tell refuses nothing."""
+    """Too little free memory refuses with both amounts; unknown free memory refuses nothing."""
     asked: list[str] = []
 
     def free_memory(uuid: str) -> int | None:
@@ -52,7 +52,7 @@ def test_memory_that_is_left(free: int | None, refused: bool) -> None:
 
 
 def test_no_question_without_a_bound() -> None:
-    """Nobody asks the driver where no memory is due."""
+    """Without minFreeMemory the driver is not called."""
 
     def free_memory(uuid: str) -> int:
         raise AssertionError(uuid)
@@ -63,7 +63,7 @@ def test_no_question_without_a_bound() -> None:
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("identifier", ["GPU-0", "GPU-0::3"])
 def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> None:
-    """A container goes on to restart after the replicas were changed: its device is there."""
+    """A container can restart after a change of the replicas: its device exists."""
     device = Device("GPU-0", "0", "GPU-0", 0, (), ())
     ids = ["GPU-0"] if replicas == 1 else ["GPU-0::0", "GPU-0::1"]
     resource = Resource("nvidia.com/gpu", tuple(Unit(name, device) for name in ids))
@@ -78,7 +78,7 @@ def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> 
 
 
 def test_an_id_that_is_gone() -> None:
-    """A device that the resource has no more is unknown."""
+    """A device that the resource no longer has is unknown."""
     with pytest.raises(GpuhookError) as caught:
         pre_start_check.check(shared(), ["GPU-7::0"], {})
     assert caught.value.code == "GH1850"

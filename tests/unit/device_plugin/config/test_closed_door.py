@@ -24,21 +24,21 @@ STRICT = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 
 @pytest.fixture
 def shown() -> tuple[str, str]:
-    """Give the node's settings and the plugin's configuration, as the section has them."""
+    """Return the node's settings and the plugin's configuration of the section."""
     section = PAGE.read_text("utf-8").partition(TITLE)[2].partition("\n### ")[0]
     node, plugin = BLOCK.findall(section)
     return node, plugin
 
 
 def chosen(spec: dict[str, Any], document: dict[str, object]) -> parse.Source | None:
-    """Return what a runtime with these settings goes by."""
+    """Return the source that a runtime with these settings uses."""
     found = settings.from_document(document)
     sources = parse.sources(spec, VOCABULARY, found.annotation_prefixes)
     return policy.judge(sources, spec, found).chosen
 
 
 def test_the_plugin_gets_its_own_gpus(shown: tuple[str, str]) -> None:
-    """By its mount where the variable is not taken, as it has no capability."""
+    """The mount applies, since a container without the capability cannot use the variable."""
     spec = asking()
     assert not policy.privileged(spec)
     source = chosen(spec, yaml.safe_load(shown[0]))
@@ -53,7 +53,7 @@ def test_on_an_open_node_the_variable_counts() -> None:
 
 
 def test_the_files_strategy_counts(shown: tuple[str, str]) -> None:
-    """No variable of the DaemonSet wins over it."""
+    """No variable of the DaemonSet overrides it."""
     said = read_overrides({}, dict(one.split("=", 1) for one in asking()["process"]["env"]))
     reading = config_reader.read(shown[1].encode(), "default", said.overrides)
     assert reading.findings == ()

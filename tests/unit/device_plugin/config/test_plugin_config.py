@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's configuration file: what it says, and all that can be wrong with it."""
+"""The configuration file of the device plugin: its keys and its errors."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.configuration import (
     Configuration,
     Flags,
-    Health,
     Imex,
     LabelFlags,
-    Metrics,
     Naming,
-    Own,
     PluginFlags,
-    SharedResource,
-    Sharing,
 )
-from gpuhook.device_plugin.config.grammar import yaml_tree as config_yaml
+from gpuhook.device_plugin.config.gpuhook_section import Health, Metrics, Own
+from gpuhook.device_plugin.config.grammar import yaml_tree
+from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
 from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
@@ -51,14 +48,14 @@ def test_the_config_map_of_the_gpu_operator(name: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["single", "mixed"])
 def test_the_samples_of_the_gpu_operator(strategy: str) -> None:
-    """The commented samples beside it load, too."""
+    """The commented samples of the operator load, too."""
     made = good(f"version: v1\nflags:\n  migStrategy: {strategy}\n")
     assert made == Configuration(flags=Flags(mig_strategy=strategy))
 
 
 @pytest.mark.parametrize("text", ["---\n", "null", "{}", "version: v1\n", "flags:\n"])
 def test_nothing_said_is_the_defaults(text: str) -> None:
-    """Empty keys are the default configuration."""
+    """Empty keys give the default configuration."""
     assert good(text) == Configuration()
 
 
@@ -66,7 +63,7 @@ def test_nothing_said_is_the_defaults(text: str) -> None:
 def test_empty_file_is_the_defaults_and_told(text: str) -> None:
     reading = parsed(text)
     assert reading.configuration == Configuration()
-    assert lines(reading) == [" warning: nothing is in it: all defaults count"]
+    assert lines(reading) == [" warning: is empty: all keys have their defaults"]
     assert read(b"", "").findings == ()  # no file is not an empty one
 
 
@@ -119,7 +116,9 @@ gpuhook:
   minFreeMemory: 512Mi
   hostFilesPath: /opt/nvidia
   labels: true
-  removeLabelsOnExit: false
+  labelNode: true
+  removeLabelsOnExit: true
+  acceleratorLabel: true
   health:
     criticalXids: [48, 79]
     ignoredXids: [13]
@@ -131,7 +130,7 @@ gpuhook:
 
 
 def test_every_key_reaches_the_configuration() -> None:
-    """A file with all keys gives a configuration that differs from the defaults everywhere."""
+    """A file with all keys gives a configuration that differs from all defaults."""
     assert good(WHOLE) == Configuration(
         flags=Flags(
             mig_strategy="mixed",
@@ -185,8 +184,16 @@ def test_every_key_reaches_the_configuration() -> None:
             min_free_memory=512 << 20,
             host_files_path="/opt/nvidia",
             labels=True,
-            remove_labels_on_exit=False,
-            health=Health(frozenset({48, 79}), frozenset({13}), False, 90.0, frozenset({31})),
+            label_node=True,
+            remove_labels_on_exit=True,
+            accelerator_label=True,
+            health=Health(
+                frozenset({48, 79}),
+                frozenset({13}),
+                frozenset({31}),
+                ask_driver=False,
+                poll_seconds=90.0,
+            ),
             metrics=Metrics(""),
         ),
     )
@@ -194,7 +201,7 @@ def test_every_key_reaches_the_configuration() -> None:
 
 @pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}])
 def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
-    """The same file as JSON, however it is laid out, gives the same; lines count there, too."""
+    """The same file as JSON in any layout gives the same configuration, and lines in errors."""
     document = {
         "version": "v1",
         "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
@@ -206,7 +213,7 @@ def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
     assert reading.findings[0].line == (8 if "indent" in layout else 1)
 
 
-FORMAT_HINT = "a name has lower-case letters, digits, '-' and '.', as nvidia.com/gpu has"
+FORMAT_HINT = "use lower-case letters, digits, '-' and '.', as in nvidia.com/gpu"
 DEVICE_HINT = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
 
 # What NVIDIA's plugin does with each of these is in its own words; ours are exact here.
@@ -249,7 +256,12 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "resources empty": (
         sharing("resources: []\n"),
-        ["3:16: error: sharing.timeSlicing.resources: lists no resource"],
+        [
+            (
+                "3:16: error: sharing.timeSlicing.resources: is empty: at least one resource is "
+                "required"
+            )
+        ],
     ),
     "resources missing": (
         sharing("renameByDefault: true\n"),
@@ -294,21 +306,23 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: amd.com/gpu, replicas: 2"),
         [
             (
-                f"4:14: error: {ENTRY}.name: is a resource of amd.com: only those of "
-                "nvidia.com/ can be offered -> write nvidia.com/gpu, or gpu"
+                f"4:14: error: {ENTRY}.name: is a resource of "
+                "amd.com: only nvidia.com/ resources can be offered -> write "
+                "nvidia.com/gpu, or gpu"
             )
         ],
     ),
     "name too long": (
         one(f"name: {'a' * 53}, replicas: 2"),
-        [(f"4:14: error: {ENTRY}.name: is 64 characters long with nvidia.com/, 63 is the most")],
+        [(f"4:14: error: {ENTRY}.name: has 64 characters with nvidia.com/; at most 63")],
     ),
     "name too long when it is shared": (
         sharing(f"renameByDefault: true\nresources:\n- {{name: {'a' * 50}, replicas: 2}}\n"),
         [
             (
-                f"5:14: error: {ENTRY}.name: nvidia.com/{'a' * 50}.shared would be 68 "
-                "characters long, 63 is the most -> give it another name with `rename`"
+                f"5:14: error: {ENTRY}.name: "
+                "nvidia.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.shared "
+                "has 68 characters; at most 63 -> set another name with `rename`"
             )
         ],
     ),
@@ -316,9 +330,10 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("resources:\n- {name: gpu, replicas: 4}\n- {name: nvidia.com/gpu, replicas: 2}\n"),
         [
             (
-                "5:7: error: sharing.timeSlicing.resources[1]: duplicate: nvidia.com/gpu is "
-                "shared by sharing.timeSlicing.resources[0] already, for all of its devices -> "
-                "several entries of one resource need `devices` that have none in common"
+                "5:7: error: sharing.timeSlicing.resources[1]: duplicate: "
+                "sharing.timeSlicing.resources[0] already shares nvidia.com/gpu, for all "
+                "of its devices -> several entries of one resource need `devices` that "
+                "do not overlap"
             )
         ],
     ),
@@ -326,8 +341,9 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: gpu, devices: some, replicas: 2"),
         [
             (
-                f'4:28: error: {ENTRY}.devices: must be "all", a count or a list, found the '
-                'text "some" -> one device is a list of one: devices: ["some"]'
+                f'4:28: error: {ENTRY}.devices: must be "all", a '
+                'count or a list, found the text "some" -> for one device write a list: '
+                'devices: ["some"]'
             )
         ],
     ),
@@ -335,8 +351,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         one("name: gpu, devices: [], replicas: 2"),
         [
             (
-                f"4:28: error: {ENTRY}.devices: lists no device -> leave it away for all "
-                'devices, or write "all"'
+                f"4:28: error: {ENTRY}.devices: lists no device "
+                '-> omit the key for all devices, or write "all"'
             )
         ],
     ),
@@ -379,7 +395,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags: {plugin: {deviceListStrategy: []}}\n",
         [
             (
-                "1:38: error: flags.plugin.deviceListStrategy: names nothing: must be one or "
+                "1:38: error: flags.plugin.deviceListStrategy: is empty: must be one or "
                 "several of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
             )
         ],
@@ -416,7 +432,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "a key twice": (
         "flags: {}\nversion: v1\nflags: {}\n",
-        ["3:1: error: flags: is there twice, first in line 1"],
+        ["3:1: error: flags: is set twice, first in line 1"],
     ),
     "a section that is none": (
         "flags: [migStrategy]\n",
@@ -448,8 +464,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
         [
             (
-                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
-                "the file that begins with `version: v1`"
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
+                "use the file that begins with `version: v1`"
             )
         ],
     ),
@@ -457,8 +473,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
         [
             (
-                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> give "
-                "the text that is below `data` in a ConfigMap"
+                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
+                "use the text below `data` of the ConfigMap"
             )
         ],
     ),
@@ -467,7 +483,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: devicePlugin: these are the values of a Helm chart, not a "
-                "configuration -> give the text of a configuration, which is below "
+                "configuration -> use the text of a configuration below "
                 "devicePlugin.config.data"
             )
         ],
@@ -476,8 +492,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "config:\n  map:\n    default: |-\n      version: v1\n",
         [
             (
-                "1:1: error: config: these are the values of a Helm chart, not a configuration -> "
-                "give the text of a configuration, which is below config.map"
+                "1:1: error: config: these are the values of a Helm chart, not a "
+                "configuration -> use the text of a configuration below config.map"
             )
         ],
     ),
@@ -485,18 +501,19 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "default: |-\n  version: v1\n  sharing: {}\n",
         [
             (
-                "1:1: error: default: holds a text of several lines, as the data of a ConfigMap "
-                "do -> give that text alone, without `default:` and unindented"
+                "1:1: error: default: is a text of several lines, like the data of a "
+                "ConfigMap -> use only that text, without `default:` and without "
+                "indentation"
             )
         ],
     ),
     "a foreign tag": (
         "version: !!binary v1\n",
-        ["1:10: error: version: the tag tag:yaml.org,2002:binary has no meaning here"],
+        ["1:10: error: version: the tag tag:yaml.org,2002:binary is not supported"],
     ),
     "a tag of one's own": (
         "version: !v v1\n",
-        ["1:10: error: version: the tag !v has no meaning here"],
+        ["1:10: error: version: the tag !v is not supported"],
     ),
     "a duration that is none": (
         "flags: {gfd: {sleepInterval: 1 minute}}\n",
@@ -534,9 +551,9 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "gpuhook: {metrics: {address: localhost}}\n",
         [
             (
-                "1:30: error: gpuhook.metrics.address: must be an address with a port, found "
-                'the text "localhost" -> write it like 127.0.0.1:9395; an empty one turns the '
-                "endpoint off"
+                "1:30: error: gpuhook.metrics.address: must be an address with a port, "
+                'found the text "localhost" -> write it like 127.0.0.1:9395; an empty '
+                "address disables the endpoint"
             )
         ],
     ),
@@ -553,8 +570,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags:\n\tmigStrategy: none\n",
         [
             (
-                "2:1: error: found character that cannot start any token -> YAML is indented "
-                "with spaces, and this line has a tab"
+                "2:1: error: found character that cannot start any token -> indent YAML "
+                "with spaces: this line has a tab"
             )
         ],
     ),
@@ -563,7 +580,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("case", TABLE)
 def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
-    """Every wrong input is refused with the place, the key, what it must be and what was found."""
+    """An error has the place, the key, the requirement and the value."""
     text, wanted = TABLE[case]
     reading = parsed(text)
     assert lines(reading) == wanted
@@ -571,7 +588,7 @@ def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
 
 
 def test_all_errors_are_told_at_once() -> None:
-    """One reading names each error, in the order of the file."""
+    """One reading reports all errors in the order of the file."""
     reading = parsed(
         """\
         version: v2
@@ -601,13 +618,13 @@ UNKNOWN = [
     ("flags: {migStrategie: none}", "did you mean flags.migStrategy?"),
     ("timeSlicing: {}", "did you mean sharing.timeSlicing?"),
     ("sharing: {timeSlice: {}}", "did you mean sharing.timeSlicing?"),
-    ("zzz: 1", "known here are version, flags, resources, sharing, imex, mps, gpuhook"),
+    ("zzz: 1", "known keys are version, flags, resources, sharing, imex, mps, gpuhook"),
 ]
 
 
 @pytest.mark.parametrize(("text", "hint"), UNKNOWN)
 def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> None:
-    """A key that nobody reads is a warning with the path that was meant, and strictly an error."""
+    """An unknown key is a warning with the nearest path, and an error in strict mode."""
     reading = parsed(text)
     (found,) = reading.findings
     assert (found.severity, found.message, found.hint) == ("warning", "unknown key, ignored", hint)
@@ -619,7 +636,7 @@ def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> Non
 
 @pytest.mark.parametrize("text", [one("name: gpu, replicas: 1"), one("name: gpu, replicas: 01")])
 def test_one_replica_is_not_shared(text: str) -> None:
-    """`replicas: 1` is fine, where the reference refuses it."""
+    """`replicas: 1` is valid; NVIDIA's plugin refuses it."""
     assert good(text).sharing.resources == (SharedResource("nvidia.com/gpu", 1),)
 
 
@@ -635,7 +652,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
 def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
-    """A name without its vendor, one that only a node can judge, and a choice of devices."""
+    """A name without its vendor, a name unknown here, and a list of devices."""
     assert good(one(entry)).sharing.resources == (resource,)
 
 
@@ -660,7 +677,7 @@ DEVICES = [
 def test_entries_of_one_resource_have_no_device_in_common(
     first: str, second: str, common: str | None
 ) -> None:
-    """Several entries may divide a resource's devices, and not share one twice."""
+    """Several entries can divide the devices of a resource, but not share one twice."""
     reading = parsed(
         sharing(
             f"resources:\n- {{name: gpu, devices: {first}, replicas: 2}}\n"
@@ -672,22 +689,22 @@ def test_entries_of_one_resource_have_no_device_in_common(
         return
     (found,) = reading.findings
     assert (found.severity, found.line) == ("error", 5)
-    assert found.message.endswith(f"already, for {common}")
+    assert found.message.endswith(f", for {common}")
 
 
 COLLISIONS = [
     (
         "- {name: gpu, rename: x, replicas: 2}\n- {name: t4, rename: x, replicas: 2}\n",
         (
-            "would be called nvidia.com/x, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: a name "
+            "is for one resource"
         ),
     ),
     (
         "- {name: gpu, replicas: 2}\n- {name: t4, rename: gpu, replicas: 2}\n",
         (
-            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "name is for one resource"
         ),
     ),
     (
@@ -695,18 +712,18 @@ COLLISIONS = [
             "- {name: other, rename: y, devices: [0], replicas: 2}\n"
             "- {name: gpu, rename: other, replicas: 2}\n"
         ),
-        "would be called nvidia.com/other, which is a name of `resources` already",
+        "`resources` already has the name nvidia.com/other",
     ),
     (
         "- {name: gpu, rename: other, replicas: 2}\n",
-        "would be called nvidia.com/other, which is a name of `resources` already",
+        "`resources` already has the name nvidia.com/other",
     ),
 ]
 
 
 @pytest.mark.parametrize(("entries", "message"), COLLISIONS)
 def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
-    """Two resources never end up with one name."""
+    """Two resources never get one name."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     reading = parsed(naming + sharing("resources:\n" + entries))
     assert [found.message for found in reading.findings] == [message]
@@ -714,22 +731,22 @@ def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
 
 
 def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
-    """Another may not take that name, and may take the one with .shared."""
+    """Another resource cannot have that name, but the name with .shared."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     entries = "renameByDefault: true\nresources:\n- {name: gpu, replicas: 1}\n"
     taking = "- {name: other, rename: %s, replicas: 2}\n"
     taken = parsed(naming + sharing(entries + taking % "gpu"))
     assert [found.message for found in taken.findings] == [
         (
-            "would be called nvidia.com/gpu, as sharing.timeSlicing.resources[0] is: a name is one "
-            "resource's"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "name is for one resource"
         )
     ]
     good(naming + sharing(entries + taking % "gpu.shared"))
 
 
 def test_one_resource_may_be_divided_under_one_name() -> None:
-    """Entries of one resource with other devices may be renamed alike."""
+    """Entries of one resource with different devices can have the same new name."""
     good(
         sharing(
             "resources:\n- {name: gpu, rename: x, devices: [0], replicas: 2}\n"
@@ -773,7 +790,7 @@ MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
 
 
 def test_mps_with_its_root() -> None:
-    """MPS is read with its root from any of its places, and refuses more than one replica."""
+    """MPS accepts its root from each source, and refuses more than one replica."""
     for root in ("flags: {mpsRoot: /mps}\n", "mps: {root: /mps}\n"):
         made = good(root + MPS)
         assert (made.sharing.strategy, made.flags.mps_root) == ("mps", "/mps")
@@ -788,8 +805,8 @@ MPS_WRONG = [
     (
         MPS,
         (
-            "3:5: error: sharing.mps: MPS needs the directory of its daemons on the host, "
-            "and none is given -> set flags.mpsRoot or --mps-root, usually /run/nvidia/mps"
+            "3:5: error: sharing.mps: MPS requires the directory of its daemons on the "
+            "host -> set flags.mpsRoot or --mps-root, usually /run/nvidia/mps"
         ),
     ),
     (
@@ -802,8 +819,9 @@ MPS_WRONG = [
     (
         "flags: {mpsRoot: /mps, migStrategy: single}\n" + MPS,
         (
-            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances of what "
-            "it is to share are unhealthy -> share by timeSlicing on nodes with MIG instances"
+            "1:37: warning: flags.migStrategy: MPS shares whole GPUs only: MIG instances "
+            "of a shared resource are unhealthy -> share by timeSlicing on nodes with "
+            "MIG instances"
         ),
     ),
     (
@@ -813,8 +831,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + MPS.replace("2}", "99}"),
         (
-            "5:29: warning: sharing.mps.resources[0].replicas: a GPU takes 48 MPS clients "
-            "or fewer: the others will not start"
+            "5:29: warning: sharing.mps.resources[0].replicas: a GPU serves at most 48 "
+            "MPS clients: the others do not start"
         ),
     ),
     (
@@ -827,8 +845,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + one("name: gpu, replicas: 2") + MPS.removeprefix("sharing:\n"),
         (
-            "7:5: error: sharing.mps: timeSlicing and mps are both given, and a device is "
-            "shared in one way only -> remove one of the two"
+            "7:5: error: sharing.mps: timeSlicing and mps exclude each other: a device "
+            "is shared in one way -> keep one of them"
         ),
     ),
 ]
@@ -836,40 +854,40 @@ MPS_WRONG = [
 
 @pytest.mark.parametrize(("text", "line"), MPS_WRONG)
 def test_what_mps_does_not_go_with(text: str, line: str) -> None:
-    """MPS without its root, with MIG or beside time slicing is told at load."""
+    """MPS without its root, with MIG or with time slicing is an error or a warning."""
     reading = parsed(text)
     assert lines(reading) == [line]
     assert (reading.configuration is None) == (": error: " in line)
 
 
 def test_a_contradiction_names_the_option_that_makes_it() -> None:
-    """What the command line says over a file is told as the command line's."""
+    """A contradiction of an option with the file has the option as its place."""
     overrides = MPS_ROOT | {"flags.migStrategy": Override("mixed", "--mig-strategy")}
     (line,) = lines(read(MPS.encode(), HERE, overrides))
     assert line.startswith('--mig-strategy: error: flags.migStrategy: the strategy "mixed"')
 
 
 def test_the_hook_of_the_reference_is_not_ours() -> None:
-    """A path of NVIDIA's hook, as the operator sets it, stays out of our CDI specs."""
+    """gpuhook's CDI specs do not have the path of NVIDIA's hook, which the operator sets."""
     reading = parsed("flags: {plugin: {nvidiaCTKPath: /usr/bin/nvidia-ctk}}")
     assert reading.configuration == Configuration()
     assert lines(reading) == [
         (
-            "1:33: warning: flags.plugin.nvidiaCTKPath: nvidia-ctk is ignored: the hook of "
-            "gpuhook's CDI specs is gpuhook-hook -> give the path of gpuhook-hook on the host, or "
-            "nothing"
+            "1:33: warning: flags.plugin.nvidiaCTKPath: nvidia-ctk is ignored: the hook "
+            "of gpuhook's CDI specs is gpuhook-hook -> set the path of gpuhook-hook on "
+            "the host, or remove the key"
         )
     ]
 
 
 def test_labels_go_to_a_file() -> None:
-    """Who wants the NodeFeature API is told that it isn't used."""
+    """The key for the NodeFeature API is a warning."""
     (line,) = lines(parsed("flags: {useNodeFeatureAPI: true}"))
     assert "has no effect" in line
 
 
 def test_aliases_and_merges_are_yaml() -> None:
-    """Anchors, aliases and merge keys count, and what is written out wins over what is merged."""
+    """Anchors, aliases and merge keys work; explicit keys take precedence over merged ones."""
     made = good(
         """\
         sharing:
@@ -893,14 +911,14 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = [
-    (BOMB.encode(), 5, "has more than 20000 values, aliases included"),
-    (b"flags: &f {plugin: *f}", 1, "*f stands in what it stands for"),
+    (BOMB.encode(), 5, "has more than 20000 values with expanded aliases"),
+    (b"flags: &f {plugin: *f}", 1, "*f contains itself"),
     (b"[" * 200_000, 1, "is nested more than 32 levels deep"),
     (b"{a: " * 50_000, 1, "is nested more than 32 levels deep"),
     (b"- " * 100_000, 1, "is nested more than 32 levels deep"),
     (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
     (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
-    (b"- a\n" * 30_000, 20_000, "has more than 20000 values, aliases included"),
+    (b"- a\n" * 30_000, 20_000, "has more than 20000 values with expanded aliases"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),
@@ -913,11 +931,11 @@ HOSTILE = [
 def test_hostile_files_are_one_finding(
     content: bytes, line: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bombs, depth and size end in a finding; so they do where PyYAML has no C parser."""
+    """Bombs, depth and size are one finding, with and without PyYAML's C parser."""
     if loader == "Python":
         import yaml
 
-        monkeypatch.setattr(config_yaml, "_Loader", yaml.SafeLoader)
+        monkeypatch.setattr(yaml_tree, "_Loader", yaml.SafeLoader)
     reading = read(content, HERE)
     (found,) = reading.findings
     assert (found.severity, found.line) == ("error", line)
@@ -941,7 +959,7 @@ def test_hostile_files_are_one_finding(
     ],
 )
 def test_odd_scalars_are_findings(text: str) -> None:
-    """Whatever YAML makes of a scalar, it is refused in words that can be printed."""
+    """Any scalar of YAML is refused with a printable message."""
     reading = parsed(text)
     assert reading.findings
     assert all(str(found).isprintable() for found in reading.findings)
@@ -949,7 +967,7 @@ def test_odd_scalars_are_findings(text: str) -> None:
 
 
 def test_a_file_of_mistakes_is_judged_as_well() -> None:
-    """Thousands of unknown keys, or entries that all contradict each other, stay bounded."""
+    """Thousands of unknown keys or contradictions take bounded time."""
     unknown = parsed("".join(f"key{number}: 1\n" for number in range(9_000)))
     assert len(unknown.findings) == 9_000
     assert unknown.findings[0].hint
@@ -957,11 +975,11 @@ def test_a_file_of_mistakes_is_judged_as_well() -> None:
     twice = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 256))
     assert len(twice.findings) == 255
     more = parsed(sharing("resources:\n" + "- {name: gpu, replicas: 2}\n" * 257))
-    assert lines(more) == ["4:5: error: sharing.timeSlicing.resources: lists more than 256 entries"]
+    assert lines(more) == [("4:5: error: sharing.timeSlicing.resources: has more than 256 entries")]
 
 
 def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
-    """A name is free once the whole resource that had it is called otherwise."""
+    """A name is free if the whole resource with that name is renamed."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     good(
         naming
@@ -973,7 +991,7 @@ def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
 
 
 def test_mps_that_is_null_is_not_there() -> None:
-    """NVIDIA's plugin takes it so; time slices that are null share nothing there either."""
+    """NVIDIA's plugin reads it so; null timeSlicing shares nothing there either."""
     made = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
     assert made.sharing.strategy == "time-slicing"
     empty = parsed("sharing: {timeSlicing: null}")

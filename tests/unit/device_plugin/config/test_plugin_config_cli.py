@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook device-plugin`: its options, --validate, and what the plugin is started with."""
+"""`gpuhook device-plugin`: its options, --validate, and the launch of the plugin."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.device_plugin.config import configuration
 from gpuhook.device_plugin.config.config_reader import read
-from gpuhook.device_plugin.config.grammar import config_schema
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import GpuhookError
@@ -46,7 +46,7 @@ ERROR = (
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where a configuration is; the environment says nothing."""
+    """Return the path of a configuration; the environment has no variables of the plugin."""
     for option in OPTIONS:
         for variable in option.variables:
             monkeypatch.delenv(variable, raising=False)
@@ -66,7 +66,7 @@ def test_validate_prints_all_findings(file: Path) -> None:
 
 
 def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
-    """What limits contradict is printed as everything else, a line with its place each."""
+    """A contradiction of limits is a line with its place, like other errors."""
     file.write_text(
         "sharing:\n"
         "  timeSlicing:\n"
@@ -80,7 +80,7 @@ def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
         f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
         'found the text "64Mi"\n'
         "  hint: a CUDA context with its libraries takes as much by itself\n"
-        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is none of "
+        f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is not in "
         "gpuhook.interposers\n"
         "  hint: add it to gpuhook.interposers\n"
         f"{file}:5:56: warning: sharing.timeSlicing.resources[1].hints: has no effect without a "
@@ -90,7 +90,7 @@ def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
 
 
 def test_warnings_are_valid_unless_strict(file: Path) -> None:
-    """A file with a warning is good for a start, and --strict-config makes it wrong."""
+    """A file with a warning is valid, and invalid with --strict-config."""
     file.write_text(WRONG.replace('"4"', "4"))
     shown = plugin("--validate", str(file))
     assert (shown.exit_code, shown.stdout) == (0, WARNING.format(file=file) + f"{file}: valid\n")
@@ -118,7 +118,7 @@ def test_validate_as_json(file: Path) -> None:
 
 
 def test_validate_counts_the_environment(file: Path) -> None:
-    """The options and variables beside a file are judged with it."""
+    """Options and variables are validated together with the file."""
     file.write_text(GOOD)
     shown = plugin("--validate", str(file), PASS_DEVICE_SPECS="maybe")
     assert shown.exit_code == 1
@@ -126,7 +126,7 @@ def test_validate_counts_the_environment(file: Path) -> None:
 
 
 def test_validate_as_a_process(file: Path) -> None:
-    """The command ends with its status as a process, without grpcio's being imported."""
+    """The command exits with its status as a process, without an import of grpcio."""
     file.write_text(WRONG)
     code = (
         "import sys; sys.modules['grpc'] = None\n"
@@ -147,7 +147,7 @@ def test_validate_as_a_process(file: Path) -> None:
 
 
 def test_the_configuration_that_counts_is_printed(file: Path) -> None:
-    """--print-config shows file, variables and options together, as a file that says the same."""
+    """--print-config prints file, variables and options as one file with the same meaning."""
     file.write_text(GOOD)
     environ = {"CONFIG_FILE": str(file), "MIG_STRATEGY": "single"}
     shown = plugin("--print-config", "--pass-device-specs", "--gds-enabled", "false", **environ)
@@ -162,11 +162,11 @@ def test_the_configuration_that_counts_is_printed(file: Path) -> None:
 
 def test_the_schema_is_printed(file: Path) -> None:
     """--print-schema is for editors."""
-    assert plugin("--print-schema").stdout == config_schema.text()
+    assert plugin("--print-schema").stdout == configuration.schema_text()
 
 
 def test_a_wrong_configuration_is_a_fault(file: Path) -> None:
-    """A start with a wrong file, or a wrong variable, ends with a code and a way out."""
+    """A start with a wrong file or variable fails with a code and a hint."""
     file.write_text(WRONG)
     shown = plugin("--config-file", str(file), "--print-config")
     assert shown.exit_code == 1
@@ -178,7 +178,7 @@ def test_a_wrong_configuration_is_a_fault(file: Path) -> None:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
-    """Put a plugin in place that keeps what it is launched with, and ends with status 3."""
+    """Replace the plugin by one that records its launch and returns status 3."""
     launches: list[Launch] = []
 
     def run(launch: Launch) -> int:
@@ -192,7 +192,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
 
 def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
-    """The launch has what was said, and the plugin's status is the command's."""
+    """The launch has the options, and the plugin's status is the command's."""
     file.write_text(GOOD)
     shown = plugin(
         "--config-file",
@@ -217,7 +217,7 @@ def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
 
 
 def test_warnings_of_the_start_are_told(file: Path, served: list[Launch]) -> None:
-    """What has no effect is said on standard error, and the plugin runs."""
+    """A warning is on standard error, and the plugin runs."""
     shown = plugin(CDI_FEATURE_FLAGS="x")
     assert shown.exit_code == 3
     assert "CDI_FEATURE_FLAGS: warning: has no effect" in shown.stderr
@@ -276,7 +276,7 @@ def test_a_process_is_called_what_it_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 1_000_000, "a\0b"])
 def test_a_name_without_room_is_refused(name: str) -> None:
-    """A name that does not fit where the arguments are changes nothing."""
+    """A name that does not fit into the arguments changes nothing."""
     before = Path("/proc/self/cmdline").read_bytes()
     with pytest.raises(GpuhookError) as caught:
         process.rename(name)
@@ -295,7 +295,7 @@ TOO_MUCH = (
 
 
 def test_validate_on_a_node_finds_what_that_cannot_have(file: Path) -> None:
-    """Limits that add up to more than a card are an error of the file for that node."""
+    """Limits that add up to more than the memory of a GPU are an error on that node."""
     file.write_text(LIMITED)
     shown = plugin("--validate", str(file), "--inventory", "t4")
     assert (shown.exit_code, shown.stdout) == (1, TOO_MUCH.format(file=file))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of memory, memory units and the guard, as the device plugin is told them."""
+"""Limits of memory, memory units and the guard in the configuration of the device plugin."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import Override, read
-from gpuhook.device_plugin.config.configuration import (
-    Configuration,
+from gpuhook.device_plugin.config.configuration import Configuration
+from gpuhook.device_plugin.config.gpuhook_section import (
     Guard,
     Interposer,
+    InterposerEdits,
     InterposerMount,
-    SharedResource,
-    Sharing,
+    InterposerNode,
 )
-from gpuhook.device_plugin.config.grammar import config_keys, config_schema
+from gpuhook.device_plugin.config.overrides import read_overrides
+from gpuhook.device_plugin.config.plugin_options import OPTIONS
+from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
 from tests.unit.config_texts import (
     ENTRY,
     UNITS,
@@ -71,12 +73,12 @@ gpuhook:
 
 
 def valid(text: str) -> bool:
-    validator = jsonschema.Draft202012Validator(json.loads(config_schema.text()))
+    validator = jsonschema.Draft202012Validator(json.loads(config_build.schema_text()))
     return bool(validator.is_valid(yaml.safe_load(text)))
 
 
 def test_every_key_of_a_limit_reaches_the_configuration() -> None:
-    """A file with all keys says what it says, to the reader and to an editor."""
+    """A file with all keys is valid for the reader and for an editor."""
     made = good(WHOLE)
     assert made.sharing == Sharing(
         strategy="time-slicing",
@@ -98,15 +100,17 @@ def test_every_key_of_a_limit_reaches_the_configuration() -> None:
     assert made.own.interposers == (
         Interposer(
             "hami",
-            env=(
-                ("LD_PRELOAD", "/usr/lib/hami/libvgpu.so"),
-                ("HAMI_CACHE", "/run/hami/{uuid}?a=b"),
+            InterposerEdits(
+                env=(
+                    ("LD_PRELOAD", "/usr/lib/hami/libvgpu.so"),
+                    ("HAMI_CACHE", "/run/hami/{uuid}?a=b"),
+                ),
+                mounts=(
+                    InterposerMount("/opt/hami/{index}", "/usr/lib/hami"),
+                    InterposerMount("/run/hami", "/run/hami", read_only=False),
+                ),
+                device_nodes=(InterposerNode("/dev/fuse"),),
             ),
-            mounts=(
-                InterposerMount("/opt/hami/{index}", "/usr/lib/hami"),
-                InterposerMount("/run/hami", "/run/hami", read_only=False),
-            ),
-            device_nodes=("/dev/fuse",),
         ),
     )
     assert valid(WHOLE)
@@ -128,20 +132,20 @@ def test_every_key_of_a_limit_reaches_the_configuration() -> None:
     ],
 )
 def test_memory_units(text: str, resource: SharedResource) -> None:
-    """Units of memory are GiB of nvidia.com/gpumem, packed, unless a file says otherwise."""
+    """Units of memory are GiB of nvidia.com/gpumem, packed, by default."""
     found = good(UNITS.format(text)).sharing
     assert found == Sharing(strategy="memory-units", resources=(resource,), policy="packed")
     assert valid(UNITS.format(text))
 
 
 def test_memory_units_are_spread_where_asked() -> None:
-    """The policy is one of the strategy, not of a resource."""
+    """The policy is a key of the strategy, and not of a resource."""
     text = "sharing: {memoryUnits: {policy: spread, resources: [{name: gpu}]}}"
     assert good(text).sharing.policy == "spread"
 
 
 def test_clients_of_mps() -> None:
-    """MPS has limits, too, and a part of the threads."""
+    """MPS has limits and a percentage of the threads."""
     text = "name: gpu, replicas: {memory: 6Gi}, memory: 5Gi, activeThreadPercentage: 30"
     made = good(WITH_MPS_ROOT + sharing(f"resources:\n- {{{text}}}\n", "mps"))
     assert made.sharing.resources == (
@@ -164,7 +168,7 @@ def test_clients_of_mps() -> None:
     ],
 )
 def test_what_is_printed_says_the_same(text: str) -> None:
-    """A printed configuration is read back as it was, and an editor takes it."""
+    """A printed configuration has the same meaning, and is valid for an editor."""
     made = good(text)
     document = config_build.document(made)
     assert good(json.dumps(document)) == made
@@ -178,24 +182,21 @@ TOLD = [
         + WITH_MPS_ROOT
         + sharing("resources:\n- {name: gpu, replicas: 2}", "mps"),
         (
-            "warning: gpuhook.guard.action: has no effect with mps: its server holds its clients, "
-            "and no guard watches them -> leave it away, or share by timeSlicing"
+            "warning: gpuhook.guard.action: has no effect with mps: the MPS server "
+            "enforces the limits of its clients -> remove it, or share by timeSlicing"
         ),
     ),
     (
         one("name: gpu, replicas: 2, ^memory: "),
-        (
-            "warning: sharing.timeSlicing.resources[0].memory: is empty, which is as if it were "
-            "not there"
-        ),
+        ("warning: sharing.timeSlicing.resources[0].memory: is empty: its default applies"),
     ),
     (
         one("name: gpu, replicas: {memory: 4Gi}, memory: ^fair"),
         (
-            "warning: sharing.timeSlicing.resources[0].memory: fair beside `replicas: {memory: "
-            "4Gi}`: a replica may have its part of the device, which is more than 4Gi where that "
-            "does not divide it evenly -> leave `memory` away for 4Gi each, or give a number of "
-            "replicas for fair parts"
+            "warning: sharing.timeSlicing.resources[0].memory: with `replicas: {memory: "
+            "4Gi}` a fair share can be larger than 4Gi: it is an equal part of the whole "
+            "device -> omit `memory` for 4Gi each, or set a number of replicas for equal "
+            "parts"
         ),
     ),
     (
@@ -215,8 +216,9 @@ TOLD = [
     (
         one("name: gpu, replicas: 2, oversubscribe: ^true"),
         (
-            f"warning: {ENTRY}.oversubscribe: has no effect without an amount in `memory`: fair "
-            "shares never add up to more than a device has -> set `memory: 8Gi`, or leave it away"
+            f"warning: {ENTRY}.oversubscribe: has no effect "
+            "without an amount in `memory`: fair shares never exceed the memory of the "
+            "device -> set `memory: 8Gi`, or remove it"
         ),
     ),
     (
@@ -229,22 +231,22 @@ TOLD = [
     (
         "gpuhook: {memoryReserve: ^1Gi}",
         (
-            "warning: gpuhook.memoryReserve: has no effect without a limit of memory in `sharing`"
-            " -> set `memory: fair` for a resource that is shared"
+            "warning: gpuhook.memoryReserve: has no effect without a memory limit in "
+            "`sharing` -> set `memory: fair` for a shared resource"
         ),
     ),
     (
         "gpuhook: {memoryReserve: ^20Gi}\n" + FAIR,
         (
-            "warning: gpuhook.memoryReserve: 20Gi of each device are nobody's: replicas and units "
-            "get that much less -> the default is 256Mi"
+            "warning: gpuhook.memoryReserve: 20Gi of each device remain unused -> the "
+            "default is 256Mi"
         ),
     ),
     (
         "gpuhook: {guard: {action: ^kill}}",
         (
-            "warning: gpuhook.guard.action: has no effect without a limit of memory in `sharing` "
-            "-> set `memory: fair` for a resource that is shared"
+            "warning: gpuhook.guard.action: has no effect without a memory limit in "
+            "`sharing` -> set `memory: fair` for a shared resource"
         ),
     ),
     (
@@ -273,7 +275,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("text", "warning"), TOLD)
 def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
-    """What does nothing is a warning, and the file is good."""
+    """A key without effect is a warning, and the file is valid."""
     text, place = marked(text)
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {warning}"]
@@ -291,19 +293,19 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
     ],
 )
 def test_limits_that_the_strategy_has_by_itself(text: str) -> None:
-    """Memory units and derived replicas limit memory without `memory`."""
+    """Memory units and replicas by size limit memory without `memory`."""
     good(text)
 
 
 def test_the_guard_of_the_command_line() -> None:
-    """An option counts more than the file, and its contradictions are told as its own."""
+    """An option takes precedence over the file, and is the place of its contradictions."""
     overrides = {"gpuhook.guard.shortestInterval": Override(20.0, "--guard-shortest-interval")}
     (line,) = lines(read(b"gpuhook: {guard: {longestInterval: 10s}}", "f", overrides))
     assert line.startswith("--guard-shortest-interval: error: gpuhook.guard.shortestInterval: ")
 
 
 def test_many_entries_are_judged_as_well() -> None:
-    """A file of contradictions stays bounded."""
+    """A file of contradictions takes bounded time."""
     entry = "- {name: gpu, replicas: 2, interposer: x, computeMode: exclusive-process}\n"
     found = parsed(sharing("resources:\n" + entry * 256)).findings
     assert len(found) == 256 * 3 - 1
@@ -320,25 +322,22 @@ def test_name_of_units_may_be_one_of_the_resources() -> None:
 
 
 def test_override_of_a_key_of_the_file_is_told() -> None:
-    """Whoever edits the file and sees no effect reads of both."""
+    """The warning names the key and its override."""
     source = "the environment variable DEVICE_LIST_STRATEGY"
     path = "flags.plugin.deviceListStrategy"
     text = b"flags: {plugin: {deviceListStrategy: volume-mounts}}"
     (line,) = lines(read(text, "plugin.yaml", {path: Override(("envvar",), source)}))
     assert line == (
-        f"1:38: warning: {path}: has no effect: {source} says something else, and counts more -> "
-        "remove one of the two"
+        f"1:38: warning: {path}: has no effect: {source} sets another value and takes precedence "
+        "-> remove one of the two"
     )
     assert read(text, "f", {path: Override(("volume-mounts",), source)}).findings == ()
 
 
 def test_defaults_in_the_help_are_the_defaults() -> None:
-    own = Configuration().own
-    seen = 0
-    for path, key in config_keys.walk():
-        if path.startswith(("gpuhook.guard.", "gpuhook.memoryReserve")):
-            said = key.about.rpartition("Default: ")[2].removesuffix(".")
-            holder = own.guard if "guard" in path else own
-            assert config_keys.kind_of(path).of_text(said) == getattr(holder, key.field)
-            seen += 1
-    assert seen == 7
+    """An option with its default from the help as its value changes nothing."""
+    shown = [option for option in OPTIONS if option.key and option.default]
+    assert len(shown) > 30
+    for option in shown:
+        found = read_overrides({option.name: [option.default]}, {})
+        assert read(b"", "", found.overrides).configuration == Configuration(), option.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's command line and environment, and what counts more than what."""
+"""The command line and the environment of the device plugin, and their precedence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.config.config_source import ConfigSource
-from gpuhook.device_plugin.config.configuration import Configuration, Health
-from gpuhook.device_plugin.config.grammar import config_keys
-from gpuhook.device_plugin.config.grammar.grammar import Section
+from gpuhook.device_plugin.config.configuration import ROOT_SECTION, Configuration
+from gpuhook.device_plugin.config.gpuhook_section import Health
+from gpuhook.device_plugin.config.grammar.grammar import Section, walk
 from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
@@ -26,12 +26,12 @@ def made(
     content: bytes = b"",
     command_line: dict[str, str] | None = None,
 ) -> Configuration:
-    """Return the configuration that all three say."""
+    """Return the configuration of all three sources."""
     texts = {name: [text] for name, text in (command_line or {}).items()}
     said = read_overrides(texts, environ or {})
     assert said.findings == []
     reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
-    allowed = ("has no effect without", "counts more")
+    allowed = ("has no effect without", "takes precedence")
     assert all(any(a in found.message for a in allowed) for found in reading.findings)
     assert reading.configuration is not None
     return reading.configuration
@@ -43,7 +43,7 @@ def findings(environ: dict[str, str], command_line: dict[str, str] | None = None
 
 
 def test_the_command_line_then_the_environment_then_the_file() -> None:
-    """Command line, environment, file, default: the first that says something counts."""
+    """Command line, environment, file, default: the first source with a value applies."""
     environ = {"MIG_STRATEGY": "single"}
     assert made().flags.mig_strategy == "none"
     assert made(content=FILE).flags.mig_strategy == "mixed"
@@ -54,7 +54,7 @@ def test_the_command_line_then_the_environment_then_the_file() -> None:
 
 
 def test_the_environment_of_the_gpu_operator() -> None:
-    """The variables of the operator's values count as they do in NVIDIA's plugin."""
+    """The variables of the operator's values work as in NVIDIA's plugin."""
     flags = made(
         {
             "PASS_DEVICE_SPECS": "true",
@@ -136,7 +136,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
 def test_every_variable_and_its_option_set_what_they_are_for(
     variable: str, text: str, attribute: str, value: object
 ) -> None:
-    """A variable and the option beside it change one attribute, and not to its default."""
+    """A variable and its option change one attribute, and not to its default."""
     option = next(option for option in OPTIONS if variable in option.variables)
     for found in (made({variable: text}), made({}, b"", {option.name: text})):
         for name in attribute.split("."):
@@ -146,20 +146,20 @@ def test_every_variable_and_its_option_set_what_they_are_for(
 
 
 def test_every_option_of_the_file_is_in_that_table() -> None:
-    """No variable of a key is left out above, but for the two of the next tests."""
+    """The table has all variables of keys except the two of the next tests."""
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
     assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
 
 
 def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
-    """An option that the plugin does nothing with is none; nor does its value keep it down."""
+    """The plugin does not have these options, and ignores their variables."""
     assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
     assert read_overrides({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
 
 
 def test_names_and_variables_are_each_one_option() -> None:
-    """Nothing in the table is there twice."""
+    """The table has no duplicates."""
     names = [name for option in OPTIONS for name in (option.name, *option.aliases)]
     variables = [variable for option in OPTIONS for variable in option.variables]
     assert len(set(names)) == len(names)
@@ -208,7 +208,7 @@ def test_a_bad_value_names_where_it_is_from(variable: str, text: str, what: str)
 
 
 def test_empty_variables_are_not_set() -> None:
-    """A variable that a manifest leaves empty says nothing, but for the kubelet's socket."""
+    """An empty variable of a manifest is unset, except the kubelet's socket."""
     empty = {variable: "" for option in OPTIONS for variable in option.variables}
     assert made(empty, FILE) == made({}, FILE)
     assert launch(read_overrides({}, empty)) == launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
@@ -216,24 +216,26 @@ def test_empty_variables_are_not_set() -> None:
 
 
 def test_an_empty_list_of_strategies_is_refused() -> None:
-    """On the command line an empty list is an error, as in the reference."""
+    """On the command line an empty list is an error, as in NVIDIA's plugin."""
     (line,) = findings({}, {"device-list-strategy": ""})
-    assert line.startswith("--device-list-strategy: error: flags.plugin.deviceListStrategy: names")
+    assert line.startswith(
+        "--device-list-strategy: error: flags.plugin.deviceListStrategy: is empty"
+    )
 
 
 HEALTH = [
-    ("all", "", Health(ignores_all=True)),
-    ("xids", "", Health(ignores_all=True)),
-    ("all", "79", Health(ignores_all=True, enabled_xids=frozenset({79}))),
+    ("all", "", Health(ignored_xids="all")),
+    ("xids", "", Health(ignored_xids="all")),
+    ("all", "79", Health(ignored_xids="all", enabled_xids=frozenset({79}))),
     ("79, 48", "", Health(ignored_xids=frozenset({79, 48}))),
     ("", "31", Health(enabled_xids=frozenset({31}))),
-    ("", "all", Health(enables_all=True)),
+    ("", "all", Health(enabled_xids="all")),
 ]
 
 
 @pytest.mark.parametrize(("disable", "enable", "health"), HEALTH)
 def test_health_checks_are_disabled_and_enabled(disable: str, enable: str, health: Health) -> None:
-    """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS: what is enabled is watched, always."""
+    """DP_ENABLE_HEALTHCHECKS takes precedence over DP_DISABLE_HEALTHCHECKS."""
     environ = {"DP_DISABLE_HEALTHCHECKS": disable, "DP_ENABLE_HEALTHCHECKS": enable}
     found = made(environ).own.health
     assert found == health
@@ -242,11 +244,11 @@ def test_health_checks_are_disabled_and_enabled(disable: str, enable: str, healt
 
 
 def test_malformed_xids_of_the_reference_are_left_out() -> None:
-    """Words that are no XID are skipped with a warning, as the reference skips them."""
+    """Malformed words are ignored with a warning, as in NVIDIA's plugin."""
     said = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
     assert [str(found) for found in said.findings] == [
         "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "
-        f'the text "{word}" is no XID and is left out'
+        f'the text "{word}" is not an XID and is ignored'
         for word in ("foo", "-1")
     ]
     assert said.overrides["gpuhook.health.ignoredXids"].value == frozenset({79})
@@ -254,7 +256,7 @@ def test_malformed_xids_of_the_reference_are_left_out() -> None:
 
 
 def test_options_without_effect_are_told() -> None:
-    """What NVIDIA's plugin has and ours does not is taken, with a word about it."""
+    """An option that gpuhook does not implement is accepted with a warning."""
     for environ in ({"CDI_DISABLE_HOOKS": "all"}, {"USE_NODE_FEATURE_API": "true"}):
         (line,) = findings(environ)
         assert ": warning: has no effect: " in line
@@ -262,7 +264,7 @@ def test_options_without_effect_are_told() -> None:
 
 
 def test_the_launch() -> None:
-    """What is about the process itself is taken from its options and variables."""
+    """The options of a start come from the command line and the environment."""
     found = launch(
         read_overrides(
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
@@ -303,7 +305,7 @@ def test_the_launch() -> None:
 
 
 def test_no_kubelet_socket_still_has_a_directory() -> None:
-    """An empty socket means not to register; the sockets are where they always are."""
+    """An empty socket disables registration; the directory of the sockets is the default."""
     found = launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
     assert (found.kubelet_socket, found.plugin_directory) == (
         "",
@@ -312,14 +314,14 @@ def test_no_kubelet_socket_still_has_a_directory() -> None:
 
 
 def test_a_file_and_a_directory_are_one_too_many() -> None:
-    """Who gives both is told so."""
+    """The two options exclude each other."""
     with pytest.raises(GpuhookError) as caught:
         launch(read_overrides({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
     assert caught.value.code == "GH1804"
 
 
 def test_the_readme_has_every_option() -> None:
-    """The tables of its page have each option, in one line with its variables and its key."""
+    """The tables of its page have each option in one line with its variables and its key."""
     page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
     lines = page.splitlines()
     for option in OPTIONS:
@@ -329,16 +331,16 @@ def test_the_readme_has_every_option() -> None:
 
 
 def test_the_readme_has_every_key() -> None:
-    """Those that no option sets are there, too; what mps shares with timeSlicing is there once."""
+    """Keys without an option have a row; those of mps and timeSlicing share one."""
     page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
-    for path, known in config_keys.walk():
+    for path, known in walk(ROOT_SECTION):
         if not isinstance(known.kind, Section):
             there = path.replace("sharing.mps.", "sharing.timeSlicing.")
             assert f"`{path}`" in page or f"`{there}`" in page
 
 
 def test_choice_without_a_directory_to_choose_from_is_told() -> None:
-    """Who forgets CONFIG_FILE_SRCDIR is served the defaults, and should know."""
+    """Without CONFIG_FILE_SRCDIR the defaults apply, with a warning."""
     (finding,) = read_overrides({}, {"DEFAULT_CONFIG": "default"}).findings
     assert str(finding) == (
         "--default-config (DEFAULT_CONFIG): warning: has no effect without a directory of "

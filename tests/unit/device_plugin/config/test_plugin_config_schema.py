@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON schema of the device plugin's configuration, against the reader of the file."""
+"""The JSON schema of the device plugin's configuration, compared with the reader."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import pytest
 import yaml
 
 import gpuhook
-from gpuhook.device_plugin.config import build as config_build
+from gpuhook.device_plugin.config import configuration as config_build
 from gpuhook.device_plugin.config.config_reader import read
 from gpuhook.device_plugin.config.configuration import Configuration
-from gpuhook.device_plugin.config.grammar import config_schema
 from tests.unit.device_plugin.config.test_plugin_config import SEED, TABLE, WHOLE
 
 FILE = Path(gpuhook.__file__).parent / "schemas/device-plugin.json"
 
-# What only the reader sees: YAML itself, several values at once, names and their lengths.
+# Only the reader finds these: YAML itself, several values at once, names and their lengths.
 ONLY_READ = {
     "a key twice",
     "a tag of one's own",
     "a foreign tag",
     "an amount that is none",
     "indentation with a tab",
-    "name too long",  # a schema counts with or without the prefix
+    "name too long",  # the length is with or without the prefix
     "name too long when it is shared",
     "replicas empty",
     "seconds that are nanoseconds",
@@ -36,36 +35,36 @@ ONLY_READ = {
 
 
 def valid(document: object) -> bool:
-    validator = jsonschema.Draft202012Validator(json.loads(config_schema.text()))
+    validator = jsonschema.Draft202012Validator(json.loads(config_build.schema_text()))
     return bool(validator.is_valid(document))
 
 
 def test_the_file_is_that_of_the_grammar() -> None:
-    """The schema that ships is made of the grammar: `gpuhook device-plugin --print-schema`."""
-    assert FILE.read_text("utf-8") == config_schema.text()
-    jsonschema.Draft202012Validator.check_schema(json.loads(config_schema.text()))
+    """The shipped schema is the one of `gpuhook device-plugin --print-schema`."""
+    assert FILE.read_text("utf-8") == config_build.schema_text()
+    jsonschema.Draft202012Validator.check_schema(json.loads(config_build.schema_text()))
 
 
 @pytest.mark.parametrize("text", [SEED.format(name="nvidia.com/gpu"), WHOLE, "{}", "flags:"])
 def test_good_files_are_valid(text: str) -> None:
-    """What is read without a finding is valid."""
+    """A file without findings is valid."""
     assert valid(yaml.safe_load(text.replace("1:2", "'1:2'")))
 
 
 def test_the_defaults_are_valid() -> None:
-    """What --print-config prints is valid."""
+    """The output of --print-config is valid."""
     assert valid(config_build.document(Configuration()))
 
 
 @pytest.mark.parametrize("case", sorted(set(TABLE) - ONLY_READ))
 def test_wrong_files_are_invalid(case: str) -> None:
-    """What the reader refuses, an editor underlines."""
+    """An error of the reader is invalid for an editor."""
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
 @pytest.mark.parametrize(("page", "least"), [("docs/plugin.md", 3), ("docs/device-plugin.md", 2)])
 def test_the_files_in_the_documentation(page: str, least: int) -> None:
-    """What the pages of the plugin show of configurations is read without a word."""
+    """The configurations on the plugin's pages have no findings."""
     content = (Path(gpuhook.__file__).parents[1] / page).read_text("utf-8")
     blocks = [block.partition("```")[0] for block in content.split("```yaml\n")[1:]]
     shown = [text for text in blocks if text.startswith(("version: v1\n", "gpuhook:"))]

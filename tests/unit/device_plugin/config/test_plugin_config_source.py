@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the device plugin's configuration comes from: a file, or one of several in a directory."""
+"""The source of the device plugin's configuration: a file, or one of several in a directory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.config_reader import Override
+from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.config_source import (
-    Chosen,
     ConfigSource,
     choose,
     digest,
-    examine,
     load,
     names,
     watched,
@@ -36,14 +34,14 @@ def config_map(tmp_path: Path) -> ConfigMap:
 
 
 def test_no_source_is_the_defaults() -> None:
-    """Without a file and a directory, what counts are the defaults, and the command line."""
+    """Without a file and a directory, the defaults and the command line apply."""
     assert load(ConfigSource()).configuration == Configuration()
     made = load(ConfigSource(), {"flags.migStrategy": Override("mixed", "--mig-strategy")})
     assert made.configuration.flags.mig_strategy == "mixed"
 
 
 def test_a_file(tmp_path: Path) -> None:
-    """A fixed file is read anew at each load; the digest says whether it means something else."""
+    """Each load reads the file again; another digest is another meaning."""
     file = tmp_path / "config.yaml"
     file.write_text(SINGLE)
     source = ConfigSource(file=str(file))
@@ -56,7 +54,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
-    """The fault has the number of errors and the first with its place; all are found elsewhere."""
+    """The fault has the number of errors, and the first one with its place."""
     file = tmp_path / "config.yaml"
     file.write_text(WRONG)
     with pytest.raises(GpuhookError) as caught:
@@ -67,13 +65,13 @@ def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
         '"v1", found the text "v2"'
     )
     assert caught.value.hint.startswith(f"`gpuhook device-plugin --validate {file}`")
-    found = examine(ConfigSource(file=str(file)))
+    found = read(file.read_bytes(), str(file))
     assert found.configuration is None
     assert [finding.path for finding in found.findings] == ["version", "flags.migStrategy"]
 
 
 def test_strict_loads_refuse_unknown_keys(tmp_path: Path) -> None:
-    """What is a warning becomes the error when it is asked for."""
+    """In strict mode a warning is an error."""
     (tmp_path / "config.yaml").write_text("flags: {renameByDefault: true}\n")
     source = ConfigSource(file=str(tmp_path / "config.yaml"))
     assert [found.severity for found in load(source).findings] == ["warning"]
@@ -83,7 +81,7 @@ def test_strict_loads_refuse_unknown_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["missing", "a directory"])
 def test_a_file_that_cannot_be_read(tmp_path: Path, what: str) -> None:
-    """A missing file is a fault of its own, and not an empty configuration."""
+    """A missing file is a fault, and not an empty configuration."""
     path = tmp_path / "config.yaml"
     if what == "a directory":
         path.mkdir()
@@ -96,13 +94,13 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, what: str) -> None:
 
 
 def test_names_are_the_files_that_show(config_map: ConfigMap) -> None:
-    """The kubelet's own names in a mounted ConfigMap are no configurations."""
+    """The kubelet's own files in a mounted ConfigMap are not configurations."""
     (config_map.directory / "nested").mkdir()
     assert names(str(config_map.directory)) == ["default", "mixed", "single"]
 
 
 def test_the_label_chooses(config_map: ConfigMap) -> None:
-    """A label's value is the name; without a label it is the one called default."""
+    """The value of the label is the name; without a label it is `default`."""
     source = ConfigSource(directory=str(config_map.directory))
     assert load(source, label="single").configuration.flags.mig_strategy == "single"
     assert load(source, label="single").name == "single"
@@ -111,14 +109,14 @@ def test_the_label_chooses(config_map: ConfigMap) -> None:
 
 
 def test_an_unknown_label_changes_nothing(config_map: ConfigMap) -> None:
-    """A label that names none is a warning: what counts until now goes on (the reference exits)."""
+    """An unknown name is a warning: the configuration remains (NVIDIA's plugin exits)."""
     source = ConfigSource(directory=str(config_map.directory))
     found = load(source, label="../single", current="mixed")
     assert (found.name, found.configuration.flags.mig_strategy) == ("mixed", "mixed")
     assert [str(finding) for finding in found.findings] == [
         (
-            "the node's label: warning: '../single' is none of the configurations (default, mixed, "
-            "single): mixed goes on"
+            "the node's label: warning: '../single' is not a configuration (default, "
+            "mixed, single): mixed remains active"
         )
     ]
     assert load(source, label="gone").name == "default"
@@ -141,13 +139,13 @@ def test_what_is_chosen(
     source: ConfigSource, label: str | None, known: list[str], current: str, name: str
 ) -> None:
     """The label, the default, then the strategies in their order."""
-    assert choose(source, label, known, current) == Chosen(name)
+    assert choose(source, label, known, current) == (name, "")
 
 
 NOTHING = [
     (ConfigSource(directory="/d"), None, ["a", "b"], "the node has no label and there is no"),
-    (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is none of the configurations (a, b)"),
-    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "the default is to be c, and"),
+    (ConfigSource(directory="/d"), "c", ["a", "b"], "'c' is not a configuration (a, b)"),
+    (ConfigSource(directory="/d", default_name="c"), None, ["a"], "the default, c, does not exist"),
     (ConfigSource(directory="/d", fallbacks=()), None, ["default"], "the node has no label"),
 ]
 
@@ -156,7 +154,7 @@ NOTHING = [
 def test_nothing_can_be_chosen(
     source: ConfigSource, label: str | None, known: list[str], reason: str
 ) -> None:
-    """Where nothing says which one counts, the fault says what there is."""
+    """If no rule selects a configuration, the fault lists the known ones."""
     with pytest.raises(GpuhookError) as caught:
         choose(source, label, known)
     assert caught.value.code == "GH1802"
@@ -164,7 +162,7 @@ def test_nothing_can_be_chosen(
 
 
 def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -> None:
-    """The name may be in a file, which counts instead of the label; an empty one is no label."""
+    """A file can have the name instead of the label; an empty file is no label."""
     name = tmp_path / "name"
     source = ConfigSource(directory=str(config_map.directory), name_file=str(name))
     assert load(source, label="mixed").name == "default"
@@ -172,13 +170,13 @@ def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -
     assert load(source, label="mixed").name == "single"
     name.write_text("other\n")
     (finding,) = load(source, current="single").findings
-    assert str(finding).startswith(f"{name}: warning: 'other' is none of")
+    assert str(finding).startswith(f"{name}: warning: 'other' is not a configuration")
     name.write_text("\n")
     assert load(source).name == "default"
 
 
 def test_a_config_map_that_changes(config_map: ConfigMap) -> None:
-    """New content behind the kubelet's link is read at the next load."""
+    """The next load reads new content behind the kubelet's link."""
     source = ConfigSource(directory=str(config_map.directory))
     before = load(source, label="single")
     config_map.publish(default="", single=MIXED)
@@ -189,7 +187,7 @@ def test_a_config_map_that_changes(config_map: ConfigMap) -> None:
 
 
 def test_what_to_watch(config_map: ConfigMap, tmp_path: Path) -> None:
-    """Directories are watched: that of the file, of a link's target, of the name; never ..data."""
+    """The directories of the file, of link targets and of the name are watched; ..data is not."""
     mounted = str(config_map.directory)
     assert watched(ConfigSource()) == ()
     assert watched(ConfigSource(directory=mounted)) == (mounted,)
@@ -216,14 +214,14 @@ def test_a_swap_shows_in_what_is_watched(config_map: ConfigMap) -> None:
 
 
 def test_the_digest_is_of_the_meaning() -> None:
-    """Two texts that mean the same have one digest, and it is short enough for a label."""
+    """Two texts with the same meaning have one digest, short enough for a label."""
     one = digest(Configuration())
     assert one == digest(load(ConfigSource()).configuration)
     assert len(one) == 8
 
 
 def test_a_directory_is_no_configuration_file(tmp_path: Path) -> None:
-    """It is said so, in the words for a file that cannot be read."""
+    """The fault is that of a file that cannot be read."""
     for source in (
         ConfigSource(file=str(tmp_path)),
         ConfigSource(directory=str(tmp_path), name_file=str(tmp_path)),

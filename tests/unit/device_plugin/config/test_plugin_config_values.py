@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
+from gpuhook.device_plugin.config.grammar.memory_values import AMOUNT
 from gpuhook.device_plugin.config.grammar.name_values import (
     Address,
     Channels,
@@ -18,7 +19,6 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     Boolean,
     ChoiceKind,
     Duration,
-    Quantity,
     UnfitError,
     ValueKind,
 )
@@ -30,13 +30,13 @@ DURATION = Duration(may_be_infinite=True)
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
 def test_true_as_go_spells_it(text: str) -> None:
     """Each spelling of Go's strconv.ParseBool is true."""
-    assert Boolean().of_text(text) is True
+    assert Boolean().parse_text(text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
 def test_false_as_go_spells_it(text: str) -> None:
     """Each spelling of Go's strconv.ParseBool is false."""
-    assert Boolean().of_text(text) is False
+    assert Boolean().parse_text(text) is False
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_false_as_go_spells_it(text: str) -> None:
     ],
 )
 def test_durations_as_go_writes_them(value: object, seconds: float | None) -> None:
-    """Durations are Go's, integers are nanoseconds, and what is shown is read back."""
-    assert DURATION.of(value) == seconds
-    assert DURATION.of(DURATION.plain(seconds)) == seconds
+    """Durations are Go's, integers are nanoseconds, and the printed form is read back."""
+    assert DURATION.parse(value) == seconds
+    assert DURATION.parse(DURATION.plain(seconds)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_durations_as_go_writes_them(value: object, seconds: float | None) -> No
     ["", "s", "1", "-1s", "1 s", "1d", "1s2", True, None, 1.5, [], "1ms", 5, "9" * 20 + "h", 2**63],
 )
 def test_what_is_no_duration(value: object) -> None:
-    """Other texts and types, and what is too short or too long, are refused."""
+    """Other texts and types, and too short or too long durations, are refused."""
     with pytest.raises(UnfitError):
-        DURATION.of(value)
+        DURATION.parse(value)
 
 
 def test_only_some_durations_are_infinite() -> None:
-    """Infinite is a duration only where it means something; a number may be a text."""
+    """Infinite is a duration only for some keys; a number can be a text."""
     with pytest.raises(UnfitError, match="must be a duration, found"):
-        Duration().of("infinite")
-    assert Duration().of_text("1000000000") == 1.0
+        Duration().parse("infinite")
+    assert Duration().parse_text("1000000000") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_only_some_durations_are_infinite() -> None:
     ],
 )
 def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
-    """Binary and decimal suffixes count, and parts of a byte round up."""
-    assert Quantity().of(value) == count
+    """Binary and decimal suffixes work, and parts of a byte round up."""
+    assert AMOUNT.parse(value) == count
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
 def test_what_is_no_quantity(value: object) -> None:
-    """What Kubernetes would not take, and what no memory has, is refused."""
+    """Malformed quantities and impossible sizes are refused."""
     with pytest.raises(UnfitError):
-        Quantity().of(value)
+        AMOUNT.parse(value)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_no_quantity(value: object) -> None:
 )
 def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) -> None:
     """A list is a text with commas."""
-    assert kind.of_text(text) == value
+    assert kind.parse_text(text) == value
 
 
 @pytest.mark.parametrize(
@@ -142,17 +142,17 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
     ],
 )
 def test_texts_that_do_not_fit(kind: ValueKind, text: str) -> None:
-    """What a key cannot have is refused from a text as from a file."""
+    """A wrong value is refused in a text as in a file."""
     with pytest.raises(UnfitError):
-        kind.of_text(text)
+        kind.parse_text(text)
 
 
 @pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
 def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
-    """A huge text is not repeated whole in what is said of it."""
+    """A message does not repeat a huge text."""
     for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
         try:
-            kind.of_text(text)
+            kind.parse_text(text)
         except UnfitError as error:
             told = error.message + error.hint
         else:
@@ -168,13 +168,13 @@ def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
         (Health(critical_xids=frozenset({48})), 79, False),
         (Health(ignored_xids=frozenset({79})), 79, False),
         (Health(ignored_xids=frozenset({79})), 48, None),
-        (Health(ignores_all=True), 79, False),
-        (Health(ignores_all=True, enabled_xids=frozenset({79})), 79, True),
-        (Health(ignores_all=True, enabled_xids=frozenset({79})), 48, False),
+        (Health(ignored_xids="all"), 79, False),
+        (Health(ignored_xids="all", enabled_xids=frozenset({79})), 79, True),
+        (Health(ignored_xids="all", enabled_xids=frozenset({79})), 48, False),
         (Health(ignored_xids=frozenset({79}), enabled_xids=frozenset({79})), 79, True),
-        (Health(enables_all=True), 13, True),
+        (Health(enabled_xids="all"), 13, True),
     ],
 )
 def test_what_is_enabled_wins(health: Health, xid: int, rule: bool | None) -> None:
-    """Enabled XIDs win over ignored ones, these over the critical ones; else nothing is said."""
+    """Enabled XIDs take precedence over ignored ones, and these over critical ones."""
     assert health.rule(xid) is rule

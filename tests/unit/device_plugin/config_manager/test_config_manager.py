@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.api_server.client import ApiServer
+from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config_manager import config_choice, manager_process, process_signal
 from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError
@@ -35,14 +36,14 @@ OPERATOR = {
 
 @pytest.fixture
 def configs(tmp_path: Path) -> Path:
-    """Give a ConfigMap as the kubelet mounts it: files are links through ..data."""
+    """Return a ConfigMap as the kubelet mounts it: files are links through ..data."""
     made = tmp_path / "available"
     edition(made, 1, {"default": "version: v1\n", "four": "version: v1\n# 4\n"})
     return made
 
 
 def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
-    """Put another edition of the ConfigMap in place, as the kubelet does."""
+    """Mount another edition of the ConfigMap, as the kubelet does."""
     data = place / f"..{number}"
     data.mkdir(parents=True)
     for name, text in texts.items():
@@ -54,7 +55,7 @@ def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
 
 
 def said(place: Path, **more: str) -> ManagerOptions:
-    """Return the operator's options with `more` laid over them."""
+    """Return the operator's options, overridden by `more`."""
     mine = {
         "CONFIG_FILE_SRCDIR": str(place / "available"),
         "CONFIG_FILE_DST": str(place / "config/config.yaml"),
@@ -75,7 +76,7 @@ def api(tmp_path: Path) -> Iterator[ApiStandIn]:
 
 
 def lead(place: Path) -> str:
-    """Return the name of the configuration that the destination leads to."""
+    """Return the name of the linked configuration."""
     return os.path.basename(os.readlink(place / "config/config.yaml"))
 
 
@@ -95,14 +96,14 @@ def test_the_configuration_of_a_node(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], expected: str
 ) -> None:
     chosen = said(tmp_path, **more)
-    assert config_choice.chosen(label, config_choice.names(str(configs)), chosen) == expected
+    assert config_choice.choose(label, config_source.names(str(configs)), chosen) == expected
 
 
 def test_the_only_configuration(tmp_path: Path) -> None:
     edition(tmp_path / "available", 1, {"mine": "version: v1\n"})
     chosen = said(tmp_path, FALLBACK_STRATEGIES="named,single")
-    known = config_choice.names(chosen.config_file_srcdir)
-    assert config_choice.chosen(None, known, chosen) == "mine"
+    known = config_source.names(chosen.config_file_srcdir)
+    assert config_choice.choose(None, known, chosen) == "mine"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_nothing_is_guessed(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], code: str
 ) -> None:
     with pytest.raises(GpuhookError) as caught:
-        config_choice.chosen(label, config_choice.names(str(configs)), said(tmp_path, **more))
+        config_choice.choose(label, config_source.names(str(configs)), said(tmp_path, **more))
     assert caught.value.code == code
 
 
@@ -158,22 +159,22 @@ def test_the_destination_is_replaced_and_what_it_led_to_stays(
     tmp_path: Path, configs: Path
 ) -> None:
     chosen = said(tmp_path)
-    assert config_choice.lead(chosen, "four")
-    assert not config_choice.lead(chosen, "four")
-    assert config_choice.lead(chosen, config_choice.EMPTY)
-    assert not config_choice.lead(chosen, config_choice.EMPTY)
+    assert config_choice.link(chosen, "four")
+    assert not config_choice.link(chosen, "four")
+    assert config_choice.link(chosen, config_choice.EMPTY)
+    assert not config_choice.link(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     assert (tmp_path / "config/config.yaml").read_text(encoding="utf-8") == "version: v1\n"
-    assert config_choice.lead(chosen, "default")
+    assert config_choice.link(chosen, "default")
     assert os.listdir(tmp_path / "config") == ["config.yaml"]
 
 
 def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: Path) -> None:
-    """It is a link that leads to a configuration."""
+    """It is a link to a configuration."""
     chosen = said(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
-    assert config_choice.lead(chosen, config_choice.EMPTY)
+    assert config_choice.link(chosen, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     made = tmp_path / "config/config.yaml"
     assert not made.is_symlink()
@@ -181,7 +182,7 @@ def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: 
 
 
 def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
-    """The init container: it asks for the node, chooses, and ends."""
+    """The init container reads the node, selects, and exits."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
     manager_process.run(said(tmp_path), api.access)
     assert lead(tmp_path) == "four"
@@ -198,7 +199,7 @@ def test_once_without_a_permission(tmp_path: Path, configs: Path, api: ApiStandI
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Give a process that calls itself as the plugin does, and writes a line at each SIGHUP."""
+    """Return a process with the name of the plugin that writes a line at each SIGHUP."""
     name, log = f"nvidia-device-plugin-{os.getpid()}", tmp_path / "signals"
     script = f"trap 'echo hup >> {log}' HUP; echo up >> {log}; while :; do sleep 0.02; done"
     process = subprocess.Popen([name, "-c", script], executable="/bin/sh")
@@ -211,9 +212,9 @@ def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         process.wait()
 
 
-def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Following:
+def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Follower:
     more = {"ONESHOT": "false", "SEND_SIGNAL": "true", "SIGNAL": "1", "PROCESS_TO_SIGNAL": name}
-    return manager_process._Following(said(tmp_path, **more), ApiServer(api.access))
+    return manager_process._Follower(said(tmp_path, **more), ApiServer(api.access))
 
 
 def signals(log: Path) -> int:
@@ -221,7 +222,7 @@ def signals(log: Path) -> int:
 
 
 async def until(what: object) -> None:
-    """Wait until `what()` is true; the test's own time limit ends what never comes."""
+    """Wait until `what()` is true, at most for the time limit of the test."""
     assert callable(what)
     while not what():
         await asyncio.sleep(0.01)
@@ -234,7 +235,7 @@ def test_following(
     plugin: tuple[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another label, and another edition of the ConfigMap, are taken up, and the plugin is told."""
+    """Another label and another edition of the ConfigMap apply, and the plugin gets a signal."""
     monkeypatch.setattr(manager_process, "LOOK", 0.02)
     name, log = plugin
     news: list[dict[str, object]] = []
@@ -295,7 +296,7 @@ def process_is_there(log: Path) -> bool:
 def test_following_ends_where_the_label_may_not_be_read(
     tmp_path: Path, configs: Path, api: ApiStandIn
 ) -> None:
-    """A sidecar that could never work says so by ending."""
+    """A sidecar without permission exits."""
     api.otherwise = status(403, "no")
     with pytest.raises(GpuhookError) as caught:
         asyncio.run(following(tmp_path, api, "nobody").run())
@@ -310,7 +311,7 @@ def test_a_process_that_may_not_be_told_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The configuration is chosen all the same: the process reads it when it starts anew."""
+    """The configuration is selected nevertheless: the process reads it at its next start."""
 
     def refused(pid: int, number: int) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -323,7 +324,7 @@ def test_a_process_that_may_not_be_told_is_named(
     assert lead(tmp_path) == "four"
     told = capfd.readouterr()
     assert plugin[0] in told.out + told.err
-    assert "may not be signalled" in told.out + told.err
+    assert "permission denied to signal" in told.out + told.err
 
 
 def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pynvml
 import pytest
 
 from gpuhook.device_plugin import node_snapshot
-from gpuhook.device_plugin.config.configuration import Configuration, SharedResource
+from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService, PolicyState
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot

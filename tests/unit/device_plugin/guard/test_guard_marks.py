@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT
 from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import FAILED, TERM, GuardMark, Sent

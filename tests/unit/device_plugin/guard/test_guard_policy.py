@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, TERMINATE, Guard
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, TERMINATE, Guard
 from gpuhook.device_plugin.guard import guard_policy
 from gpuhook.device_plugin.guard.guard_policy import (
     END,

@@ -19,7 +19,7 @@ from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.api_server.node_events import NodeEvents
-from gpuhook.device_plugin.config.configuration import KILL, NO_ACTION, REPORT, Guard
+from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT, Guard
 from gpuhook.device_plugin.guard import (
     container_processes,
     guard_marks,
@@ -427,7 +427,7 @@ def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
 
 IDLE = """\
 import asyncio, sys
-from gpuhook.device_plugin.config.configuration import Guard
+from gpuhook.device_plugin.config.gpuhook_section import Guard
 from gpuhook.device_plugin.guard.guard_service import GuardService
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import KILL
+from gpuhook.device_plugin.config.gpuhook_section import KILL
 from gpuhook.device_plugin.guard import ledger_limits, process_scope
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health import affected_pods
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import (
@@ -236,7 +236,7 @@ def test_gpus_that_were_unwatched_are_asked_about() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [Health(ignores_all=True), Health(critical_xids=frozenset({79})), Health(ask_driver=False)],
+    [Health(ignored_xids="all"), Health(critical_xids=frozenset({79})), Health(ask_driver=False)],
 )
 def test_a_driver_without_a_say_is_not_asked(settings: Health) -> None:
     """Where the settings judge every XID, the driver's recovery action marks nothing."""
@@ -286,7 +286,7 @@ def test_an_xid_that_is_ignored_from_now_on_loses_its_marks() -> None:
     made = book()
     made.add_xid(xid(79), None, 1.0)
     made.update_gpus((*GPUS[:3], Gpu(3, "GPU-3", lost="needs a reset")), 2.0)
-    assert len(made.configure(Health(ignores_all=True))) == 1
+    assert len(made.configure(Health(ignored_xids="all"))) == 1
     assert list(made.unhealthy(WHOLE)) == ["GPU-3"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health import health_marks
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth

@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health import health_marks, health_service
 from gpuhook.device_plugin.health import recovery_evidence as health_evidence
 from gpuhook.device_plugin.health.health_marks import HealthMark

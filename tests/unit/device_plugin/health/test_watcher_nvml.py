@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.device_plugin.health.nvml_watcher import (

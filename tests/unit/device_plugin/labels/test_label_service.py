@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.api_server import node_object
 from gpuhook.device_plugin.api_server.client import ApiServer
-from gpuhook.device_plugin.config.configuration import Configuration, Flags, LabelFlags, Own
+from gpuhook.device_plugin.config.configuration import Configuration, Flags, LabelFlags
+from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.config.launch_options import Launch
 from gpuhook.device_plugin.labels import feature_file
 from gpuhook.device_plugin.labels.label_service import LabelService

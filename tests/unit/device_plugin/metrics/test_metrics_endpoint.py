@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.config.configuration import Metrics as Settings
+from gpuhook.device_plugin.config.gpuhook_section import Metrics as Settings
 from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.metrics import exposition, metrics_endpoint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the memory of a node's devices is divided: counts, limits, and promises that cannot hold."""
+"""The division of device memory: numbers of units, limits, and impossible limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import MEMORY_UNITS, MPS, SharedResource
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, SharedResource
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, Offer, offered
 from gpuhook.errors import FileError
@@ -112,7 +112,7 @@ def test_quantity_is_a_limit_of_which_the_fair_share_is_guaranteed() -> None:
 def test_limits_that_exceed_a_card_are_refused_with_the_sum(
     entry: SharedResource, said: str
 ) -> None:
-    """One card that is too small is enough."""
+    """One device that is too small is enough."""
     with refused("GH1847") as caught:
         offer(MIXED, entry)
     assert caught.value.message == f"sharing.timeSlicing.resources[0]: {said}"
@@ -140,7 +140,7 @@ def test_card_that_holds_no_replica_is_not_offered() -> None:
     assert found.warnings == (
         (
             f"{GPU}: device 0 (Tesla T4) is not offered: its 15360 MiB, less 256 MiB of reserve, "
-            "hold no replica of 20480 MiB"
+            "are less than a replica of 20480 MiB"
         ),
     )
 
@@ -149,11 +149,11 @@ def test_memory_that_nobody_knows_gives_no_fair_share() -> None:
     mute = changed(T4, 0, memory_bytes=None)
     found = offer(mute, SharedResource(GPU, 4, memory="fair"))
     assert one(found).memory == {}
-    device = "the driver does not tell the memory of device 0 (Tesla T4)"
+    device = "the driver does not report the memory of device 0 (Tesla T4)"
     assert found.warnings == (f"{GPU}: {device}: its replicas have no limit",)
     found = offer(mute, SharedResource(GPU, 4, memory=GIB))
     assert one(found).memory == {SMALL: UnitMemory(GIB, 0)}
-    assert found.warnings == (f"{GPU}: {device}: nobody knows whether 4 times 1024 MiB fit",)
+    assert found.warnings == (f"{GPU}: {device}: it is unknown whether 4 times 1024 MiB fit",)
 
 
 @pytest.mark.parametrize("entry", [units(GIB), SharedResource(GPU, replica_memory=GIB)])
@@ -162,7 +162,7 @@ def test_memory_that_nobody_knows_cannot_be_counted(entry: SharedResource) -> No
     found = offer(mute, entry, strategy=MEMORY_UNITS if entry.unit else "time-slicing")
     assert found.resources == ()
     (text,) = found.warnings
-    assert "not offered: the driver does not tell its memory" in text
+    assert "not offered: the driver does not report its memory" in text
 
 
 def test_mig_instances_are_divided_by_their_own_memory() -> None:
@@ -179,14 +179,14 @@ def test_little_memory_for_a_context_is_warned_about() -> None:
     found = offer(T4, SharedResource(GPU, 48, memory=200 * MIB))
     assert found.warnings == (
         (
-            f"{GPU}: 48 replicas of Tesla T4 may have 200 MiB of memory each, and a CUDA context "
-            "alone takes 256 MiB: programs will not start"
+            f"{GPU}: 48 replicas of Tesla T4 have a limit of 200 MiB of memory each, and a CUDA "
+            "context alone takes 256 MiB: programs cannot start"
         ),
     )
 
 
 def test_mps_has_fair_shares_by_itself() -> None:
-    """The figures of the reference; what is configured counts the reserve."""
+    """The default is that of NVIDIA's plugin; configured limits leave the reserve free."""
     assert mebibytes(one(offer(T4, SharedResource(GPU, 4), strategy=MPS))) == {SMALL: (3840, 3840)}
     fair = SharedResource(GPU, 4, memory="fair")
     assert mebibytes(one(offer(T4, fair, strategy=MPS))) == {SMALL: (3776, 3776)}
@@ -204,7 +204,7 @@ def test_memory_units_are_as_many_as_fit() -> None:
     assert counts(resource) == {SMALL: 14, LARGE: 79}
     assert ids(found)[UNITS][:2] == [f"{SMALL}::0", f"{SMALL}::1"]
     assert resource.memory == dict.fromkeys((SMALL, LARGE), UnitMemory(GIB, GIB, is_asked=True))
-    assert found.warnings == ()  # neither their number nor their size is doubtful
+    assert found.warnings == ()  # neither their number nor their size has a warning
     one_unit = one(offer(T4, units(10 * GIB), strategy=MEMORY_UNITS))
     assert [unit.id for unit in one_unit.units] == [f"{SMALL}::0"]
 
@@ -212,7 +212,7 @@ def test_memory_units_are_as_many_as_fit() -> None:
 def test_memory_units_of_a_card_older_than_pascal_are_doubtful() -> None:
     old = changed(T4, 0, compute_capability="5.2")
     (text,) = offer(old, units(GIB), strategy=MEMORY_UNITS).warnings
-    assert text.endswith("stops the others on its memory units")
+    assert text.endswith("blocks the others on its memory units")
 
 
 def test_more_than_one_memory_unit_is_never_refused() -> None:
@@ -223,7 +223,7 @@ def test_more_than_one_memory_unit_is_never_refused() -> None:
 def test_card_smaller_than_a_unit_is_not_offered() -> None:
     found = offer(MIXED, units(20 * GIB), strategy=MEMORY_UNITS)
     assert counts(one(found)) == {LARGE: 3}
-    assert "hold no unit of 20480 MiB" in found.warnings[0]
+    assert "are less than a unit of 20480 MiB" in found.warnings[0]
 
 
 def test_units_of_a_mebibyte_fit_on_one_card() -> None:
@@ -237,21 +237,21 @@ def test_too_many_units_are_refused_with_the_smallest_that_fits() -> None:
     message = caught.value.message
     assert message.startswith(
         f"sharing.memoryUnits.resources[0]: {UNITS} cannot be offered in memory units: 650424 "
-        "units of 1 MiB do not fit into the 4 MiB that the kubelet takes; the smallest unit that "
-        "does is "
+        "units of 1 MiB do not fit into the 4 MiB that the kubelet accepts; the smallest "
+        "possible unit is "
     )
     smallest = int(message.split()[-2])
     resource = one(offer(H100, units(smallest * MIB), strategy=MEMORY_UNITS))
     assert sum(len(unit.id) + 16 for unit in resource.units) <= MAX_MESSAGE
-    with pytest.raises(FileError, match=f"smallest unit that does is {smallest} MiB"):
+    with pytest.raises(FileError, match=f"smallest possible unit is {smallest} MiB"):
         offer(H100, units((smallest - 1) * MIB), strategy=MEMORY_UNITS)
 
 
 def test_units_of_one_resource_are_of_one_size() -> None:
     two = (units(GIB, devices=("0",)), units(2 * GIB, devices=("1",)))
-    with pytest.raises(FileError, match="1 GiB and 2 GiB, and have to be of on"):
+    with pytest.raises(FileError, match="1 GiB and 2 GiB: they must have one"):
         offer(MIXED, *two, strategy=MEMORY_UNITS)
-    with pytest.raises(FileError, match="1 MiB at least"):
+    with pytest.raises(FileError, match="at least 1 MiB"):
         offer(T4, units(MIB - 1), strategy=MEMORY_UNITS)
 
 
@@ -262,7 +262,7 @@ def test_whole_card_is_never_offered_as_a_unit() -> None:
     assert found.warnings == (
         (
             f"{GPU}: device 1 (NVIDIA H100 80GB HBM3) is not offered: no entry of "
-            "sharing.memoryUnits means it, and the others of that name are memory units"
+            "sharing.memoryUnits selects it, and the other devices of that name are memory units"
         ),
     )
     apart = offer(MIXED, units(GIB, devices=("0",)), strategy=MEMORY_UNITS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature labels: the seeds' node, MIG in every strategy, several models, awkward names."""
+"""The feature labels: a T4, MIG in every strategy, several models, unusual names."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import (
+from gpuhook.device_plugin.config.configuration import Configuration, Flags
+from gpuhook.device_plugin.config.gpuhook_section import (
     KILL,
-    MEMORY_UNITS,
-    MPS,
     NO_ACTION,
     REPORT,
     TERMINATE,
-    TIME_SLICING,
-    Configuration,
-    Flags,
     Guard,
     Own,
+)
+from gpuhook.device_plugin.config.sharing_section import (
+    MEMORY_UNITS,
+    MPS,
+    TIME_SLICING,
     SharedResource,
     Sharing,
 )
@@ -36,14 +37,14 @@ T4 = Gpu(0, "GPU-0", 0, "00000000:00:1E.0", "Tesla T4", compute_capability="7.5"
 
 
 def gpu(index: int, name: str, capability: str, mebibytes: int, **facts: object) -> Gpu:
-    """Return a GPU of these facts."""
+    """Return a GPU with these fields."""
     known = {"mig_mode": "disabled", **facts}
     return Gpu(index, f"GPU-{index}", index, name=name, compute_capability=capability,
                memory_bytes=mebibytes << 20, **known)  # type: ignore[arg-type]  # fmt: skip
 
 
 def whole(one: Gpu) -> Device:
-    """Return a GPU as it is offered."""
+    """Return a GPU as an offered device."""
     assert one.uuid
     return Device(
         one.uuid, str(one.index), one.uuid, one.index, (), (), one.name, one.memory_bytes,
@@ -52,7 +53,7 @@ def whole(one: Gpu) -> Device:
 
 
 def slices(one: Gpu) -> list[Device]:
-    """Return the MIG instances of a GPU as they are offered."""
+    """Return the MIG instances of a GPU as offered devices."""
     return [
         replace(
             whole(one),
@@ -67,7 +68,7 @@ def slices(one: Gpu) -> list[Device]:
 
 
 def resource(name: str, *devices: Device, replicas: int = 1, sharing: str = "none") -> Resource:
-    """Return a resource of these devices, each with so many units."""
+    """Return a resource of these devices, each with this number of units."""
     if replicas == 1:
         units = tuple(Unit(device.uuid, device) for device in devices)
     else:
@@ -93,14 +94,14 @@ def told(found: dict[str, str], *names: str) -> dict[str, str | None]:
 
 
 def check_form(found: dict[str, str]) -> None:
-    """Fail unless the API server would take each label."""
+    """Fail if the API server would refuse a label."""
     for name, value in found.items():
         assert NAME.fullmatch(name), name
         assert VALUE.fullmatch(value), (name, value)
 
 
 def test_the_seeds_node() -> None:
-    """The T4 with four replicas has the labels that the seeds show, and all others."""
+    """A T4 with four replicas has all labels."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=4, sharing=TIME_SLICING)
     facts = LabelFacts(machine="g4dn.xlarge", modes=("compute",))
     found = labels(Node(DRIVER, (T4,)), (offered,), shared(4), facts, 1700000000)
@@ -150,7 +151,7 @@ def test_the_seeds_node() -> None:
 def test_a_renamed_resource_tells_of_the_sharing_itself(
     configuration: Configuration, name: str, product: str
 ) -> None:
-    """The product has -SHARED only where the resource's name says nothing; replicas stay."""
+    """The product has -SHARED only if the name of the resource does not show the sharing."""
     offered = resource(name, whole(T4), replicas=4, sharing=TIME_SLICING)
     found = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts())
     assert told(found, "gpu.product", "gpu.replicas") == {
@@ -177,7 +178,7 @@ MIB = 1 << 20
 def test_a_limit_is_the_memory_of_a_replica(
     sharing: str, driver: bool, action: str, by: str
 ) -> None:
-    """What a replica may have is its limit, and the labels say who holds it to that."""
+    """The labels have the limit of a replica, and what enforces it."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=sharing)
     offered = replace(offered, memory={"GPU-0": UnitMemory(4096 * MIB, 4096 * MIB)})
     configuration = replace(shared(3, sharing), own=Own(guard=Guard(action)))
@@ -188,7 +189,7 @@ def test_a_limit_is_the_memory_of_a_replica(
 
 
 def test_a_mig_instance_cannot_be_divided_by_the_driver() -> None:
-    """The driver has no limits for MIG: what shares an instance is watched."""
+    """The driver has no limits for MIG: the guard watches replicas of an instance."""
     gpus = (a100(0, "1g.5gb"),)
     made = slices(gpus[0])
     offered = resource("nvidia.com/gpu", *made, replicas=2, sharing=TIME_SLICING)
@@ -236,7 +237,7 @@ def a100(index: int, *profiles: str, mode: str = "enabled") -> Gpu:
 
 
 def test_mig_single_tells_of_instances_as_of_gpus() -> None:
-    """In the strategy single gpu.* is about the instances, with their attributes."""
+    """With strategy single, gpu.* describes the instances with their attributes."""
     gpus = (a100(0, *["1g.5gb"] * 7),)
     offered = resource("nvidia.com/gpu", *slices(gpus[0]), replicas=2, sharing=TIME_SLICING)
     found = labels(Node(DRIVER, gpus), (offered,), shared(2, mig="single"), LabelFacts())
@@ -260,7 +261,7 @@ def test_mig_single_tells_of_instances_as_of_gpus() -> None:
     ],
 )
 def test_mig_single_that_cannot_be(gpus: tuple[Gpu, ...], offers: list[int]) -> None:
-    """GPUs that single cannot offer alike are MIG-INVALID, with nothing to be had."""
+    """GPUs that single cannot offer together are MIG-INVALID, with no devices."""
     offered = tuple(resource("nvidia.com/gpu", whole(gpus[n])) for n in offers)
     configuration = Configuration(flags=Flags(mig_strategy="single"))
     found = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
@@ -275,7 +276,7 @@ def test_mig_single_that_cannot_be(gpus: tuple[Gpu, ...], offers: list[int]) -> 
 
 
 def test_mig_mixed_has_labels_per_profile() -> None:
-    """In the strategy mixed gpu.* is about whole GPUs and mig-<profile>.* about instances."""
+    """With strategy mixed, gpu.* describes whole GPUs and mig-<profile>.* instances."""
     gpus = (a100(0, "3g.20gb", "1g.5gb", "1g.5gb", "1g.5gb+me"), a100(1, mode="disabled"))
     made = slices(gpus[0])
     offered = (
@@ -302,7 +303,7 @@ def test_mig_mixed_has_labels_per_profile() -> None:
 
 @pytest.mark.parametrize("strategy", ["none", "mixed"])
 def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
-    """A node whose GPUs are all in MIG mode says which they are, and that none can be had."""
+    """A node with all GPUs in MIG mode has their model, and no devices."""
     gpus = (a100(0, "7g.40gb"), a100(1, "7g.40gb"), replace(a100(2), lost="fallen off the bus"))
     offered = [resource("nvidia.com/mig-7g.40gb", *slices(gpus[0]), *slices(gpus[1]))]
     configuration = Configuration(flags=Flags(mig_strategy=strategy))
@@ -320,7 +321,7 @@ def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
 
 @pytest.mark.parametrize("name", ["0", "nvidia-a100-sxm4-40gb", "0:0"])
 def test_excluded_gpus_in_mig_mode_are_not_told_of(name: str) -> None:
-    """A GPU that the plugin leaves alone does not count, by whatever name it is excluded."""
+    """An excluded GPU is not in the labels, by any of its names."""
     configuration = Configuration(own=Own(exclude_devices=(name,)))
     assert labels(Node(DRIVER, (a100(0, "1g.5gb"),)), (), configuration, LabelFacts()) == {
         "nvidia.com/vgpu.present": "false"
@@ -328,7 +329,7 @@ def test_excluded_gpus_in_mig_mode_are_not_told_of(name: str) -> None:
 
 
 def test_several_models() -> None:
-    """The most numerous model is the node's; each has its own labels besides."""
+    """The most frequent model is the node's; each model also has its own labels."""
     gpus = (
         gpu(0, "Tesla T4", "7.5", 15360),
         gpu(1, "NVIDIA L40S", "8.9", 46068),
@@ -354,7 +355,7 @@ def test_several_models() -> None:
 
 
 def test_gpus_of_one_model_shared_differently() -> None:
-    """Where GPUs of a model have different counts of replicas, most of them decide."""
+    """If GPUs of a model have different numbers of replicas, the most frequent one applies."""
     gpus = tuple(gpu(n, "Tesla T4", "7.5", 15360) for n in range(3))
     units = resource("nvidia.com/gpu", whole(gpus[0]), replicas=8, sharing=TIME_SLICING).units
     units += resource("nvidia.com/gpu", *map(whole, gpus[1:])).units
@@ -369,7 +370,7 @@ def test_gpus_of_one_model_shared_differently() -> None:
 
 
 def test_lost_gpus_are_not_told_of() -> None:
-    """A lost GPU stays in its resource, as unhealthy, and is no reason to come to the node."""
+    """A lost GPU remains in its resource as unhealthy, and has no labels."""
     gpus = (T4, replace(gpu(1, "Tesla T4", "7.5", 15360), lost="fallen off the bus", name=None))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
     found = labels(Node(DRIVER, gpus), (offered,), shared(4), LabelFacts())
@@ -381,7 +382,7 @@ def test_lost_gpus_are_not_told_of() -> None:
 
 
 def test_instances_with_trouble_are_not_told_of() -> None:
-    """An instance that no container can be given has no labels of its profile."""
+    """An unusable instance has no labels of its profile."""
     one = a100(0, "1g.5gb", "1g.5gb", "2g.10gb")
     instances = tuple(
         replace(each, trouble="no capability node") if each.index else each
@@ -398,7 +399,7 @@ def test_instances_with_trouble_are_not_told_of() -> None:
 
 
 def test_mps() -> None:
-    """A node shared by MPS says so, and is capable of it; with MIG it is not."""
+    """A node shared by MPS has the labels of MPS; with MIG it has not."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=MPS)
     node = Node(DRIVER, (T4,))
     found = labels(node, (offered,), shared(3, MPS), LabelFacts())
@@ -412,7 +413,7 @@ def test_mps() -> None:
 
 
 def test_vgpu() -> None:
-    """A vGPU's host driver is told; without a vGPU nothing of it."""
+    """A vGPU has the label of its host driver; another GPU does not."""
     facts = LabelFacts(
         is_vgpu=True, vgpu_host_driver_version="570.133.10", vgpu_host_driver_branch="r570_00"
     )
@@ -435,7 +436,7 @@ def test_vgpu() -> None:
     ],
 )
 def test_driver_versions_of_any_shape(version: str, parts: tuple[str | None, ...]) -> None:
-    """A driver version needs no three parts for a node to have labels."""
+    """A driver version with fewer than three parts gives labels."""
     node = Node(Driver(version=version), (T4,))
     found = labels(node, (resource("nvidia.com/gpu", whole(T4)),), Configuration(), LabelFacts())
     names = ("major", "minor", "revision", "full")
@@ -444,7 +445,7 @@ def test_driver_versions_of_any_shape(version: str, parts: tuple[str | None, ...
 
 
 def test_what_is_not_known_has_no_label() -> None:
-    """A GPU that tells nothing is counted, and called unknown."""
+    """A GPU without facts is in the count, with the model unknown."""
     mute = Gpu(0, "GPU-0")
     found = labels(
         Node(Driver(), (mute,)), (resource("nvidia.com/gpu", whole(mute)),), Configuration(),
@@ -481,7 +482,7 @@ def test_families(capability: str, family: str) -> None:
 
 
 def test_long_and_odd_names_become_valid_values() -> None:
-    """A long model is cut before -SHARED, and what is not allowed in a label is left out."""
+    """A long model is cut before -SHARED, and characters not allowed in a label are removed."""
     name = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition (rev. a1) with a tail - "
     gpus = (gpu(0, name, "12.0", 97887), gpu(1, "Tesla T4", "7.5", 15360))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
@@ -497,13 +498,13 @@ def test_long_and_odd_names_become_valid_values() -> None:
 
 @pytest.mark.parametrize("text", ["", "()", "---", "日本", " . _ "])
 def test_nothing_usable_gives_an_empty_value(text: str) -> None:
-    """A text of which nothing may stay is empty, and an ending then stands alone."""
+    """A text without allowed characters is empty, and leaves only the suffix."""
     assert label_text.value(text) == ""
     assert label_text.value(text, "-SHARED") == "SHARED"
 
 
 def test_the_accelerator_label_is_asked_for() -> None:
-    """The label that people set by hand comes from the main model, when asked for."""
+    """acceleratorLabel adds a label with the main model."""
     offered = (resource("nvidia.com/gpu", whole(T4)),)
     node = Node(DRIVER, (T4,))
     assert "accelerator" not in labels(node, offered, Configuration(), LabelFacts())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory units and limits as the kubelet and containers see them: lists, choices, answers."""
+"""Memory units and limits for the kubelet and containers: lists, preferences, answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from gpuhook.device_plugin.allocate import pre_start_check
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
-from gpuhook.device_plugin.config.configuration import (
-    LIST_STRATEGIES,
+from gpuhook.device_plugin.config.configuration import LIST_STRATEGIES, Configuration
+from gpuhook.device_plugin.config.sharing_section import (
     MEMORY_UNITS,
     MPS,
     SPREAD,
-    Configuration,
     SharedResource,
     Sharing,
 )
@@ -48,7 +47,7 @@ def device(index: int, count: int, numa: int | None = None) -> Device:
 
 
 def resource(*counts: int, sharing: str = MEMORY_UNITS, soft: int = GIB) -> Resource:
-    """Return units of 1 GiB of devices that hold so many of them."""
+    """Return units of 1 GiB of devices with these numbers of units."""
     devices = [device(index, count, index % 2) for index, count in enumerate(counts)]
     units = [Unit(f"{d.uuid}::{n}", d, n) for d in devices for n in range(counts[d.gpu_index])]
     limit = UnitMemory(GIB, soft, is_asked=sharing == MEMORY_UNITS)
@@ -82,7 +81,7 @@ def choose(
 
 
 def test_kubelet_is_told_no_numa_nodes_of_units() -> None:
-    """It would fill a request with the units of one NUMA node, whatever cards these are of."""
+    """The kubelet would select units of one NUMA node, of any devices."""
     listed = messages.listing(resource(2, 2), {"GPU-1"}).devices
     assert [(d.ID, d.health, len(d.topology.nodes)) for d in listed] == [
         ("GPU-0::0", "Healthy", 0),
@@ -117,7 +116,7 @@ def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
 
 
 def test_units_that_must_be_there_say_the_card() -> None:
-    """The kubelet gives a container what the init containers of its pod had."""
+    """The kubelet assigns the units of init containers to a container of the pod."""
     two = resource(8, 4)
     assert choose(two, 4, required=ids(0, 5)) == ids(0, 0, 1, 2, 5)
     with refused("GH1849"):
@@ -155,7 +154,7 @@ def test_grant_of_units_is_one_mount_with_their_sum(strategy: str) -> None:
     path = f"{PREFIX}/GPU-0,hard=3072,soft=3072,asked"
     assert grants == [AllocatedMount(path, "/dev/null", read_only=True)]
     assert given.envs[LIMIT] == "3072"
-    assert REQUEST not in given.envs  # what cannot be more than the card guarantees itself
+    assert REQUEST not in given.envs  # limits within the memory of the device are a guarantee
     assert "GPUHOOK_REPLICAS" not in given.envs
 
 
@@ -182,7 +181,7 @@ def test_replicas_with_a_limit_get_it_for_each_device() -> None:
         f"{PREFIX}/GPU-0,hard=2048,soft=1024",
         f"{PREFIX}/GPU-1,hard=1024,soft=512",
     ]
-    assert LIMIT not in given.envs  # one variable cannot say both
+    assert LIMIT not in given.envs  # one variable cannot have both
     assert given.envs["GPUHOOK_REPLICAS"] == "GPU-0::0,GPU-0::1,GPU-1::3"
     alike = allocate(two, [*ids(0, 0), *ids(1, 3)], at_work("envvar"))
     assert (alike.envs[LIMIT], alike.envs[REQUEST]) == ("1024", "512")
@@ -226,7 +225,7 @@ def test_start_is_refused_on_a_broken_card_only() -> None:
     pre_start_check.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
     with refused("GH1857"):
         pre_start_check.check(two, ids(1, 0), {"GPU-1": "XID 79"})
-    # An id of a configuration with smaller units: its card counts.
+    # An id of a configuration with smaller units: only its device is checked.
     pre_start_check.check(two, ids(0, 5000), {})
 
 
@@ -238,7 +237,7 @@ def test_labels_tell_the_size_of_a_unit() -> None:
     told = group.labels()
     assert (told["replicas"], told["replica-memory"], told["memory"]) == ("7", "2048", "15360")
     assert told["sharing-strategy"] == MEMORY_UNITS
-    assert told["product"] == "Tesla-T4"  # the resource's name tells of the sharing
+    assert told["product"] == "Tesla-T4"  # the name of the resource shows the sharing
 
 
 def test_labels_tell_of_one_replica_that_is_not_all_of_its_card() -> None:

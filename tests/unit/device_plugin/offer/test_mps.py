@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sharing by MPS: what a daemon is told, and a daemon that is told it."""
+"""Sharing by MPS: the commands for a daemon, and a daemon that receives them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
 from gpuhook.device_plugin.mps.mps_plan import MpsPlan
@@ -153,7 +153,10 @@ def test_daemon_is_started_once_and_told_its_limits(
     assert [line for line in told if line.startswith("set_")] == list(running.plan.commands())
     assert not running.ensure()
     again = Path(running.plan.pipe, "told").read_text().splitlines()
-    assert again == [*told, "get_default_active_thread_percentage"]  # that is enough to know
+    assert again == [
+        *told,
+        "get_default_active_thread_percentage",
+    ]  # one command is enough to probe
     assert not MpsDaemon(running.plan, running._program, modes.__setitem__).ensure()
 
 
@@ -190,7 +193,7 @@ def test_missing_program_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def on_disk() -> Iterator[Path]:
-    """Yield a directory that is not in memory, as tmp_path may be."""
+    """Yield a directory that is not in memory; tmp_path may be."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         yield Path(place)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which units the kubelet is told to prefer."""
+"""The preferred units for the kubelet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.offer import prefer_linked
 from gpuhook.device_plugin.offer.offered_devices import Resource
 from gpuhook.device_plugin.offer.preferred_allocation import preferred, prepare
@@ -15,7 +15,7 @@ from gpuhook.errors import RequestError
 from tests.unit import offering
 from tests.unit.choosing import NO_LINKS, Table, ids, mig, shared, taken, whole
 
-# An eight-GPU machine of two halves: NVLink pairs, then one PCIe switch for four, then the rest.
+# Eight GPUs in two halves: NVLink pairs, then one PCIe switch for four, then the others.
 PAIRS = {(0, 1): 250, (2, 3): 250, (4, 5): 250, (6, 7): 250}
 HALVES = {(a, b): 50 for half in (0, 4) for a in range(half, half + 4) for b in range(half, a)}
 EIGHT = Table({**HALVES, **PAIRS}, other=10)
@@ -51,14 +51,14 @@ def choose(
         ("01234567", "", 2, "0 1"),
         ("01234567", "", 4, "0 1 2 3"),
         ("01234567", "", 8, "0 1 2 3 4 5 6 7"),
-        ("12345", "", 2, "4 5"),  # those that are left are of one half
+        ("12345", "", 2, "4 5"),  # the remaining ones are of one half
         ("1267", "", 1, "1"),
         ("0167", "", 1, "0"),
-        ("12367", "", 1, "1"),  # no pair is torn
+        ("12367", "", 1, "1"),  # no pair is split
         ("2367", "7", 2, "6 7"),
         ("01367", "3", 3, "0 1 3"),
         ("03467", "", 2, "6 7"),
-        ("1357", "", 2, "1 3"),  # no pair is left whole: at least one switch
+        ("1357", "", 2, "1 3"),  # no complete pair: at least one switch
     ],
 )
 def test_whole_gpus_go_by_their_links(free: str, required: str, size: int, chosen: str) -> None:
@@ -68,12 +68,12 @@ def test_whole_gpus_go_by_their_links(free: str, required: str, size: int, chose
 
 
 def test_what_remains_keeps_its_links() -> None:
-    # 0-1 and 1-2 and 2-3 are all as good; taking the middle would leave nothing.
+    # 0-1, 1-2 and 2-3 are equal; the middle pair would leave no pair.
     chain = Table({(0, 1): 5, (1, 2): 5, (2, 3): 5})
     assert choose(whole(4), size=2, links=chain) == "0 1"
     chain = Table({(3, 0): 5, (0, 1): 5, (1, 2): 5})
     assert choose(whole(4), size=2, links=chain) == "0 3"
-    # One GPU: the one that nobody is linked with.
+    # One GPU: the one without a link.
     assert choose(whole(4), size=1, links=Table({(0, 1): 5, (0, 2): 5, (1, 2): 5})) == "3"
 
 
@@ -136,7 +136,7 @@ def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
 
 
 def test_more_gpus_than_a_table_holds_leave_what_is_linked() -> None:
-    # All but 7 are linked with 3; 7 is the one to take alone, and as the second one beside 12.
+    # All except 7 are linked with 3: 7 is the best single GPU, and the best second one with 12.
     links = Table({(3, index): 5 for index in range(20) if index not in (3, 7)})
     assert choose(whole(20), size=1, links=links) == "7"
     assert choose(whole(20), None, ["GPU-12"], 2, links=Table({(0, 1): 5})) == "2 12"
@@ -149,7 +149,7 @@ def test_more_gpus_than_a_table_holds_leave_what_is_linked() -> None:
         ((0, 0), 2, "0::0 1::0", "0::0 1::0"),
         ((1, 0), 1, "1::0", "0::1"),
         ((0, 2), 1, "0::0", "1::2"),
-        ((0, 2), 2, "0::0 1::2", "0::0 1::2"),  # both on one GPU with the reference
+        ((0, 2), 2, "0::0 1::2", "0::0 1::2"),  # both on one GPU with NVIDIA's plugin
         ((0, 3), 2, "0::0 1::3", "0::0 1::3"),
         ((0, 3), 3, "0::0 0::1 1::3", "0::0 0::1 1::3"),
         ((0, 4), 2, "0::0 0::1", "0::0 0::1"),
@@ -173,7 +173,7 @@ def test_what_must_be_included_counts_as_picked() -> None:
     for policy in ("distributed", "packed"):
         assert choose(resource, free, ["GPU-0::2"], 2, policy) == "0::2 1::3"
         assert choose(resource, free, ["GPU-0::2", "GPU-1::3"], 2, policy) == "0::2 1::3"
-    # The required unit need not be named as available.
+    # The required unit may be missing in `available`.
     assert choose(resource, ["GPU-1::0"], ["GPU-0::3"], 2) == "0::3 1::0"
 
 
@@ -215,7 +215,7 @@ def test_ten_developers_spread_over_four_gpus_with_three_replicas() -> None:
         free.remove(seat)
         seats.append(gpus[seat])
     assert seats == ["0", "1", "2", "3", "0", "1", "2", "3", "0", "1"]
-    # The one who asks for two gets two GPUs, of those that have most left.
+    # A container that requests two gets two GPUs, those with the most free units.
     two = preferred(resource, free, [], 2, policy="distributed", topology=NO_LINKS)
     assert [gpus[seat] for seat in two] == ["2", "3"]
 
@@ -245,7 +245,7 @@ def test_unhealthy_devices_are_the_last_resort() -> None:
     gpus = whole(4)
     assert choose(gpus, size=2, links=Table({(0, 1): 9}), unhealthy=("GPU-1",)) == "0 2"
     assert choose(gpus, None, ["GPU-1"], 2, unhealthy=("GPU-1",)) == "0 1"
-    # What is not available because it is broken isn't taken: of instance 0:0 nothing counts.
+    # Units of an unhealthy device are not in use: those of instance 0:0 are ignored.
     parts = mig(2, 2)
     broken = ["MIG-0-1", "MIG-1-0", "MIG-1-1"]
     assert choose(parts, broken, unhealthy=("MIG-0-0",)) == "0-1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a node are offered before they are shared, and under which names."""
+"""The devices of a node before sharing, and the names of their resources."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_excluding_what_is_not_there_is_said() -> None:
     offered = offer(T4, exclude=("7", "Tesla K80"))
     assert indices(offered) == {GPU: ["0"]}
     assert offered.warnings == (
-        "gpuhook.excludeDevices: no device of this node is '7'",
-        "gpuhook.excludeDevices: no device of this node is 'Tesla K80'",
+        "gpuhook.excludeDevices: this node has no device '7'",
+        "gpuhook.excludeDevices: this node has no device 'Tesla K80'",
     )
 
 
@@ -118,8 +118,8 @@ def test_strategy_none_offers_no_gpu_that_is_in_mig_mode() -> None:
     offered = offer(divided(H100, 2, "7g.80gb"))
     assert indices(offered) == {GPU: ["0", "1", *ALL[3:]]}
     assert said(offered) == (
-        "GPU 2 is in MIG mode and cannot be given as a whole: it is not offered with "
-        "migStrategy none; choose single or mixed, or turn its MIG mode off"
+        "GPU 2 is in MIG mode and cannot be assigned as a whole: it is not offered with "
+        "migStrategy none; set single or mixed, or disable its MIG mode"
     )
 
 
@@ -150,7 +150,7 @@ def test_strategy_mixed_offers_instances_beside_whole_gpus() -> None:
         "nvidia.com/mig-1g.10gb": ["1:0"],
         "nvidia.com/mig-3g.40gb": ["1:1"],
     }
-    assert offered.warnings == ("GPU 4 is in MIG mode and has no instances: it offers nothing",)
+    assert offered.warnings == (("GPU 4 is in MIG mode and has no instances: it is not offered"),)
 
 
 def test_resources_are_in_the_order_of_their_names() -> None:

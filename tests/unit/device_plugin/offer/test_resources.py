@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How devices are shared and counted, and what is warned about."""
+"""Shared devices, their units, and warnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import SharedResource
+from gpuhook.device_plugin.config.sharing_section import SharedResource
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, unusable
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from tests.unit.offering import (
@@ -58,7 +58,7 @@ def test_a_shared_resource_is_renamed() -> None:
 
 
 def test_a_name_that_two_resources_end_up_with_is_told() -> None:
-    """Only the node knows that the default name is taken there: by GPUs that are not divided."""
+    """Only the node shows that unshared GPUs already have the default name."""
     node = divided(FOUR, 0, "1g.10gb")
     entry = SharedResource("nvidia.com/mig-1g.10gb", 2, rename=GPU)
     (said,) = offer(node, entry, mig="mixed").warnings
@@ -130,8 +130,8 @@ def test_a_device_belongs_to_the_first_entry_that_means_it() -> None:
     )
     assert [len(offered.resources[0].units), len(offered.resources[0].devices)] == [11, 4]
     assert offered.warnings == (
-        f"sharing.timeSlicing.resources[1]: earlier entries for {GPU} have device 1",
-        f"sharing.timeSlicing.resources[3]: earlier entries for {GPU} have device 0, 1, 2, 3",
+        f"sharing.timeSlicing.resources[1]: earlier entries of {GPU} have device 1",
+        f"sharing.timeSlicing.resources[3]: earlier entries of {GPU} have device 0, 1, 2, 3",
     )
 
 
@@ -156,12 +156,13 @@ def test_devices_that_are_not_there_are_named() -> None:
     offered = offer(T4, SharedResource(GPU, 2, devices=("0", "3", "Tesla K80")))
     assert indices(offered) == {GPU: ["0/0", "0/1"]}
     assert offered.warnings == (
-        f"sharing.timeSlicing.resources[0]: no device of {GPU} is '3'",
-        f"sharing.timeSlicing.resources[0]: no device of {GPU} is 'Tesla K80'",
+        f"sharing.timeSlicing.resources[0]: no device of {GPU} has the name '3'",
+        f"sharing.timeSlicing.resources[0]: no device of {GPU} has the name 'Tesla K80'",
     )
     offered = offer(T4, SharedResource(GPU, 2, devices=3))
     assert said(offered) == (
-        f"sharing.timeSlicing.resources[0]: the first 3 devices of {GPU} are meant, this node has 1"
+        f"sharing.timeSlicing.resources[0]: it selects the first 3 devices of {GPU}, and this node "
+        "has 1"
     )
 
 
@@ -178,7 +179,7 @@ def test_a_card_older_than_pascal_is_warned_about() -> None:
     node = changed(T4, 0, name="GeForce GTX 980", compute_capability="5.2")
     assert said(offer(node, SharedResource(GPU, 4))) == (
         f"{GPU}: GeForce GTX 980 (compute capability 5.2) is older than Pascal: it has no compute "
-        "preemption, so a long kernel of one container stops the others on its 4 replicas"
+        "preemption, so a long kernel of one container blocks the others on its 4 replicas"
     )
     assert offer(node, SharedResource(GPU, 1)).warnings == ()
     assert offer(node).warnings == ()
@@ -219,7 +220,7 @@ def test_many_replicas_are_noted() -> None:
 def test_ids_that_are_too_long_are_named() -> None:
     offered = offer(changed(T4, 0, uuid="GPU-" + "a" * 56), SharedResource(GPU, 11))
     assert said(offered) == (
-        f"{GPU}: 1 of 11 device ids are longer than the 63 characters that a device id may have, "
+        f"{GPU}: 1 of 11 device ids are longer than the maximum of 63 characters, "
         f"such as GPU-{'a' * 56}::10"
     )
 
@@ -268,7 +269,7 @@ def test_what_troubles_a_gpu_troubles_its_instances() -> None:
 
 
 def test_an_instance_without_its_capabilities_is_unusable() -> None:
-    """What no CDI spec describes, and no container could open, is not healthy either."""
+    """A device that no CDI spec describes, or no container can open, is unhealthy."""
     node = divided(T4, 0, "1g.10gb", "1g.10gb")
     first, second = node.gpus[0].instances
     kept = tuple(one for one in node.device_nodes if not one.path.endswith("-cap51"))

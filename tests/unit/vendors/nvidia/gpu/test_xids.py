@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.device_plugin.config.configuration import Health
+from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.xid_verdict import xid_verdict
 from gpuhook.vendors.nvidia.gpu import xids
 
@@ -58,7 +58,7 @@ def test_a_driver_that_is_not_asked_has_no_say() -> None:
 
 def test_a5_enabling_one_wins_over_disabling_all() -> None:
     """DP_DISABLE_HEALTHCHECKS=all with DP_ENABLE_HEALTHCHECKS=79 leaves XID 79 watched."""
-    chosen = Health(enabled_xids=frozenset({79}), ignores_all=True)
+    chosen = Health(enabled_xids=frozenset({79}), ignored_xids="all")
     assert xid_verdict(79, chosen, None).unhealthy
     assert not xid_verdict(95, chosen, None).unhealthy
     assert not xid_verdict(13, chosen, "reset").unhealthy
@@ -66,7 +66,7 @@ def test_a5_enabling_one_wins_over_disabling_all() -> None:
 
 def test_enabling_all_makes_programs_errors_count_too() -> None:
     """DP_ENABLE_HEALTHCHECKS=all un-ignores those that are ignored, too."""
-    chosen = Health(ignored_xids=frozenset({31}), enables_all=True)
+    chosen = Health(ignored_xids=frozenset({31}), enabled_xids="all")
     assert all(xid_verdict(xid, chosen, "none").unhealthy for xid in (13, 31, 79, 9999))
 
 

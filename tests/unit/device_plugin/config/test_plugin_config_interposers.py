@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interposers, as the device plugin is told them: what they may bring to containers."""
+"""Interposers in the configuration of the device plugin, and the edits that they can make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.config_texts import ENTRY, good, lines, marked, one, parsed, sha
 
 
 def interposer(edits: str, more: str = "") -> str:
-    """Return a file with one interposer, of the keys `edits`, and a resource that has it."""
+    """Return a file with one interposer with the keys `edits`, and a resource that names it."""
     entry = sharing(f"resources:\n- {{name: gpu, replicas: 2, interposer: x{more}}}\n")
     return f"gpuhook:\n  interposers:\n  - name: x\n    containerEdits: {{{edits}}}\n{entry}"
 
@@ -24,18 +24,17 @@ REFUSED = {
     "hooks": (
         "env: [A=1], ^hooks: [{hookName: prestart, path: /x}]",
         (
-            f"error: {EDITS}.hooks: "
-            "cannot be served: an answer to the kubelet carries no hooks -> put a CDI spec with "
-            "the "
-            "hooks on the node instead"
+            f"error: {EDITS}.hooks: is not supported: the "
+            "kubelet's API has no field for hooks -> put a CDI spec with the hooks on "
+            "the node instead"
         ),
     ),
     "groups": (
         "env: [A=1], ^additionalGids: [1]",
         (
-            f"error: {EDITS}.additionalGids: cannot be "
-            "served: an answer to the kubelet carries no groups -> set supplementalGroups in "
-            "the pod"
+            f"error: {EDITS}.additionalGids: is not "
+            "supported: the kubelet's API has no field for groups -> set "
+            "supplementalGroups in the pod"
         ),
     ),
     "a mapping of variables": (
@@ -49,7 +48,7 @@ REFUSED = {
         "env: [A=1, ^B]",
         f'error: {EDITS}.env[1]: must be NAME=value, found the text "B"',
     ),
-    "a variable twice": ("env: [A=1, ^A=2]", f"error: {EDITS}.env[1]: A is there twice"),
+    "a variable twice": ("env: [A=1, ^A=2]", (f"error: {EDITS}.env[1]: A is set twice")),
     "several lines": (
         'env: [^"A=1\\n2"]',
         f"error: {EDITS}.env[0]: the value of A must be on one line, and printable",
@@ -57,48 +56,48 @@ REFUSED = {
     "the devices": (
         "env: [^NVIDIA_VISIBLE_DEVICES=all]",
         (
-            f"error: {EDITS}.env[0]: "
-            "NVIDIA_VISIBLE_DEVICES cannot be set by an interposer: it says what a container is "
-            "granted "
-            "-> leave it away: the plugin sets it where it is needed"
+            f"error: {EDITS}.env[0]: NVIDIA_VISIBLE_DEVICES "
+            "cannot be set by an interposer: it grants devices or memory -> remove it: "
+            "the plugin sets it itself"
         ),
     ),
     "a variable of ours": (
         "env: [^GPUHOOK_X=1]",
         (
             f"error: {EDITS}.env[0]: GPUHOOK_X cannot be "
-            "set by an interposer: it says what a container is granted -> leave it away: the "
-            "plugin "
-            "sets it where it is needed"
+            "set by an interposer: it grants devices or memory -> remove it: the plugin "
+            "sets it itself"
         ),
     ),
     "a placeholder mistyped": (
         "env: [^'A={limitMB}']",
         (
-            f"error: {EDITS}.env[0]: {{limitMB}} "
-            "is no placeholder here -> did you mean {limitMiB}?"
+            f"error: {EDITS}.env[0]: {{limitMB}} is not a "
+            "placeholder here -> did you mean {limitMiB}?"
         ),
     ),
     "a placeholder that is none": (
         "env: [^'A=${HOME}']",
         (
-            f"error: {EDITS}.env[0]: {{HOME}} "
-            "is no placeholder here -> there are {uuid}, {index}, {limitMiB}, {limitBytes}, "
-            "{replicas}"
+            f"error: {EDITS}.env[0]: {{HOME}} is not a "
+            "placeholder here -> the placeholders are {uuid}, {index}, {limitMiB}, "
+            "{limitBytes}, {replicas}"
         ),
     ),
     "a placeholder in the container": (
         "mounts: [{hostPath: /x, containerPath: ^'/{uuid}'}]",
         (
-            f"error: {EDITS}.mounts[0].containerPath: has a placeholder, found the text "
-            '"/{uuid}" -> placeholders stand in the values of `env` and in `hostPath` only'
+            f"error: {EDITS}.mounts[0].containerPath: has a "
+            'placeholder, found the text "/{uuid}" -> placeholders work in the values of '
+            "`env` and in `hostPath` only"
         ),
     ),
     "a placeholder in a node": (
         "deviceNodes: [{path: ^'/dev/{index}'}]",
         (
-            f"error: {EDITS}.deviceNodes[0].path: {{index}} is no placeholder here -> "
-            "placeholders stand in the values of `env` and in `hostPath` only"
+            f"error: {EDITS}.deviceNodes[0].path: {{index}} "
+            "is not a placeholder here -> placeholders work in the values of `env` and "
+            "in `hostPath` only"
         ),
     ),
     "a relative path": (
@@ -107,10 +106,7 @@ REFUSED = {
     ),
     "a path that leads up": (
         "mounts: [{hostPath: /x, containerPath: ^/x/../y}]",
-        (
-            f"error: {EDITS}.mounts[0].containerPath: must have no .. in it, found the text "
-            '"/x/../y"'
-        ),
+        (f'error: {EDITS}.mounts[0].containerPath: must not contain .., found the text "/x/../y"'),
     ),
     "the root directory": (
         "mounts: [{hostPath: /x, containerPath: ^//.}]",
@@ -122,20 +118,22 @@ REFUSED = {
     ),
     "one target twice": (
         "mounts: [{hostPath: /x, containerPath: /x}, {hostPath: /y, containerPath: ^/x/}]",
-        f"error: {EDITS}.mounts[1].containerPath: duplicate: /x is mounted already",
+        (f"error: {EDITS}.mounts[1].containerPath: duplicate: /x"),
     ),
     "a mount that is a grant": (
         "mounts: [{hostPath: /x, containerPath: ^'/var/run/gpuhook//memory/GPU-1,hard=1,soft=1'}]",
         (
-            f"error: {EDITS}.mounts[0].containerPath: is below /var/run/gpuhook/memory, where "
-            "mounts say what a container is granted -> mount it elsewhere"
+            f"error: {EDITS}.mounts[0].containerPath: is "
+            "below /var/run/gpuhook/memory, where mounts grant devices or memory -> "
+            "mount it elsewhere"
         ),
     ),
     "a mount that is a device": (
         "mounts: [{hostPath: /x, containerPath: ^/var/run/nvidia-container-devices/all}]",
         (
-            f"error: {EDITS}.mounts[0].containerPath: is below /var/run/nvidia-container-devices, "
-            "where mounts say what a container is granted -> mount it elsewhere"
+            f"error: {EDITS}.mounts[0].containerPath: is "
+            "below /var/run/nvidia-container-devices, where mounts grant devices or "
+            "memory -> mount it elsewhere"
         ),
     ),
     "an option that cannot be carried": (
@@ -152,9 +150,9 @@ REFUSED = {
     "a node of NVIDIA's": (
         "deviceNodes: [{path: ^/dev/nvidia1}]",
         (
-            f"error: "
-            f"{EDITS}.deviceNodes[0].path: is a device of NVIDIA's driver, found the text "
-            '"/dev/nvidia1" -> containers get those with the resource they ask for'
+            f"error: {EDITS}.deviceNodes[0].path: is a "
+            'device of NVIDIA\'s driver, found the text "/dev/nvidia1" -> containers get '
+            "it with the resource that they request"
         ),
     ),
     "a node that is none": (
@@ -166,32 +164,30 @@ REFUSED = {
     ),
     "one node twice": (
         "deviceNodes: [{path: /dev/fuse}, {path: ^/dev//fuse}]",
-        f"error: {EDITS}.deviceNodes[1].path: duplicate: /dev/fuse is there already",
+        (f"error: {EDITS}.deviceNodes[1].path: duplicate: /dev/fuse"),
     ),
     "a node of two paths": (
         "deviceNodes: [{path: /dev/a, ^hostPath: /dev/b}]",
         (
-            f"error: "
-            f"{EDITS}.deviceNodes[0].hostPath: cannot be served: a device node has one path on "
-            "both "
-            "sides -> give the path of the host as `path`"
+            f"error: {EDITS}.deviceNodes[0].hostPath: is "
+            "not supported: a device node has one path on both sides -> write the path "
+            "of the host as `path`"
         ),
     ),
     "a library that no mount brings": (
         PRELOADED % "/lib/y.so",
         (
-            f"error: {EDITS}.env[0]: "
-            "LD_PRELOAD has /lib/y.so, and no mount of the interposer brings it -> add a mount "
-            "with "
+            f"error: {EDITS}.env[0]: LD_PRELOAD has "
+            "/lib/y.so, and no mount of the interposer provides it -> add a mount with "
             "`containerPath: /lib/y.so`"
         ),
     ),
     "a library by its name": (
         PRELOADED % "/lib/x.so:y.so",
         (
-            f"error: "
-            f"{EDITS}.env[0]: LD_PRELOAD has y.so, which is no absolute path: which file that is "
-            "depends on the image -> give the containerPath of the mount that brings it"
+            f"error: {EDITS}.env[0]: LD_PRELOAD has y.so, "
+            "which is not an absolute path: which file it is depends on the image -> "
+            "write the containerPath of its mount"
         ),
     ),
 }
@@ -199,7 +195,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_an_interposer_cannot_do(case: str) -> None:
-    """What containers cannot get, or should not, is refused with its place and a way out."""
+    """An impossible or unsafe edit is an error with its place and a hint."""
     edits, wanted = REFUSED[case]
     text, place = marked(interposer(edits))
     reading = parsed(text)
@@ -211,7 +207,7 @@ def test_what_an_interposer_cannot_do(case: str) -> None:
     "preload", ["/lib/x.so", "/lib/x.so:/lib/x.so", "'LD_PRELOAD=/lib/x.so /lib/x.so'"]
 )
 def test_libraries_that_a_mount_brings(preload: str) -> None:
-    """A library is mounted itself, or with its directory; several have colons or spaces between."""
+    """A mount has the library or its directory; colons or spaces separate several libraries."""
     item = preload if "=" in preload else f"LD_PRELOAD={preload}"
     mounts = "mounts: [{hostPath: /x, containerPath: %s}], env: [%s]"
     for place in ("/lib/x.so", "/lib"):
@@ -219,21 +215,24 @@ def test_libraries_that_a_mount_brings(preload: str) -> None:
 
 
 def test_an_interposer_is_called_by_its_name() -> None:
-    """A name that there is none of is an error with the nearest one, and so is one twice."""
+    """An unknown name is an error with the nearest name, and so is a duplicate."""
     mistyped = interposer("env: [A=1]").replace("name: x", "name: nvshare")
-    for name, hint in (("nv-share", "did you mean nvshare?"), ("hami", "there are nvshare")):
+    for name, hint in (
+        ("nv-share", "did you mean nvshare?"),
+        ("hami", ("known names are nvshare")),
+    ):
         text, place = marked(mistyped.replace("interposer: x", f"interposer: ^{name}"))
         assert lines(parsed(text)) == [
             (
-                "3:11: warning: gpuhook.interposers[0].name: has no effect without a resource that "
-                "says `interposer: nvshare`"
+                "3:11: warning: gpuhook.interposers[0].name: has no effect without a "
+                "resource with `interposer: nvshare`"
             ),
-            f"{place}: error: {ENTRY}.interposer: {name} is none of gpuhook.interposers -> {hint}",
+            f"{place}: error: {ENTRY}.interposer: {name} is not in gpuhook.interposers -> {hint}",
         ]
     text, place = marked(one("name: gpu, replicas: 2, interposer: ^nvshare"))
     assert lines(parsed(text)) == [
         (
-            f"{place}: error: {ENTRY}.interposer: nvshare is none of gpuhook.interposers -> add "
+            f"{place}: error: {ENTRY}.interposer: nvshare is not in gpuhook.interposers -> add "
             "it to "
             "gpuhook.interposers"
         )
@@ -243,38 +242,37 @@ def test_an_interposer_is_called_by_its_name() -> None:
     )
     text, place = marked(twice)
     assert lines(parsed(text)) == [
-        f"{place}: error: gpuhook.interposers[1].name: duplicate: another is called x, too"
+        f"{place}: error: gpuhook.interposers[1].name: duplicate: another entry has the name x"
     ]
 
 
 @pytest.mark.parametrize("edits", ["{}", "{env: []}", "{mounts: [], deviceNodes: []}", ""])
 def test_an_interposer_gives_something(edits: str) -> None:
-    """Edits of nothing are a mistake, however they are written."""
+    """Empty edits are an error in any notation."""
     (found,) = parsed(interposer("").replace("{}", edits)).findings
-    assert (found.line, found.path, found.message) == (4, EDITS, "gives containers nothing")
+    assert (found.line, found.path, found.message) == (4, EDITS, "is empty")
 
 
 def test_a_wrong_interposer_is_one_finding() -> None:
-    """Who mistypes in an interposer is not told that it is not there, too."""
+    """A wrong interposer is not also an unknown one."""
     assert len(lines(parsed(interposer("env: [A]")))) == 1
 
 
 def test_an_interposer_of_a_limit_needs_one() -> None:
-    """What is computed from a limit is refused where there is none."""
+    """A placeholder of a limit is an error without a limit."""
     edits = "env: ['CUDA_DEVICE_MEMORY_LIMIT={limitMiB}m']"
     text, place = marked(interposer(edits).replace("interposer: ", "interposer: ^"))
     assert lines(parsed(text)) == [
         (
             f"{place}: error: {ENTRY}.interposer: x has {{limitMiB}}, and nvidia.com/gpu has no "
-            "limit of "
-            "memory here -> set `memory: fair`, or an amount"
+            "memory limit here -> set `memory: fair`, or an amount"
         )
     ]
     good(interposer(edits, more=", memory: fair"))
 
 
 def test_findings_can_be_printed() -> None:
-    """Whatever stands in paths and variables, it is told in words that can be printed."""
+    """Messages about paths and variables are printable."""
     for odd in ("\\u2028", "\\ud800", "\\x9b", "é"):
         for edits in (
             f'env: ["LD_PRELOAD=/a{odd}"]',
@@ -296,8 +294,8 @@ def test_findings_can_be_printed() -> None:
 @pytest.mark.parametrize("prefix", ["/var/run", "/run"])
 @pytest.mark.parametrize("place", ["memory", "devices"])
 def test_interposer_mounts_nothing_where_mounts_are_grants(prefix: str, place: str) -> None:
-    """/var/run is /run in most images."""
+    """/var/run is a link to /run in most images."""
     path = {"memory": "gpuhook/memory", "devices": "nvidia-container-devices"}[place]
     text = f"mounts: [{{hostPath: /a, containerPath: {prefix}/{path}/x}}]"
     (line,) = lines(parsed(interposer(text)))
-    assert f"is below {prefix}/{path}, where mounts say" in line
+    assert f"is below {prefix}/{path}, where mounts grant" in line

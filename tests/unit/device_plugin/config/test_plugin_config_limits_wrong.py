@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with limits of memory, units and the guard, told with its place and a way out."""
+"""Errors in limits of memory, units and the guard: place, requirement, value and hint."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WRONG = {
     "a limit above any device": (
         one("name: gpu, replicas: 2, memory: ^2Ti"),
         (
-            f'error: {ENTRY}.memory: must be 1Ti or less, found the text "2Ti" -> no GPU has as '
-            "much memory"
+            f"error: {ENTRY}.memory: must be 1024Gi or less, "
+            'found the text "2Ti" -> no GPU has as much memory'
         ),
     ),
     "replicas below a context": (
@@ -47,39 +47,41 @@ WRONG = {
     "limits above the replicas' memory": (
         one("name: gpu, replicas: {memory: 4Gi}, memory: ^6Gi"),
         (
-            f"error: {ENTRY}.memory: a limit of 6Gi for replicas of 4Gi: together they may be "
-            "more than a device has -> set `oversubscribe: true` if that is meant, or leave "
-            "`memory` "
-            "away"
+            f"error: {ENTRY}.memory: a limit of 6Gi for replicas "
+            "of 4Gi: together they can exceed the memory of the device -> set "
+            "`oversubscribe: true` to allow that, or remove `memory`"
         ),
     ),
     "limits above all devices": (
         one("name: gpu, replicas: 48, memory: ^32Gi"),
         (
-            f"error: {ENTRY}.memory: 48 limits of 32Gi are 1536Gi together, more than any GPU has "
-            "-> set `oversubscribe: true` if that is meant, or `memory: fair`"
+            f"error: {ENTRY}.memory: 48 limits of 32Gi add up to "
+            "1536Gi, more than any GPU has -> set `oversubscribe: true` to allow that, "
+            "or `memory: fair`"
         ),
     ),
     "exclusive-process with replicas": (
         one("name: gpu, replicas: 2, computeMode: ^exclusive-process"),
         (
-            f"error: {ENTRY}.computeMode: exclusive-process does not go with 2 replicas: the "
-            "second process gets no context -> leave it away, or set `replicas: 1`"
+            f"error: {ENTRY}.computeMode: exclusive-process "
+            "excludes 2 replicas: a second process cannot create a context -> remove it, "
+            "or set `replicas: 1`"
         ),
     ),
     "exclusive-process with as many as fit": (
         one("name: gpu, replicas: {memory: 4Gi}, computeMode: ^exclusive-process"),
         (
-            f"error: {ENTRY}.computeMode: exclusive-process does not go with several containers "
-            "on a device: the second process gets no context -> leave it away, or set `replicas: 1`"
+            f"error: {ENTRY}.computeMode: exclusive-process "
+            "excludes several containers on a device: a second process cannot create a "
+            "context -> remove it, or set `replicas: 1`"
         ),
     ),
     "exclusive-process with units": (
         UNITS.format("computeMode: ^exclusive-process"),
         (
-            "error: sharing.memoryUnits.resources[0].computeMode: exclusive-process does not go "
-            "with several containers on a device: the second process gets no context -> leave "
-            "it away"
+            "error: sharing.memoryUnits.resources[0].computeMode: exclusive-process "
+            "excludes several containers on a device: a second process cannot create a "
+            "context -> remove it"
         ),
     ),
     "a time slice that is none": (
@@ -104,8 +106,8 @@ WRONG = {
     "a unit that is too small": (
         UNITS.format("unit: ^1Ki"),
         (
-            "error: sharing.memoryUnits.resources[0].unit: must be 1Mi or more, found the text "
-            '"1Ki" -> memory is counted in MiB'
+            "error: sharing.memoryUnits.resources[0].unit: must be 1Mi or more, found "
+            'the text "1Ki" -> the driver limits memory in MiB'
         ),
     ),
     "a unit of a part of a MiB": (
@@ -125,15 +127,15 @@ WRONG = {
     "two resources of units with one name": (
         "sharing: {memoryUnits: {resources: [{name: gpu}, ^{name: t4}]}}",
         (
-            "error: sharing.memoryUnits.resources[1]: would be called nvidia.com/gpumem, as "
-            "sharing.memoryUnits.resources[0] is: a name is one resource's"
+            "error: sharing.memoryUnits.resources[1]: sharing.memoryUnits.resources[0] "
+            "already has the name nvidia.com/gpumem: a name is for one resource"
         ),
     ),
     "units and time slices": (
         one("name: gpu, replicas: 2") + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing and memoryUnits are both given, and a "
-            "device is shared in one way only -> remove one of the two"
+            "error: sharing.memoryUnits: timeSlicing and memoryUnits exclude each other: "
+            "a device is shared in one way -> keep one of them"
         ),
     ),
     "all strategies": (
@@ -142,15 +144,15 @@ WRONG = {
         + "  mps: {resources: [{name: gpu, replicas: 2}]}\n"
         + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits are all given, and a "
-            "device is shared in one way only -> keep one of them"
+            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits exclude "
+            "each other: a device is shared in one way -> keep one of them"
         ),
     ),
     "a reserve above any device": (
         "gpuhook: {memoryReserve: ^4Ti}",
         (
-            'error: gpuhook.memoryReserve: must be 1Ti or less, found the text "4Ti" -> no GPU '
-            "has as much memory"
+            'error: gpuhook.memoryReserve: must be 1024Gi or less, found the text "4Ti" '
+            "-> no GPU has as much memory"
         ),
     ),
     "a tolerance below the limit": (
@@ -201,31 +203,32 @@ WRONG = {
     "a size for a number of replicas": (
         one("name: gpu, replicas: ^4Gi"),
         (
-            "error: sharing.timeSlicing.resources[0].replicas: must be an integer, found the text "
-            '"4Gi" -> for as many replicas of that size as fit: `replicas: {memory: 4Gi}`'
+            "error: sharing.timeSlicing.resources[0].replicas: must be an integer, found "
+            'the text "4Gi" -> for replicas of that size write `replicas: {memory: 4Gi}`'
         ),
     ),
     "replicas of units": (
         UNITS.format("^replicas: 4"),
         (
-            "error: sharing.memoryUnits.resources[0].replicas: does not go with memoryUnits: units "
-            "are their own limit -> leave it out"
+            "error: sharing.memoryUnits.resources[0].replicas: is not supported with "
+            "memoryUnits: a unit is its own limit -> remove it"
         ),
     ),
     "hints of what the runtime does not know": (
         WITH_MPS_ROOT + sharing("resources:\n- {name: gpu, replicas: 2, ^hints: jax}", "mps"),
         (
-            "error: sharing.mps.resources[0].hints: does not go with mps: its server holds the "
-            "limit, and the runtime that would set the variables does not know it -> leave it "
-            "out, and set the variables in the pod"
+            "error: sharing.mps.resources[0].hints: is not supported with mps: the "
+            "runtime that sets the variables does not know the limit -> remove it, and "
+            "set the variables in the pod"
         ),
     ),
     "units of what pods ask for": (
         "sharing: {memoryUnits: {resources: [{name: ^nvidia.com/gpumem}]}}",
         (
-            "error: sharing.memoryUnits.resources[0].name: nvidia.com/gpumem is no resource of "
-            "GPUs: `name` is what is shared, and what pods ask for is `rename` -> write `name: "
-            "nvidia.com/gpu`, `rename: nvidia.com/gpumem`"
+            "error: sharing.memoryUnits.resources[0].name: nvidia.com/gpumem is not a "
+            "resource of GPUs: `name` is the resource to share, and `rename` the "
+            "resource that pods request -> write `name: nvidia.com/gpu`, `rename: "
+            "nvidia.com/gpumem`"
         ),
     ),
     "no time to end": (
@@ -235,8 +238,8 @@ WRONG = {
     "intervals the wrong way round": (
         "gpuhook: {guard: {longestInterval: ^500ms}}",
         (
-            "error: gpuhook.guard.longestInterval: the shortest interval, 1s, is longer than the "
-            "longest, 0.5s -> set both; the longest must not be below the shortest"
+            "error: gpuhook.guard.longestInterval: the shortest interval, 1s, is longer "
+            "than the longest, 0.5s -> set both"
         ),
     ),
 }
@@ -244,7 +247,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_with_a_limit_is_told_with_its_place(case: str) -> None:
-    """Each wrong value is refused with the place, the key, what it must be and what was found."""
+    """An error has the place, the key, the requirement and the value."""
     text, place = marked(WRONG[case][0])
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {WRONG[case][1]}"]
