@@ -179,7 +179,7 @@ def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
         changed(live, "set", "--limit", "5Gi", "--request", "0")
         assert held(live) == {gpu: (5 * GIB, 0)}
         (note,) = changed(live, "clear")["notes"]
-        assert "what it was granted" in note
+        assert "the granted limit" in note
         assert held(live) == {gpu: (2 * GIB, GIB)}
         assert "granted" not in records(live)[0]
         changed(live, "clear", "--all")
@@ -365,7 +365,7 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: 
     path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 2 * GIB, GIB))
     made.mount(Path("/dev/null"), path, "ro", "rbind")
     with started(made, mine, "runc", "v2", mine.runtime) as live:
-        assert "nobody watches it" in limits(live, "show").stderr
+        assert "nothing limits its use" in limits(live, "show").stderr
         refused(live, "GH1250", "clear")
         planned = changed(live, "clear", "--all", "--dry-run")
         assert [one["hard"] for one in records(live)] == [2 * GIB]
@@ -373,7 +373,7 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: 
         assert done["steps"] == planned["steps"]
         assert any("only the ledger" in note for note in done["notes"])
         assert of_gpu(live, 0)["ledger"] == {"limit": None, "request": 0}
-        assert "nobody watches it" not in limits(live, "show").stderr
+        assert "nothing limits its use" not in limits(live, "show").stderr
         assert changed(live, "clear", "--all")["steps"] == []
 
 

@@ -347,7 +347,7 @@ def test_other_stages(
     made.write({**config, "mounts": [*config["mounts"], state], "hooks": hooks})
     run(made, [engine], engine, cgroup)
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
-    assert "GH1643: the prestart hook was called in a stage that it does not serve: " in log
+    assert "GH1643: the prestart hook was called in an unsupported stage: " in log
     assert reason in log
     assert apart.entries() == []
 

@@ -73,7 +73,7 @@ def test_every_gpu_is_named_with_its_address_and_its_containers(
     assert f"rm {SPEC}" in found.command
     text = "\n".join([*doctor_text.lines(examination), doctor_text.summary(examination)])
     assert text.startswith("First: driver.gpu: all 8 GPUs are missing")
-    for untrue in ("no NVIDIA GPU", "the driver that runs", "NVML answers for 0"):
+    for untrue in ("no NVIDIA GPU", "the driver that runs", "NVML is of driver 0"):
         assert untrue not in text
     assert [one.check.id for one in examination.of(WARNING)] == []
     assert finding(examination, "specs.devices").said.startswith("waits for driver.gpu")

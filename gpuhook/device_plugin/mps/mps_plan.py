@@ -90,10 +90,10 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
     percentages = {uuid: _percentage(resource, uuid, count) for uuid, count in counts.items()}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{count} of {uuid}" for uuid, count in counts.items())
-        raise fault("GH1870", resource=resource.name, kind="replicas", told=told)
+        raise fault("GH1870", resource=resource.name, kind="replicas", values=told)
     if len(set(percentages.values())) > 1:
         told = ", ".join(f"{percentage} % of {uuid}" for uuid, percentage in percentages.items())
-        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", told=told)
+        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", values=told)
     replicas = next(iter(counts.values()))
     for device in resource.devices:
         most = most_clients(device.compute_capability)

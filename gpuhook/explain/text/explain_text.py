@@ -73,6 +73,8 @@ def of_code(told: dict[str, Any]) -> Iterator[str]:
     if not hint.startswith("<"):
         yield f"hint: {hint}"
     for title in ("cause", "cure", "example"):
+        if not told[title]:
+            continue
         yield ""
         yield title.capitalize()
         yield from (f"  {line}".rstrip() for line in told[title].splitlines())

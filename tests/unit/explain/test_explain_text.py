@@ -100,7 +100,9 @@ def test_the_answer_has_the_reason(
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     text = run("--env", f"NVIDIA_VISIBLE_DEVICES={value}").stdout
-    said = f"NVIDIA_VISIBLE_DEVICES requests {what}, but this node has no NVIDIA driver loaded"
+    said = (
+        f"NVIDIA_VISIBLE_DEVICES requests {what}, but the NVIDIA driver is not loaded on this node"
+    )
     without = "the driver's files" if value == "none" else "a GPU"
     assert answer(text).startswith(f"it starts without {without}: GH1008: {said}")
 

@@ -313,7 +313,10 @@ def test_a_driver_that_hangs(
     shown = ps(node)
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[1].startswith("one ")
-    assert "GH1950: the driver has not answered within 0.3 seconds" in shown.stderr
+    assert (
+        "GH1950: the driver did not list the processes on the GPUs within 0.3 seconds"
+        in shown.stderr
+    )
     assert document(node)["driver"]["code"] == "GH1950"
     without = ps(node, "--no-nvml")
     assert without.stderr == ""

@@ -113,7 +113,7 @@ def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
         choose(resource(8, 4), 9)
     assert caught.value.code == "GH1849"
     assert "9 units of nvidia.com/gpumem (9216 MiB)" in caught.value.message
-    assert "8 at most are free" in caught.value.message
+    assert "at most 8 are free" in caught.value.message
 
 
 def test_units_that_must_be_there_say_the_card() -> None:

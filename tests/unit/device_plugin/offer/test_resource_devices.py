@@ -184,7 +184,9 @@ def test_strategy_single_offers_whole_gpus_where_mig_is_off() -> None:
 
 def test_strategy_single_refuses_gpus_that_are_not_alike() -> None:
     two = replace(H100, gpus=H100.gpus[:2])
-    with pytest.raises(FileError, match=r"MIG mode is on at GPU 1, off at GPU 0$") as raised:
+    with pytest.raises(
+        FileError, match=r"the same MIG mode on all GPUs: on for GPU 1, off for GPU 0$"
+    ) as raised:
         offer(divided(two, 1, "1g.10gb"), mig="single")
     assert raised.value.code == "GH1840"
     with pytest.raises(FileError, match="GPU 0 has none") as raised:

@@ -280,7 +280,7 @@ FLAGGED = (
 @pytest.mark.parametrize(
     ("units", "said"),
     [
-        ({UNIT: PLAIN, DROP_IN: FLAGGED}, f"{DROP_IN}:4: dockerd is started with --add-runtime"),
+        ({UNIT: PLAIN, DROP_IN: FLAGGED}, f"{DROP_IN}:4: dockerd has the flag --add-runtime"),
         ({UNIT: FLAGGED}, f"{UNIT}:4: "),
         (
             {
