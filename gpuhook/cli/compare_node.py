@@ -14,7 +14,7 @@ from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import worded
+from gpuhook.host.error_text import unforeseen, worded
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
 from gpuhook.node import described_node as described
@@ -111,7 +111,7 @@ class Comparing:
         except (GpuhookError, OSError) as error:
             return self.failure(found.id, worded(error))
         except Exception as error:  # no mistake of ours may end it for the others
-            return self.failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
+            return self.failure(found.id, unforeseen(error))
 
     def failure(self, container: str, error: GpuhookError) -> dict[str, Any]:
         """Return why a container could not be compared, as the documents have it, and a hint."""

@@ -78,8 +78,8 @@ def is_this_machine(tree: Tree) -> bool:
 def inventory(place: ReadingPlace) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs.
 
-    It is asked in a process of its own. Raises what asking raises (GH1200 to GH1212), GH1901
-    where NVML does not answer, GH1941 where it ends the process.
+    It is asked in a process of its own. Raises what asking raises (GH1200 to GH1210), GH1256
+    where NVML does not answer, GH1257 where it ends the process.
     """
     return driver_worker.call_driver(partial(driver_dump, place))
 

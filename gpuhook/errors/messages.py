@@ -109,7 +109,7 @@ GH1104 FileError
 {way}
 GH1105 HostError
 {path}: cannot store its compiled form in {directory}
-make that directory writable for root, or write the spec as JSON
+make that directory writable for root; until then, no container gets a GPU
 GH1106 FileError
 {path}: {pointer}: {reason}
 correct the CDI spec; check it with `gpuhook cdi validate {path}`
@@ -168,23 +168,11 @@ GH1207 DriverError
 NVML is of driver {nvml}, but the driver files below {root} are of {tree}
 set --driver-root and --nvml-library to the same driver, or reinstall the driver
 GH1210 DriverError
-{path}: no such device node
-create it with `gpuhook system create-device-nodes` (nvidia-modprobe -c {minor}, for nvidia-uvm -c 0 -u), or set the directory of the nodes with --dev-root
-GH1211 DriverError
-{path} is not a character device
-replace it with the node: `gpuhook system create-device-nodes --replace` (by hand: nvidia-modprobe -c {minor}, for nvidia-uvm -c 0 -u)
-GH1212 DriverError
-{path} has major number {found}, but kernel module {name} has {major}
-the node is older than the module: run `gpuhook system create-device-nodes --replace`
+device node {path}: {reason}
+{way}
 GH1213 DriverError
 mode {mode} finds no device on this node: {reason}
 {way}
-GH1214 DriverError
-cannot use {path}, the device node of MIG's {name}: {reason}
-create it with `gpuhook system create-device-nodes` (by hand: nvidia-modprobe -f {file})
-GH1215 DriverError
-{path} is not the character device {major}:{minor}
-the node is older than the kernel module: remove it and create it again
 GH1216 DriverError
 the driver has no MIG {name}: its minor number is in neither {minors} nor {file}
 use a GPU with MIG and a loaded driver of version 450 or newer
@@ -206,9 +194,6 @@ name a readable file with --csv-file, or omit the option
 GH1222 DriverError
 containers can get none of the device nodes in {files}{reasons}
 check that the GPU's module is loaded (modprobe nvgpu), or set the directory of the nodes with --dev-root
-GH1223 RequestError
-{path}: --csv-compat-container-root needs an absolute path
-set the directory as containers see it, such as /usr/local/cuda/compat_orin
 GH1230 DriverError
 no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}
 install the driver there, or set its location with --driver-root or --library-search-path
@@ -227,15 +212,9 @@ repeat the driver's installation; a full disk is the usual cause
 GH1235 DriverError
 the driver root {root} is not a directory
 set --driver-root to the directory of the driver
-GH1236 RequestError
-the search path {path} is not absolute
-write an absolute path, such as /usr/lib/nvidia-580
 GH1240 DriverError
-waiting for GPU events failed ({reason}); lost GPUs: {gpus}
-see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
-GH1241 DriverError
 waiting for GPU events failed: {reason}
-run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM
+run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
 GH1242 DriverError
 {path}: NVML cannot create an event set: {reason}
 the plugin does not see XIDs: run nvidia-smi on the host, and update an old driver
@@ -270,13 +249,13 @@ GH1255 DriverError
 cannot set or read memory limits on GPU {uuid}: {reason}
 compare with nvidia-smi -L on the host; for a lost GPU, see dmesg | grep NVRM
 GH1256 DriverError
-the driver did not answer a memory limit call within {seconds} seconds
-run nvidia-smi on the host; if it hangs too, see dmesg | grep NVRM
+the driver did not answer within {seconds} seconds
+run nvidia-smi on the host; if it hangs too, see dmesg | grep -e NVRM -e Xid
 GH1257 DriverError
-a memory limit call of the driver's library failed: {how}
+the driver's library failed: {reason}
 run nvidia-smi on the host; if it fails too, reinstall the driver
 GH1258 HostError
-cannot start a process for the memory limit call: {reason}
+cannot start a process for the driver's library: {reason}
 check pids.max of this process's cgroup, ulimit -u, and the free memory of the host
 GH1260 HostError
 program {program}, which sets the time slice of a GPU, does not exist
@@ -325,7 +304,7 @@ GH1310 FileError
 gpuhook did not read it; check the file at that path
 GH1312 HostError
 this node has cgroup v1, but the driver limits the memory of v2 cgroups only
-boot with the kernel parameter systemd.unified_cgroup_hierarchy=1, or set limits.onFailure to start in /etc/gpuhook/config.yaml: then only a device plugin's guard can watch the limit
+boot with the kernel parameter systemd.unified_cgroup_hierarchy=1; to start containers without the limit, set limits.onFailure to start in /etc/gpuhook/config.yaml; `gpuhook limits clear --all` removes limits in the ledger that are not enforced
 GH1313 HostError
 the container has no separate cgroup: {reason}
 let its engine create one (podman: not --cgroups=disabled): limits apply to a cgroup
@@ -355,10 +334,10 @@ GH1410 HostError
 make the state directory writable
 GH1490 HostError
 {where}: {reason}
-nothing was changed; correct that path and start the container again
+the container was not started; correct that path and start it again
 GH1491 HostError
 internal error of gpuhook, {kind} at {place}: {reason}
-report it with this line; a container that requests no GPU still starts
+report it with this line; commands print a traceback with `gpuhook --debug`
 GH1500 FileError
 {name}: neither a file nor a known profile
 set --inventory to a file of gpuhook inventory -o yaml, or to one of the profiles {profiles}
@@ -384,11 +363,8 @@ GH1514 RequestError
 --output {path}: {reason}
 name the file *.yaml or *.json, in agreement with its format: container engines read no other files
 GH1515 RequestError
---hook-path {path}: not an absolute path
-set the path of gpuhook-hook on the host, as container engines see it
-GH1516 RequestError
---ldconfig-path {path}: not an absolute path
-set the path of ldconfig on the host, as hooks see it, such as /sbin/ldconfig
+{what}: {path} is not an absolute path
+write an absolute path, such as /usr/local/bin/gpuhook-hook
 GH1517 FileError
 cannot run the host's ldconfig {path} in a container: {reason}
 name a statically linked ldconfig, or omit --ldconfig-path: gpuhook then merges the loader cache itself
@@ -416,9 +392,6 @@ check it with `gpuhook cdi validate {path}`; remove it, and run the command agai
 GH1530 FileError
 {path}: {reason}
 check it with `gpuhook config validate`; until it is correct, no container gets a GPU
-GH1531 HostError
-{path}: cannot store its compiled form below the state directory
-make /run/gpuhook writable for root; until then, no container gets a GPU
 GH1532 FileError
 {path}: {reason}
 see docs/configuration.md or `gpuhook config default` for every key and its values
@@ -443,27 +416,21 @@ check where the output goes; a requested change may be complete: see `gpuhook in
 GH1592 HostError
 {path}: {reason}, in the state directory {directory}
 make {directory} a directory in which you can write; {variable}
-GH1593 HostError
-internal error of gpuhook, {kind} at {place}: {reason}
-report it with this line; `gpuhook --debug` prints the traceback
 GH1600 FileError
 cannot read /etc/ld.so.cache of the image: {reason}
 run ldconfig in the image, or delete the file there
 GH1601 FileError
-/etc/ld.so.cache of the image is {size} bytes long, more than {limit}
-run ldconfig in the image, or delete the file there
+{file} of the image is {size} bytes long, more than {limit}
+replace the file in the image, or delete it there
 GH1602 HostError
 machine {machine} has no known loader cache flags
 supported machines: {known}
-GH1603 FileError
-the musl path file of the image is {size} bytes long, more than {limit}
-shorten /etc/ld-musl-*.path in the image, or delete it: musl has defaults
 GH1604 FileError
 cannot write the directory {directory} to {file}
 install the driver's libraries in an absolute path without white space, '#', '=' and ':'
 GH1640 FileError
 gpuhook-hook was called with {argument}, but {reason}
-see `gpuhook-hook --help`; after an upgrade, run `gpuhook generate-cdi` again
+see `gpuhook-hook --help`; after an upgrade, reinstall gpuhook-runtime or run `gpuhook generate-cdi` again
 GH1641 HostError
 skipped: {what}
 the container starts anyway
@@ -473,12 +440,6 @@ a runtime calls gpuhook-hook as an OCI hook; to see what a container would get, 
 GH1643 FileError
 the prestart hook was called in an unsupported stage: {reason}
 register `gpuhook-hook prestart` for the stage prestart or createRuntime; for a running container, use `gpuhook attach`
-GH1644 FileError
-gpuhook-hook prestart was called with {argument}; its only option is --dry-run
-see `gpuhook-hook --help`, and the args after prestart in the engine's hook entry
-GH1645 FileError
-gpuhook-hook limit was called with {argument}, but {reason}
-gpuhook-runtime writes that hook: reinstall it, and create the container again
 GH1646 HostError
 no gpuhook-hook in {dirs}; memory limits need it
 reinstall gpuhook-runtime, or link gpuhook-hook into one of these directories
@@ -488,12 +449,6 @@ the container starts because of limits.onFailure; see `gpuhook ps`
 GH1648 HostError
 GPU {device}: the driver does not enforce the limit that the container has set: {trouble}
 the granted limit applies, as `gpuhook limits show` prints it; set another NVIDIA_GPU_MEMORY_LIMIT, or unset it
-GH1690 HostError
-{where}: {reason}
-the container was not started; correct that path and start it again
-GH1691 HostError
-internal error of gpuhook, {kind}: {reason}
-the container was not started; report it with this line
 GH1701 HostError
 cannot read {program} back from the kernel, and no other source has its rules
 set kernel.kptr_restrict or net.core.bpf_jit_harden to 1 temporarily, or restart the container with the device
@@ -509,11 +464,8 @@ the container may open a whole class of devices: restart it with narrower rules
 GH1730 RequestError
 no such process: {pid}
 name a running container by its id or by the pid of one of its processes
-GH1731 RequestError
-process {pid} is no longer the container's: the pid was reused
-the container has ended; nothing was changed
 GH1732 RequestError
-process {pid} and its container ended during the command
+process {pid} of the container has ended
 start the container again; it loses what was attached while it ran
 GH1733 HostError
 {path}: {reason}
@@ -587,9 +539,6 @@ run gpuhook as that user, in the user namespace of the container's engine
 GH1757 HostError
 another gpuhook has been changing containers of this node for 30 seconds
 wait for it, or find it with `fuser {path}`
-GH1758 HostError
-internal error of gpuhook, {kind}: {reason}
-report it with this line and the output of `gpuhook inspect`
 GH1759 RequestError
 {name}; the container has {nodes}
 a GPU that fell off the bus is in no CDI spec: name its device node, as --device {node}
@@ -632,9 +581,6 @@ run `gpuhook repair {container}` to restore the ledger's limit; its processes co
 GH1786 DriverError
 the driver does not limit the memory of {container} on {gpu} to {limit}: {reason}
 fix that and run `gpuhook repair {container}`; without a device plugin's guard, nothing limits its use until then
-GH1787 HostError
-this node has cgroup v1, but the driver limits the memory of v2 cgroups only
-boot with the kernel parameter systemd.unified_cgroup_hierarchy=1; `gpuhook limits clear --all` removes limits in the ledger that are not enforced
 GH1800 FileError
 the configuration has {count}: {first}
 run `gpuhook device-plugin --validate {path}` to print all errors of the file
@@ -687,23 +633,14 @@ GH1839 FileError
 interposer {name} of {resource} uses {placeholder}, but {uuid} has no memory limit
 set `memory` in the entry of the resource, or remove {placeholder}
 GH1840 FileError
-migStrategy single needs the same MIG mode on all GPUs: on for {divided}, off for {whole}
-set the same MIG mode on all, set gpuhook.excludeDevices, or set migStrategy to mixed
-GH1841 FileError
-migStrategy single needs instances on every GPU in MIG mode: {gpus} has none
-create some with nvidia-smi mig -cgi, set gpuhook.excludeDevices, or set migStrategy to mixed
-GH1842 FileError
-migStrategy single needs instances of one profile: {profiles}
-create instances of one profile, set gpuhook.excludeDevices, or set migStrategy to mixed
+migStrategy single cannot offer these GPUs: {reason}
+give all GPUs the same MIG mode and instances of one profile, set gpuhook.excludeDevices, or set migStrategy to mixed
 GH1843 RequestError
 {resource} has no device {name}, which the preferred allocation must include
 the devices have changed since the kubelet read them: create the pod again
 GH1844 RequestError
-{resource}: the kubelet names device {name} twice in {where}
-name each device id once
-GH1845 RequestError
-{resource}: a preferred allocation of {size} devices must include {required}
-the size includes the required devices
+{resource}: invalid preferred allocation: {reason}
+the kubelet makes no such call; check which program uses the plugin's socket
 GH1846 RequestError
 {resource}: {size} devices requested, but only {known} of the {named} available devices are known
 wait until other containers end, or request fewer
@@ -737,9 +674,6 @@ the plugin's log has a warning with the reason
 GH1856 HostError
 IMEX channel {channel} is required, but {path} does not exist
 create the channel with nvidia-modprobe, or set imex.required to false
-GH1857 DriverError
-the container cannot start: its device {id} is unhealthy: {reason}
-delete the pod; its controller creates it again with another device
 GH1858 HostError
 the container cannot start: {uuid} has {free} MiB free, and minFreeMemory is {needed}
 find the other users of the GPU with `gpuhook ps`, or lower gpuhook.minFreeMemory
@@ -795,11 +729,8 @@ GH1881 DriverError
 the {kind} of {uuid} is still {ours}; it could not be restored to {before}: {reason}
 the plugin tries again at each check of the node; a reboot restores it, too
 GH1882 FileError
-{resource}: cannot set {key} for {uuid}, a MIG instance: it applies to whole GPUs only
+{resource}: cannot set {key} for {uuid}: {reason}
 name other devices in the entry, or remove {key}
-GH1883 FileError
-{resource}: cannot set computeMode for {uuid}: the MPS daemon sets it
-remove computeMode from the entries of sharing.mps
 GH1885 HostError
 the guard cannot watch memory limits that the driver does not enforce: {reason}
 run the plugin's pod with hostPID: the driver reports the pids of the host
@@ -818,9 +749,6 @@ write host:port, such as 127.0.0.1:9395, [::1]:9395, or :9395 for every interfac
 GH1900 FileError
 {path} does not contain the files of a node: {reason}
 set the directory that has the node's etc, proc and dev, such as /host in a pod
-GH1901 DriverError
-NVML did not list the GPUs within {seconds} seconds
-run nvidia-smi on the host; if it hangs too, see dmesg | grep NVRM
 GH1902 HostError
 systemd is not running here: {path} does not exist
 query the states of services with the service manager of this system
@@ -848,9 +776,6 @@ name an existing file or directory, or a running container from `gpuhook ps`
 GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
 explain its variables: pass --env NAME=VALUE for each of them
-GH1913 DriverError
-the NVIDIA driver has not answered within {seconds} seconds
-check for processes in state D and XID errors; nvidia-smi will hang too; then reboot
 GH1914 RequestError
 there is no error code {name}; the nearest codes are {nearest}
 copy the code from the error message, as in `Error GH1102`; docs/errors.md lists all codes
@@ -866,21 +791,9 @@ name a file with a Pod, Deployment or similar; check its indentation
 GH1932 RequestError
 {path} has {pods}, but no containers in it
 write them as a list below spec.containers; each starts with `- name:`
-GH1941 DriverError
-listing the GPUs with the driver's library failed: {reason}
-run nvidia-smi on the host; if it fails too, reinstall the driver
 GH1942 DriverError
 no NVIDIA driver in {root}, so gpuhook's result is unknown
 run it on the node that has the GPUs; in a pod with the node's files in /host, add --driver-root /host --host-root /host
-GH1950 DriverError
-the driver did not list the processes on the GPUs within {seconds} seconds
-run nvidia-smi on the host; if it hangs too, see dmesg | grep NVRM; --no-nvml works without the driver
-GH1951 DriverError
-listing the processes on the GPUs with the driver's library failed: {reason}
-run nvidia-smi on the host; if it fails too, reinstall the driver; --no-nvml works without the driver
-GH1952 HostError
-cannot start a process to list the processes on the GPUs: {reason}
-check pids.max of this process's cgroup, ulimit -u, and the memory of the host
 GH1953 HostError
 cannot match GPU processes to containers: this pid namespace is not the host's, and the driver reports pids of the host
 run it on the host, or in a container with the host's pid namespace (hostPID, --pid=host)
@@ -895,7 +808,7 @@ could not restore {path}: {reason}
 fix that, then run `gpuhook configure undo {engine}` to restore it; the original content is in {place}
 GH2003 FileError
 {where} {said}: {engine} would not start with it; nothing was changed
-fix the file or move it away, then configure {engine} again
+fix that line or move the file away, then configure {engine} again
 GH2004 HostError
 the planned {paths} would still not make {engine} {lack}; nothing was changed
 run with --dry-run to see the plan, and find a file that {engine} reads later and that overrides it; choose another file with --drop-in or --config
@@ -929,9 +842,6 @@ run as root; `gpuhook configure show` prints {engine}'s current configuration fo
 GH2020 RefusedError
 {where} disables the plugin cri: this containerd serves Docker, not a kubelet
 for Docker: gpuhook configure docker. For a kubelet: --enable-cri removes cri from disabled_plugins
-GH2021 FileError
-{where} {said}: containerd would not start with it
-correct it; check it with `containerd --config FILE config dump`
 GH2022 RequestError
 this node has several containerds that a kubelet may use: {files}
 choose one with --config
@@ -956,9 +866,6 @@ run on the node: ctr oci spec | /usr/share/gpuhook/containerd/base-spec --output
 GH2029 HostError
 {where} {said}: the route cdi cannot work
 use the route wrapper, or containerd 1.7 or newer
-GH2040 FileError
-{where} {said}, and {engine} cannot read it either; nothing was changed
-fix that line, or choose another file with --config
 GH2041 RequestError
 a runtime of {engine} cannot have the name {name}
 choose another name with --runtime-name, such as nvidia
@@ -982,10 +889,7 @@ GH2047 FileError
 merge both, then configure again
 GH2048 RefusedError
 {where} exists and is not gpuhook's: dockerd calls it for --gpus
-let gpuhook precede it with --take-over, or choose --route wrapper
-GH2050 RefusedError
-{where} exists and is not gpuhook's
-replace it with --take-over (undo restores it), or move it away
+replace it with --take-over (undo restores it), move it away, or choose --route wrapper
 GH2051 HostError
 {engine} has no program for its runtime {name}, on which gpuhook's runtime is based
 set its runtime_path in {engine}'s configuration, or install crun or runc
@@ -1004,9 +908,6 @@ run `gpuhook install` in gpuhook's image, or set a tree with --tree
 GH2102 HostError
 cannot install gpuhook in {path}: {reason}
 choose another directory with --install-dir, or use --route cdi (docs/image.md)
-GH2103 RequestError
-cannot install gpuhook in {path}: {reason}
-choose another directory with --install-dir, such as /opt/gpuhook
 GH2104 FileError
 {path} exists and is not gpuhook's
 choose another directory with --install-dir, or move it away

@@ -123,10 +123,10 @@ def asked_of(
 def node_in_child(ask: Callable[[], Node]) -> Node:
     """Return the node that `ask` finds, in a child process: a driver may hang.
 
-    Raises what `ask` raises as a fault, GH1913 if there is no answer within PATIENCE, and GH1941 if
+    Raises what `ask` raises as a fault, GH1256 if there is no answer within PATIENCE, and GH1257 if
     the child ends without one.
     """
-    return driver_worker.call_driver(ask, PATIENCE, "GH1913", relay_stderr=True)
+    return driver_worker.call_driver(ask, PATIENCE, relay_stderr=True)
 
 
 def noted() -> Node | None:

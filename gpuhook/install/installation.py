@@ -80,7 +80,7 @@ class InstallOutcome:
 
 
 def place(root: str, at: str = DIRECTORY) -> InstallPlace:
-    """Return the place below a host's root. Raises GH2100 and GH2103 for what is none."""
+    """Return the place below a host's root. Raises GH2100 and GH2102 for what is none."""
     mounted_host.require(root)
     launchers.require_usable(at)
     return InstallPlace(root, posixpath.normpath(at))

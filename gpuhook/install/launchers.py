@@ -17,7 +17,7 @@ def fill(tree: str, at: str, programs: str, *, is_image: bool = False) -> None:
     """Write the launchers of the tree at `tree`, to be used at `at`.
 
     `programs` is the directory by which others call them, and which outlives this tree. Raises
-    GH2103 for a path that no launcher can have, and OSError.
+    GH2102 for a path that no launcher can have, and OSError.
     """
     require_usable(at)
     require_usable(programs)
@@ -44,8 +44,8 @@ def _write(template: str, tree: str, at: str, programs: str) -> None:
 
 
 def require_usable(path: str) -> None:
-    """Raise GH2103 for a path that cannot stand in a launcher."""
+    """Raise GH2102 for a path that cannot stand in a launcher."""
     if not path.startswith("/") or not _PLAIN.issuperset(path):
-        raise fault("GH2103", path=path, reason="only plain letters and no spaces may be in it")
+        raise fault("GH2102", path=path, reason="only plain letters and no spaces may be in it")
     if len(f"#!{path}/libexec/python3 -IS") > _LONGEST:
-        raise fault("GH2103", path=path, reason="it is too long for the first line of a script")
+        raise fault("GH2102", path=path, reason="it is too long for the first line of a script")

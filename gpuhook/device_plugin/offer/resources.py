@@ -31,7 +31,7 @@ MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
 _AROUND_ID = 24  # bytes of a Device message beside its id: health "Unhealthy", one NUMA node
 _AROUND_UNIT = 16  # the same without a NUMA node
-_CONTRADICTIONS = ("GH1840", "GH1841", "GH1842", "GH1847", "GH1848")
+_CONTRADICTIONS = ("GH1840", "GH1847", "GH1848")
 _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 
@@ -47,7 +47,7 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     """Return what `node` offers under `configuration`; a resource without units is not in it.
 
     Lost GPUs and instances with trouble are in it: unusable() says which, to be reported as
-    unhealthy. Raises what contradicts() knows: GH1840 to GH1842 where MIG strategy single meets
+    unhealthy. Raises what contradicts() knows: GH1840 where MIG strategy single meets
     GPUs that are not alike, GH1847 where limits promise more memory than there is, GH1848 for
     memory units that cannot be. What is about an entry of `sharing` begins with its place.
     """

@@ -39,7 +39,7 @@ def changes(
             if one.path == wanted.hook:
                 return []
         elif not wanted.takes_over:
-            raise fault("GH2050", where=one.file)
+            raise fault("GH2048", where=one.file)
         gone.append(ConfigChange(one.file, files.read(one.file), None))
     before, after = files.read(path), content(wanted.hook)
     return [*gone, *([ConfigChange(path, before, after)] if before != after else [])]

@@ -149,7 +149,7 @@ def test_flags_without_effect_are_told(flag: str) -> None:
         (["--hooks", "none", "--ldconfig-path", "/sbin/ldconfig"], "GH1520"),
         (["--ldconfig-path", "/x", "--disable-hook", "update-ldcache"], "GH1520"),
         (["--ldconfig-path", "/x", "--disable-hook", "all"], "GH1520"),
-        (["--ldconfig-path", "ldconfig"], "GH1516"),
+        (["--ldconfig-path", "ldconfig"], "GH1515"),
         (["--feature-flag", "enable-coherent-annotations", "--format", "json"], "GH1520"),
     ],
 )

@@ -88,8 +88,8 @@ def test_the_answer_comes_first(value: str, node: str, said: str) -> None:
 
 def test_a_request_that_policy_refuses_is_no_request_for_nothing() -> None:
     text = run("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4").stdout
-    assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 of")
-    assert "hint: change the setting" in text
+    assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 in")
+    assert "hint: if this container needs GPUs, change the setting" in text
 
 
 @pytest.mark.parametrize(("value", "what"), [("all", "GPUs"), ("none", "the driver's files")])

@@ -82,7 +82,7 @@ def without(
 ) -> bytes | None:
     """Return a file that somebody has edited since, less what is ours; None for nothing else.
 
-    A handler that ours took the place of is there again, as it was `before`. Raises GH2021
+    A handler that ours took the place of is there again, as it was `before`. Raises GH2003
     of what is no TOML, GH2027 where only what is left is none.
     """
     if path == BASE_SPEC:
@@ -109,7 +109,8 @@ def _unreadable(
         toml_document.parsed(content)
     except toml_document.UnreadableTomlError as there:
         where = f"{path}:{there.line}" if there.line else path
-        return fault("GH2021", where=where, said=f"is no TOML: {there.reason}")
+        said = f"is no TOML: {there.reason}"
+        return fault("GH2003", where=where, said=said, engine="containerd")
     said = f"it is no TOML without what is gpuhook's: {error.reason}"
     return fault("GH2027", where=path, said=said)
 
@@ -146,7 +147,9 @@ def _check(
     read: Containerd, node: EngineNode, wanted: EngineOptions, place: ContainerdLocation
 ) -> None:
     for one in read.configuration.fatal:
-        raise fault("GH2027" if one.is_unread else "GH2021", where=one.where, said=one.said)
+        if one.is_unread:
+            raise fault("GH2027", where=one.where, said=one.said)
+        raise fault("GH2003", where=one.where, said=one.said, engine="containerd")
     if not read.has_cri and not wanted.enables_cri:
         raise fault("GH2020", where=read.root)
     there = _registered(read, node, wanted, place)

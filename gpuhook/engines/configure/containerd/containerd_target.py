@@ -201,7 +201,8 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
     except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     except toml_document.UnreadableTomlError as error:
-        raise fault("GH2021", where=path, said=f"is no TOML: {error.reason}") from error
+        said = f"is no TOML: {error.reason}"
+        raise fault("GH2003", where=path, said=said, engine="containerd") from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 

@@ -133,14 +133,14 @@ def _path(node: EngineNode, flags: Sequence[dockerd_flags.Flag]) -> str:
 def _text(found: Docker) -> tuple[str, str]:
     """Return the file's byte order mark and its text; "{}" for none."""
     for trouble in found.configuration.fatal:
-        raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine="docker")
+        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine="docker")
     if not found.content.strip():
         return "", "{}\n"
     try:
         text = found.content.decode("utf-8")
     except UnicodeDecodeError as error:
         said = "is not UTF-8"
-        raise fault("GH2040", where=found.path, said=said, engine="docker") from error
+        raise fault("GH2003", where=found.path, said=said, engine="docker") from error
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 

@@ -43,7 +43,7 @@ def check_read(configuration: EngineConfiguration) -> None:
         if trouble.is_unread:
             raise fault("GH2027", where=trouble.where, said=trouble.said)
         engine = configuration.engine
-        raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine=engine)
+        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine=engine)
 
 
 def paths(node: EngineNode, directory: str) -> tuple[str, ...]:
@@ -129,9 +129,9 @@ def without(
         left = _less(left, gone) if gone else left
     except toml_document.UnreadableTomlError as error:
         where = f"{path}:{error.line}"
-        raise fault("GH2040", where=where, said=f"is no TOML: {error.reason}", engine="TOML") from (
-            error
-        )
+        raise fault(
+            "GH2003", where=where, said=f"is no TOML: {error.reason}", engine="the engine"
+        ) from (error)
     return left if left.strip() else None
 
 
