@@ -39,7 +39,7 @@ def load(entry: str) -> None:
     modules = sys.modules
     for name, children, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
         if name in modules:
-            continue  # of another file of ours: there is one of each
+            continue  # another bundle has loaded it: each module exists once
         module = modules[name] = module_type(name)
         parent, _, child = name.rpartition(".")
         module.__package__ = parent if children is None else name

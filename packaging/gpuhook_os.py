@@ -35,7 +35,7 @@ environ = _decoded(posix.environ)  # type: ignore[assignment] # posix has bytes
 
 
 def join(first: str, *rest: str) -> str:
-    """Return paths joined; an absolute one starts anew."""
+    """Return paths joined; an absolute one replaces the previous ones."""
     for part in rest:
         if part.startswith("/"):
             first = part

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the runtime tree: gpuhook with a Python, a loader, libraries and a shell of its own.
+"""Build the runtime tree: gpuhook with its own Python, loader, libraries and shell.
 
     python3 packaging/image/tree.py requirements
     python3 packaging/image/tree.py build --packages DIR TARGET
 
-The first prints what pip has to install into DIR. The second makes TARGET out of DIR, of this
-checkout and of the Debian that it runs on. The tree runs wherever its kernel does: in the image,
-and on hosts that have no Python, no C library and no shell. Only launchers name where it is;
-gpuhook/install/launchers.py fills that in.
+The first prints the requirements that pip must install into DIR. The second builds TARGET from DIR,
+this checkout and the Debian on which it runs. The tree needs only a kernel: it runs in the image,
+and on hosts without Python, C library and shell. Only launchers contain its path;
+gpuhook/install/launchers.py writes it.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ def main() -> int:
 
 
 def remove_ended() -> None:
-    """Remove what programs of releases that are gone left behind as they ended."""
+    """Remove the byte code that programs of removed releases wrote when they ended."""
     releases = os.path.dirname(HERE)
     if os.path.basename(releases) != "gpuhook":
-        return  # no package has put us here: what is beside us is somebody else's
+        return  # not installed by a package: the neighbours are other programs'
     for name in os.listdir(releases):
         directory = os.path.join(releases, name)
         if os.path.isdir(directory) and not os.path.islink(directory) and not sources(directory):

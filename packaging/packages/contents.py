@@ -86,7 +86,7 @@ def units(files: Files) -> list[str]:
 
 
 def static_units(files: Files) -> list[str]:
-    """Return the services among a package's files that others start, and nobody enables."""
+    """Return the services among a package's files that other units start, and that are not enabled."""
     known = {path.rpartition("/")[2] for path in files if path.startswith(f"{UNITS}/")}
     return sorted(known - set(units(files)))
 
