@@ -86,7 +86,7 @@ def units(files: Files) -> list[str]:
 
 
 def static_units(files: Files) -> list[str]:
-    """Return the services among a package's files that other units start, and that are not enabled."""
+    """Return the services of a package that only other units start."""
     known = {path.rpartition("/")[2] for path in files if path.startswith(f"{UNITS}/")}
     return sorted(known - set(units(files)))
 
