@@ -22,7 +22,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpuhook")
-# A path goes into the first line of a script, and between quotes.
+# Characters of a path in the first line of a script, and between quotes.
 SPOKEN = frozenset(string.ascii_letters + string.digits + "/._-+~,:=%@")
 PRESTART = "gpuhook-prestart.sh"
 LAUNCHERS = {
@@ -34,7 +34,7 @@ CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 COMPAT = "compat"  # the directory of NVIDIA's names
 COMPAT_CLI = ("nvidia-ctk",)  # those of them that need the gpuhook command
-# What engines and systemd are configured with, for the administrator to put where they read it.
+# Files for engines and systemd, which the administrator copies to their directories.
 SHARED = {
     "containerd/base-spec": "containerd/base-spec.py",
     "containerd/nvidia.toml": "containerd/nvidia.toml",
@@ -49,7 +49,7 @@ SHARED = {
 
 
 def compat(*, has_cli: bool) -> dict[str, str]:
-    """Return the launchers under names of NVIDIA's toolkit."""
+    """Return the launchers with names of NVIDIA's toolkit."""
     names = sorted(os.listdir(os.path.join(HERE, COMPAT)))
     return {name: f"{COMPAT}/{name}" for name in names if has_cli or name not in COMPAT_CLI}
 
@@ -84,7 +84,7 @@ def install(
 
 
 def _write_documents(library: str, share: str, python: str) -> None:
-    """Write manual pages and completions; without them where `python` does not run here."""
+    """Write manual pages and completions, if `python` runs here."""
     script = os.path.join(HERE, "documents.py")
     try:
         done = subprocess.run([python, "-I", script, library, share], check=False)
@@ -95,7 +95,7 @@ def _write_documents(library: str, share: str, python: str) -> None:
 
 
 def build_library(target: str, library: str, python: str) -> None:
-    """Make the directory `target`, to be used at `library` by `python`."""
+    """Write the directory `target`, for use at `library` by `python`."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(
         PACKAGE,
@@ -106,14 +106,14 @@ def build_library(target: str, library: str, python: str) -> None:
         shutil.copy(os.path.join(HERE, module), target)
     bundle = [os.path.join(HERE, "bundle.py"), target, library, python]
     subprocess.run([python, "-IS", "-X", "no_debug_ranges", *bundle], check=True)
-    # Byte code that is never compared with its source: one stat less per module and start.
+    # Unchecked byte code: one stat(2) less per module and start.
     compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", target, "-p", library, target]
     subprocess.run([python, "-IS", *compiled], check=True)
 
 
 def cli_environment(directory: str, python: str) -> str:
-    """Make a virtual environment with the dependencies of `gpuhook`; returns its interpreter."""
+    """Create a virtual environment with the dependencies of `gpuhook`; return its interpreter."""
     interpreter = os.path.join(directory, "bin/python")
     version = "import sys; sys.exit(sys.version_info < (3, 10))"
     if subprocess.run([python, "-c", version], check=False).returncode != 0:
@@ -131,7 +131,7 @@ def cli_environment(directory: str, python: str) -> str:
 
 
 def _require_usable(python: str) -> None:
-    """End the program if an interpreter does not run, or lacks what the command needs."""
+    """Exit if an interpreter does not run, or lacks the dependencies of the command."""
     try:
         done = subprocess.run([python, "-c", "import click, jsonschema, yaml"], check=False)
     except OSError as error:
@@ -141,7 +141,7 @@ def _require_usable(python: str) -> None:
 
 
 def _require_ours(path: str, option: str) -> None:
-    """End the program if there is a file at `path` that is not this project's."""
+    """Exit if there is a file of another program at `path`."""
     if not os.path.lexists(path):
         return
     if not os.path.islink(path):
@@ -170,7 +170,7 @@ def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Parse the command line and install."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--prefix", default="/usr/local", help="where the files are used")
     parser.add_argument("--destdir", default="", help="a directory put in front of every path")

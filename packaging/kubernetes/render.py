@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the plain manifests, gpuhook.yaml and api-access.yaml, of the Helm chart."""
+"""Render the plain manifests, gpuhook.yaml and api-access.yaml, from the Helm chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parent / "helm/gpuhook"
-# What is true of objects that Helm keeps, or changes with each version.
+# Lines about objects of Helm, or that change with each version.
 _OF_HELM = re.compile(
     r"^(# Source: .*| +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)): .*)\n",
     re.MULTILINE,
