@@ -363,7 +363,7 @@ GH1514 RequestError
 --output {path}: {reason}
 name the file *.yaml or *.json, in agreement with its format: container engines read no other files
 GH1515 RequestError
-{what}: {path} is not an absolute path
+{what} {path}: not an absolute path
 write an absolute path, such as /usr/local/bin/gpuhook-hook
 GH1517 FileError
 cannot run the host's ldconfig {path} in a container: {reason}
