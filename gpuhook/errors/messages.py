@@ -430,7 +430,7 @@ cannot write the directory {directory} to {file}
 install the driver's libraries in an absolute path without white space, '#', '=' and ':'
 GH1640 FileError
 gpuhook-hook was called with {argument}, but {reason}
-see `gpuhook-hook --help`; after an upgrade, reinstall gpuhook-runtime or run `gpuhook generate-cdi` again
+see `gpuhook-hook --help`; its caller must be of the installed release: see `gpuhook explain GH1640`
 GH1641 HostError
 skipped: {what}
 the container starts anyway
