@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
 
-# Entry -> the entry that is loaded before it: every call of the launcher, then a create with GPUs.
+# Entry -> the entry that is loaded before it: each call of the launcher, then a create with GPUs.
 ENTRIES = {
     "gpuhook.entry.runtime": None,
     "gpuhook.entry.create": "gpuhook.entry.runtime",
@@ -53,10 +53,10 @@ print("\\n".join(name for name in done if name.partition(".")[0] == "gpuhook"))
 
 
 class Lean(ast.NodeTransformer):
-    """Leaves out what only readers and type checkers need, and makes `os` a leaner module."""
+    """Removes annotations and type-checking blocks, and replaces `os` by gpuhook_os."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Drop the annotations of a function."""
+        """Remove the annotations of a function."""
         self.generic_visit(node)
         node.returns = None
         arguments = node.args
@@ -76,21 +76,21 @@ class Lean(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(plain, node))
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        """Drop `if TYPE_CHECKING:` blocks."""
+        """Remove `if TYPE_CHECKING:` blocks."""
         self.generic_visit(node)
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" and not node.orelse:
             return ast.copy_location(ast.Pass(), node)
         return node
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
-        """Let `import os` mean gpuhook_os, which says why."""
+        """Replace `import os` by gpuhook_os, whose docstring has the reason."""
         for alias in node.names:
             if alias.name == "os":
                 alias.name, alias.asname = "gpuhook_os", "os"
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        """Drop `from __future__ import annotations`: there are none left."""
+        """Remove `from __future__ import annotations`: no annotations remain."""
         if node.module == "__future__":
             return ast.copy_location(ast.Pass(), node)
         if node.module == "os.path":

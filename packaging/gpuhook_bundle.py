@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads gpuhook's hot path out of files of byte code that packaging/bundle.py made at install time.
+"""Load gpuhook's hot path from files of byte code that packaging/bundle.py wrote at installation.
 
-Forty imports through the file system cost 5 ms; out of one file, in an order that is known, they
-cost 1.5. A file starts with the magic number of the interpreter that made it: another one (after
-an upgrade of Python) imports the modules from their own files instead.
+Forty imports through the file system take 5 ms; from one file, in a known order, they take 1.5 ms.
+A file starts with the magic number of its interpreter: another interpreter (after an upgrade of
+Python) imports the modules from their own files instead.
 """
 
 import posix
@@ -21,9 +21,9 @@ LIBRARY = __file__.rpartition("/")[0]
 def load(entry: str) -> None:
     """Put the module `entry` and what it imports of gpuhook into sys.modules.
 
-    Those that are there already stay. The modules come in the order in which they finish importing
-    each other, so that every import statement in them finds what it names. `children` of a package
-    are those of its modules that come before it, as it imports them; None if it is no package.
+    Modules that are already loaded remain. The modules are in the order in which their imports end,
+    so that every import statement in them finds its module. `children` of a package are its modules
+    that precede it because it imports them; None for a module.
     """
     if entry in sys.modules:
         return
@@ -39,7 +39,7 @@ def load(entry: str) -> None:
     modules = sys.modules
     for name, children, code in loads(memoryview(data)[4:]):  # noqa: S302 # our own file
         if name in modules:
-            continue  # of another file of ours: there is one of each
+            continue  # another bundle has loaded it: each module exists once
         module = modules[name] = module_type(name)
         parent, _, child = name.rpartition(".")
         module.__package__ = parent if children is None else name

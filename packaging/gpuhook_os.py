@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundled hot path's `os` and `os.path`: system calls of `posix`, and little around them.
+"""The bundled hot path's `os` and `os.path`: thin wrappers of the system calls in `posix`.
 
-`import os` costs 0.8 ms, most of it for abstract base classes that only os.environ uses. In here
-os.environ is a plain dict; whatever else is asked for comes from the real `os` after all, which is
-imported then. packaging/bundle.py writes this module's name into the bundled modules; their
-sources say `import os`.
+`import os` takes 0.8 ms, most of it for abstract base classes that only os.environ uses. Here,
+os.environ is a plain dict. Any other name is read from the real `os`, which is then imported.
+packaging/bundle.py writes this module's name into the bundled modules; their sources have
+`import os`.
 """
 
 import posix
@@ -35,7 +35,7 @@ environ = _decoded(posix.environ)  # type: ignore[assignment] # posix has bytes
 
 
 def join(first: str, *rest: str) -> str:
-    """Return paths joined; an absolute one starts anew."""
+    """Return paths joined; an absolute one replaces the previous ones."""
     for part in rest:
         if part.startswith("/"):
             first = part
@@ -62,7 +62,7 @@ def basename(whole: str) -> str:
 
 
 def normpath(whole: str) -> str:
-    """Return a path without empty and `.` components, `..` taken as written."""
+    """Return a path without empty, `.` and `..` components; links are not read."""
     root = "//" if whole.startswith("//") and not whole.startswith("///") else "/"
     root = root if whole.startswith("/") else ""
     parts: list[str] = []
@@ -77,7 +77,7 @@ def normpath(whole: str) -> str:
 
 
 def abspath(whole: str) -> str:
-    """Return a path from the root on, normalised."""
+    """Return an absolute, normalised path."""
     return normpath(whole if whole.startswith("/") else join(posix.getcwd(), whole))
 
 
@@ -89,7 +89,7 @@ def _mode(whole: object) -> int:
 
 
 def exists(whole: object) -> bool:
-    """Return whether a path leads to anything."""
+    """Return whether a path exists, after links."""
     return _mode(whole) != 0
 
 
@@ -104,7 +104,7 @@ def isfile(whole: object) -> bool:
 
 
 def __getattr__(wanted: str) -> object:
-    """Return what is not in here from the real os or os.path."""
+    """Return other names from the real os or os.path."""
     if wanted.startswith("__"):
         raise AttributeError(wanted)  # the import system asks every module for such names
     real = __import__("os")

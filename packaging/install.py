@@ -49,7 +49,7 @@ SHARED = {
 
 
 def compat(*, has_cli: bool) -> dict[str, str]:
-    """Return the launchers under names of NVIDIA's toolkit."""
+    """Return the launchers with names of NVIDIA's toolkit."""
     names = sorted(os.listdir(os.path.join(HERE, COMPAT)))
     return {name: f"{COMPAT}/{name}" for name in names if has_cli or name not in COMPAT_CLI}
 
@@ -174,7 +174,7 @@ def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Parse the command line and install."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument(
         "--prefix", default="/usr/local", help="the directory in which the files are used"

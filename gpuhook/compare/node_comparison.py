@@ -11,9 +11,9 @@ from gpuhook.compare import comparison
 from gpuhook.compare.expected_injection import PlanNode, own_spec
 from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
-from gpuhook.errors import GpuhookError, fault, printable, rebuild
+from gpuhook.errors import GpuhookError, printable, rebuild
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import worded
+from gpuhook.host.error_text import unforeseen, worded
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
 from gpuhook.node import described_node
@@ -80,7 +80,7 @@ class NodeComparison:
         except (GpuhookError, OSError) as error:
             return failure(found.id, worded(error))
         except Exception as error:  # a bug must not end the comparison of the others
-            return failure(found.id, fault("GH1758", kind=type(error).__name__, reason=error))
+            return failure(found.id, unforeseen(error))
 
 
 def node_comparison(

@@ -84,7 +84,7 @@ class ChangeReport:
         if refused is not None:
             fields["at"] = refused.place(str(error))
         if isinstance(error, GpuhookError):
-            self._notifier.fault("ConfigRefused", error, **fields)
+            self._notifier.report_fault("ConfigRefused", error, **fields)
         else:
             self._notifier.warn("ConfigRefused", str(error), **fields)
 
@@ -95,7 +95,7 @@ class ChangeReport:
             return
         self._failure = failure
         if isinstance(error, GpuhookError):
-            self._notifier.fault("NotOffered", error)
+            self._notifier.report_fault("NotOffered", error)
         elif isinstance(error, OSError):
             self._notifier.warn("NotOffered", str(error))
         else:  # a bug in gpuhook: the traceback says more than the message
@@ -145,7 +145,7 @@ class ChangeReport:
         before = self._faults.get(reason, frozenset())
         for error in faults:
             if str(error) not in before:
-                self._notifier.fault(reason, error, str(error))
+                self._notifier.report_fault(reason, error, str(error))
         self._faults[reason] = frozenset(str(error) for error in faults)
 
     def _report_unit_size(self, name: str, size: int) -> None:

@@ -38,7 +38,9 @@ class Notifier:
         self.log.warning(message, reason=reason, **fields)
         self._event(WARNING, reason, key, message)
 
-    def fault(self, reason: str, error: GpuhookError, key: str = "", **fields: object) -> None:
+    def report_fault(
+        self, reason: str, error: GpuhookError, key: str = "", **fields: object
+    ) -> None:
         """Report a fault with its code and hint."""
         self.log.warning(error.message, reason=reason, code=error.code, hint=error.hint, **fields)
         self._event(WARNING, reason, key, f"{error.code}: {error.message}; {error.hint}")

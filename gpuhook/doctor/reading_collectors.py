@@ -78,7 +78,7 @@ def is_this_machine(tree: Tree) -> bool:
 def inventory(place: ReadingPlace) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs, made in a child process.
 
-    Raises GH1200 to GH1212, GH1901 if NVML does not answer, GH1941 if it ends the process.
+    Raises GH1200 to GH1210, GH1256 if NVML does not answer, GH1257 if it ends the process.
     """
     return driver_worker.call_driver(partial(driver_dump, place))
 
@@ -87,7 +87,7 @@ def driver_dump(place: ReadingPlace) -> dict[str, Any]:
     """Return the dump of the node's driver and GPUs, made in this process.
 
     If no option names a place and the node's root has no driver, the roots of driver containers and
-    of distributions are searched. Raises GH1200 to GH1212.
+    of distributions are searched. Raises GH1200 to GH1210.
     """
     try:
         return _dump(place)

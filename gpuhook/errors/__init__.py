@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error has a code, a sentence and a hint.
 
-The texts are Markdown in catalogue/. `make generate` makes of them messages.py, the table that
+The texts are Markdown in catalogue/. `make generate` compiles them to messages.py, the table that
 `fault()` reads.
 """
 

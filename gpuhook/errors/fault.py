@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Constructors of errors, by code.
 
-Code raises with ``raise fault("GH1003", name=...)``; only a program turns the exception into words.
-System calls raise plain OSError with the file name. The texts are loaded with the first error: a
-create without one does not load them.
+Code raises with ``raise fault("GH1003", name=...)``; only an entry point prints the exception.
+System calls raise plain OSError with the file name. The first error loads the texts: a create
+without an error does not load them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def fault(code: str, **facts: object) -> GpuhookError:
     """Return the exception for `code`, its sentence and hint filled in with `facts`.
 
-    Facts that come from a container or a file are printed with control characters escaped, so
-    that a log line stays one line.
+    Control characters in facts, which may come from a container or a file, are escaped, so that a
+    log entry remains one line.
     """
     kind, message, hint = _text(code)
     shown = {name: printable(value) for name, value in facts.items()}
@@ -25,7 +25,7 @@ def fault(code: str, **facts: object) -> GpuhookError:
 
 
 def rebuild(code: str, message: str, hint: str) -> GpuhookError:
-    """Return the exception that another process made; KeyError for an unknown code."""
+    """Return the exception of another process; KeyError for an unknown code."""
     return _text(code)[0](code, message, hint)
 
 

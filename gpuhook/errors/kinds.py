@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class GpuhookError(Exception):
-    """A fault with a stable code, one sentence and one hint."""
+    """An error with a stable code, one sentence and one hint."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class GpuhookError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return how a pickle makes it again: the base class keeps the message alone."""
+        """Return the arguments for unpickling: the base class keeps only the message."""
         return type(self), (self.code, self.message, self.hint)
 
 

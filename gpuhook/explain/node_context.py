@@ -125,10 +125,10 @@ def live_node(
 def node_in_child(ask: Callable[[], Node]) -> Node:
     """Return the node that `ask` finds in a child process: a driver may hang.
 
-    Raises the faults of `ask`, GH1913 without an answer in DRIVER_SECONDS, and GH1941 if the child
+    Raises the faults of `ask`, GH1256 without an answer in DRIVER_SECONDS, and GH1257 if the child
     ends without an answer.
     """
-    return driver_worker.call_driver(ask, DRIVER_SECONDS, "GH1913", relay_stderr=True)
+    return driver_worker.call_driver(ask, DRIVER_SECONDS, relay_stderr=True)
 
 
 def recorded_facts() -> Node | None:

@@ -11,8 +11,8 @@ from gpuhook.host.hot.engine_log import line_of
 
 
 def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1593 for an unexpected exception, with the line that raised it."""
-    return fault("GH1593", kind=type(error).__name__, reason=error, place=line_of(error))
+    """Return GH1491 for an unexpected exception, with the line that raised it."""
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def worded(error: GpuhookError | OSError) -> GpuhookError:

@@ -79,7 +79,7 @@ class InstallOutcome:
 
 
 def place(root: str, at: str = DIRECTORY) -> InstallPlace:
-    """Return the place below a host's root. Raises GH2100 and GH2103."""
+    """Return the place below a host's root. Raises GH2100 and GH2102."""
     mounted_host.require_host(root)
     runtime_tree.require_launcher_path(at)
     return InstallPlace(root, posixpath.normpath(at))

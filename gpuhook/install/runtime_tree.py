@@ -70,7 +70,7 @@ def write_launchers(tree: str, at: str, programs: str, *, is_image: bool = False
     """Write the launchers of the tree at `tree`, for use at `at`.
 
     `programs` is the directory by which other programs call them, and which remains when this
-    version is removed. Raises GH2103 for a path that a launcher cannot have, and OSError.
+    version is removed. Raises GH2102 for a path that a launcher cannot have, and OSError.
     """
     require_launcher_path(at)
     require_launcher_path(programs)
@@ -97,15 +97,15 @@ def _write_launcher(template: str, tree: str, at: str, programs: str) -> None:
 
 
 def require_launcher_path(path: str) -> None:
-    """Raise GH2103 for a path that a launcher cannot have."""
+    """Raise GH2102 for a path that a launcher cannot have."""
     if not path.startswith("/") or not _PLAIN.issuperset(path):
         raise fault(
-            "GH2103",
+            "GH2102",
             path=path,
             reason="it may only have plain ASCII letters, digits and ./_-+~,:=@",
         )
     if len(f"#!{path}/libexec/python3 -IS") > _LONGEST:
-        raise fault("GH2103", path=path, reason="it is too long for the first line of a script")
+        raise fault("GH2102", path=path, reason="it is too long for the first line of a script")
 
 
 def driver_text(root: str, dev_root: str) -> str:

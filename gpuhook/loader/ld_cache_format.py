@@ -83,7 +83,7 @@ def fresh() -> Table:
 def read(data: bytes) -> Table:
     """Return the table of the cache `data`; fault GH1600 or GH1601 if it is broken or huge."""
     if len(data) > MAX_BYTES:
-        raise fault("GH1601", size=len(data), limit=MAX_BYTES)
+        raise fault("GH1601", file="/etc/ld.so.cache", size=len(data), limit=MAX_BYTES)
     start = 0
     if data.startswith(_OLD_MAGIC):
         start = _behind_old(data)

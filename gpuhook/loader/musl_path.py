@@ -46,7 +46,7 @@ def merged(text: bytes | None, dirs: list[bytes]) -> bytes:
     """Return the path file `text` with `dirs` after its directories; None is a missing file.
 
     Directories that it already names are not added, so a second time changes nothing. An empty file
-    remains without the defaults, as musl reads it. A file over 64 KiB is fault GH1603, a directory
+    remains without the defaults, as musl reads it. A file over 64 KiB is fault GH1601, a directory
     that cannot be written in it is fault GH1604.
     """
     for where in dirs:
@@ -55,7 +55,7 @@ def merged(text: bytes | None, dirs: list[bytes]) -> bytes:
     if text is None:
         text = DEFAULT.replace(b":", b"\n") + b"\n"
     if len(text) > MAX_BYTES:
-        raise fault("GH1603", size=len(text), limit=MAX_BYTES)
+        raise fault("GH1601", file="the musl path file", size=len(text), limit=MAX_BYTES)
     # musl never reads what follows a NUL, but it is part of the image.
     read, nul, unread = text.partition(b"\0")
     named = set(read.replace(b":", b"\n").split(b"\n"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.target.running_container import Target
 
-UNHELD = ("GH1250", "GH1787")  # the driver is too old, and cgroup v1
+UNHELD = ("GH1250", "GH1312")  # the driver is too old, and cgroup v1
 _FORGOTTEN = "only the ledger changes, not the driver: {}"
 
 

@@ -8,7 +8,7 @@ change.
 from __future__ import annotations
 
 from gpuhook.apply.live import hotplug_plan
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.limit_state import HoldMemory, unlimited
@@ -52,16 +52,6 @@ class Wish:
 def directories(target: Target) -> list[str]:
     """Return the cgroups of a container to which limits apply. Raises GH1312, GH1313."""
     return memory_cgroup.directories(target.held.process, target.cgroup)
-
-
-def _to_change(target: Target) -> list[str]:
-    """Return them; GH1787 in place of GH1312, whose hint is for a create."""
-    try:
-        return directories(target)
-    except GpuhookError as error:
-        if error.code != "GH1312":
-            raise
-        raise fault("GH1787") from error
 
 
 def set_limits(
@@ -186,7 +176,7 @@ class _Change:
     def __init__(self, target: Target, driver: Driver) -> None:
         self._target = target
         self._driver = driver
-        self._cgroups = _to_change(target)
+        self._cgroups = directories(target)
         self._steps: list[HoldMemory] = []
         self._records: Records = {}
         self._before: dict[str, LimitState] = {}

@@ -81,4 +81,4 @@ def _as_fault(seconds: float) -> Iterator[None]:
             raise fault("GH1256", seconds=f"{seconds:g}") from error
         if error.how == worker.UNSTARTED:
             raise fault("GH1258", reason=error.reason) from error
-        raise fault("GH1257", how=error.reason) from error
+        raise fault("GH1257", reason=error.reason) from error

@@ -19,15 +19,11 @@ SECONDS = 30.0  # without persistence mode, many GPUs take that long to wake up
 
 
 def call_driver(
-    call: Callable[[], T],
-    seconds: float | None = None,
-    late: str = "GH1901",
-    *,
-    relay_stderr: bool = False,
+    call: Callable[[], T], seconds: float | None = None, *, relay_stderr: bool = False
 ) -> T:
     """Return what `call` returns in a child process, which has `seconds` (SECONDS) to answer.
 
-    Raises its faults, an OSError as a fault, `late` if there is no answer in time, and GH1941 if
+    Raises its faults, an OSError as a fault, GH1256 if there is no answer in time, and GH1257 if
     the child ends without one.
     """
     from gpuhook.host import worker
@@ -37,8 +33,8 @@ def call_driver(
         return worker.call_in_child(partial(_as_fault, call), limit, relay_stderr=relay_stderr)
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
-            raise fault(late, seconds=f"{limit:g}") from error
-        raise fault("GH1941", reason=error.reason) from error
+            raise fault("GH1256", seconds=f"{limit:g}") from error
+        raise fault("GH1257", reason=error.reason) from error
 
 
 def _as_fault(call: Callable[[], T]) -> T:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # Faults of a container that ends before it is read: a command for all containers continues.
-GONE = ("GH1730", "GH1731", "GH1732", "GH1738")
+GONE = ("GH1730", "GH1732", "GH1738")
 
 
 class Target:

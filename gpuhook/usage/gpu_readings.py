@@ -75,10 +75,10 @@ def _fault(error: GpuhookError | NoAnswerError, patience: float) -> GpuhookError
     if isinstance(error, GpuhookError):
         return error
     if error.how == LATE:
-        return fault("GH1950", seconds=f"{patience:g}")
+        return fault("GH1256", seconds=f"{patience:g}")
     if error.how == UNSTARTED:
-        return fault("GH1952", reason=error.reason)
-    return fault("GH1951", reason=error.reason)
+        return fault("GH1258", reason=error.reason)
+    return fault("GH1257", reason=error.reason)
 
 
 class _NvmlReader:

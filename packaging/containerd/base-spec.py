@@ -1,11 +1,11 @@
 #!@PYTHON@ -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Write the OCI spec on standard input with gpuhook's prestart hook in it.
+"""Add gpuhook's prestart hook to the OCI spec on standard input.
 
     ctr oci spec | @SHARE@/containerd/base-spec --output /etc/containerd/gpuhook-base.json
 
-A base_runtime_spec takes the place of containerd's own default, which differs between its
-versions: so it is made of the default of the containerd that is there.
+A base_runtime_spec replaces containerd's default, which differs between versions. So derive it
+from the default of the installed containerd.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or fals
 
 
 class SpecError(Exception):
-    """What is on standard input is no spec: the message says where, and why."""
+    """Standard input is not an OCI spec. The message has the place and the reason."""
 
 
 def with_hook(spec: object, hook: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec with the hook as its last prestart hook; SpecError where there is no room."""
+    """Return the spec with the hook as its last prestart hook; SpecError for a malformed spec."""
     whole: dict[str, Any] = _expected(spec, dict, "the document")
     _expected(whole.get("ociVersion"), str, ".ociVersion")
     _expected(whole.get("process"), dict, ".process")
@@ -43,7 +43,7 @@ def with_hook(spec: object, hook: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(held: dict[str, Any], key: str, default: object) -> object:
-    """Return the member of an object; `default`, then in it, for none and for null."""
+    """Return a member of an object. A missing member, or null, is set to `default` first."""
     if held.get(key) is None:
         held[key] = default
     return held[key]
@@ -52,7 +52,7 @@ def _filled(held: dict[str, Any], key: str, default: object) -> object:
 def _expected(value: object, kind: type, place: str) -> Any:
     if not isinstance(value, kind):
         found = "nothing" if value is None else NAMES.get(type(value), "a number")
-        raise SpecError(f"{place} must be {NAMES[kind]}, and is {found}")
+        raise SpecError(f"{place} must be {NAMES[kind]}, but is {found}")
     return value
 
 
@@ -72,7 +72,7 @@ def _given() -> object:
 
 def _replace(path: str, data: bytes) -> None:
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        sys.exit(f"base-spec: {path} is no regular file: leave out --output for standard output")
+        sys.exit(f"base-spec: {path} is not a regular file: omit --output for standard output")
     files.replace(path, data, durable=True)
 
 
@@ -82,17 +82,17 @@ def _text(spec: dict[str, Any]) -> bytes:
     except RecursionError:
         raise SpecError("it is nested too deeply") from None
     except ValueError:
-        raise SpecError("it has a number that JSON has not: NaN or Infinity") from None
+        raise SpecError("it has NaN or Infinity, which are not JSON numbers") from None
 
 
 def main() -> None:
-    """Parse the command line, and do it."""
+    """Run the program."""
     parser = argparse.ArgumentParser(
         prog="base-spec",
         description=f"{(__doc__ or '').splitlines()[0]}: `ctr oci spec` prints one.",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="replaced once the spec is whole; default: standard output"
+        "--output", metavar="FILE", help="replace FILE atomically; default: standard output"
     )
     output = parser.parse_args().output
     place = "standard input"
@@ -109,7 +109,7 @@ def main() -> None:
             _replace(output, data)
     except SpecError as error:
         sys.exit(
-            f"base-spec: standard input is no OCI spec: {error} (`ctr oci spec` prints a whole one)"
+            f"base-spec: standard input is not an OCI spec: {error} (`ctr oci spec` prints one)"
         )
     except OSError as error:
         sys.exit(f"base-spec: {place}: {error.strerror or error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the files of this checkout that are made of other files of it.
+"""Write the generated files of this checkout.
 
     PYTHONPATH=packaging python -m generate [--check]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of doctor's checks in docs/doctor.md, made of the checks themselves."""
+"""Generate the table of doctor's checks in docs/doctor.md from the checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- make generate writes this table. -->", "<!-- End of it. -->"
 
 
 def files() -> dict[str, str]:
-    """Return the page with the table as it should be, by its path in the checkout."""
+    """Return the page with the current table, by its path in the checkout."""
     head, begin, rest = (CHECKOUT / PAGE).read_text(encoding="utf-8").partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook/errors/messages.py and docs/errors.md, made of gpuhook/errors/catalogue."""
+"""Generate gpuhook/errors/messages.py and docs/errors.md from gpuhook/errors/catalogue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _TABLE_HEAD = '''\
 # SPDX-License-Identifier: Apache-2.0
-"""Code and kind, sentence, hint: three lines per code. `make generate` makes it of catalogue/.
+"""Three lines per code: code and kind, sentence, hint. Generated from catalogue/: make generate.
 
-HOT, and loaded with the first error only. One string is loaded faster than a dict of 700.
+HOT, and loaded with the first error only. A string loads faster than a dict of 700 entries.
 """
 
 TEXTS = """
@@ -23,13 +23,14 @@ TEXTS = """
 _PAGE_HEAD = """\
 # Errors
 
-Every error of gpuhook's has a code. `gpuhook explain GH1102` prints what is told here; words in
-angle brackets stand for the facts of a case. The first two digits say what the error is about.
+Every gpuhook error has a code. `gpuhook explain GH1102` prints its section of this page. Words in
+angle brackets are placeholders for the details of a case. The first two digits of a code are its
+area.
 
-Exit statuses: a command ends with 0 when it did what was asked, 1 with an error of this page or
-when it found something wrong (`doctor`, `cdi validate`, `inspect --exit-code`), 2 when it was
-called wrongly. `gpuhook-runtime` and `gpuhook-hook` end with 1, and write code, message and hint
-into the log that the engine named and on standard error.
+Exit statuses of commands: 0 for success; 1 for an error of this page, or if a check found a fault
+(`doctor`, `cdi validate`, `inspect --exit-code`); 2 for an invalid command line. `gpuhook-runtime`
+and `gpuhook-hook` exit with 1, and write code, message and hint to the engine's log file and to
+standard error.
 
 """
 
@@ -41,7 +42,7 @@ def files() -> dict[str, str]:
 
 
 def table(found: list[Explanation]) -> str:
-    """Return the module that has what programs print."""
+    """Return the module with the texts that programs print."""
     rows = "".join(f"{one.code} {one.kind}\n{one.message}\n{one.hint}\n" for one in found)
     return _TABLE_HEAD + rows.replace("\\", r"\\") + '"""\n'
 
@@ -65,9 +66,10 @@ def _entry_of_contents(one: Explanation) -> str:
 def _entry(one: Explanation) -> str:
     hint = with_angle_brackets(one.hint)
     way = "" if re.fullmatch(r"<\w+>", hint) else f"\n\n*{_escaped(hint)}*"
+    cure = f"{one.cure}\n\n" if one.cure else ""
     return (
         f"### {one.code}\n\n**{_escaped(with_angle_brackets(one.message))}** ({KINDS[one.kind]})"
-        f"{way}\n\n{one.cause}\n\n{one.cure}\n\n```\n{one.example}\n```\n\n"
+        f"{way}\n\n{one.cause}\n\n{cure}```\n{one.example}\n```\n\n"
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON schema of the device plugin's configuration file, made of its grammar."""
+"""Generate the JSON schema of the device plugin's configuration file from its grammar."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings: their schema with generate-cdi's options, the file that ships, the docs' tables."""
+"""Generate the settings' schema with generate-cdi's options, the default file, and the tables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WIDTH = 98
 _HEAD = """\
 # Settings of gpuhook: /etc/gpuhook/config.yaml, or the file that GPUHOOK_CONFIG names.
 #
-# Every key is here with its default, behind a mark (#key): as it is, this file sets nothing. Take
-# the mark away, and change the value. `gpuhook config validate` checks the file, and
-# `gpuhook config show --origin` prints what counts and why. A variable of the environment,
-# GPUHOOK_<SECTION>_<KEY> such as GPUHOOK_REQUEST_ON_REFUSAL, wins over the file.
+# The file lists every key with its default, commented out (#key), so it sets nothing. To set a
+# key, remove the `#` and change the value. `gpuhook config validate` checks the file, and
+# `gpuhook config show --origin` prints the current values and their origin. An environment
+# variable, GPUHOOK_<SECTION>_<KEY> such as GPUHOOK_REQUEST_ON_REFUSAL, overrides the file.
 """
 BEGIN, END = (
     "<!-- make generate writes these tables. -->",
@@ -48,7 +48,7 @@ def schema() -> dict[str, Any]:
 
 
 def defaults() -> dict[str, dict[str, Any]]:
-    """Return section -> key -> value of a node that sets nothing."""
+    """Return the defaults: section -> key -> value."""
     chosen = settings.Settings()
     chosen.default_kind = vocabulary.VOCABULARY.default_kind
     found: dict[str, dict[str, Any]] = {}
@@ -62,7 +62,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def shipped() -> str:
-    """Return the text of the settings file that ships."""
+    """Return the text of the default settings file."""
     lines = [_HEAD.rstrip("\n")]
     values = defaults()
     for section, one in schema()["properties"].items():
@@ -100,14 +100,14 @@ def tables() -> str:
 
 
 def page(text: str) -> str:
-    """Return the page of the docs `text` with the tables as they should be."""
+    """Return the page `text` with current tables."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
 
 
 def schema_text() -> str:
-    """Return the schema as its file has it."""
+    """Return the text of the schema file."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
@@ -117,7 +117,7 @@ def _choices(said: dict[str, Any]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """Return a value as YAML has it on a line."""
+    """Return a value as one line of YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

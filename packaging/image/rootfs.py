@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the root file system of the image around a runtime tree: names, and what programs expect.
+"""Build the root file system of the image around a runtime tree: program names, common files.
 
     python3 packaging/image/rootfs.py ROOT TREE
 
@@ -26,14 +26,14 @@ FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-    # Where runtimes put the driver's libraries on Debian, and on what is not Debian.
+    # Directories of the driver's libraries on Debian and on other distributions.
     "etc/ld.so.conf": "/usr/lib/x86_64-linux-gnu\n/usr/lib/aarch64-linux-gnu\n/usr/lib64\n",
 }
 DIRECTORIES = ("dev", "etc", "proc", "root", "run", "sys", "usr/bin", "usr/lib", "usr/lib64", "var")
 
 
 def make(root: Path, tree: str) -> None:
-    """Make all that is in `root` beside the tree, and fill in the tree's launchers."""
+    """Write the other files of `root`, and complete the tree's launchers."""
     sys.path[:0] = [str(root / tree.lstrip("/") / "lib/gpuhook")]
     from gpuhook.install import runtime_tree
 
@@ -55,7 +55,7 @@ def make(root: Path, tree: str) -> None:
 
 
 def main() -> None:
-    """Parse the command line and make it."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("root", type=Path)
     parser.add_argument("tree", help="where the tree is in the image, such as /opt/gpuhook")

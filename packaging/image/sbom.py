@@ -32,13 +32,13 @@ LICENCE_FILES = re.compile(r"(licen[cs]e|copying|notice|copyright)", re.IGNORECA
 
 
 def debian_packages(tree: Path) -> dict[str, str]:
-    """Return the versions of the Debian packages that libraries, Python and busybox came of."""
+    """Return the versions of the Debian packages of libraries, Python and busybox."""
     names = {path.name for path in (tree / "python/lib").iterdir() if ".so" in path.name}
     beside = Path("/usr/lib") / str(sysconfig.get_config_var("MULTIARCH"))
     paths = [str(Path(sys.executable).resolve()), sysconfig.get_path("stdlib") + "/os.py"]
     paths += [sysconfig.get_path("stdlib") + "/asyncio/__init__.py", "/bin/busybox"]
     paths += [*(str(beside / name) for name in sorted(names))]
-    # Where a library is by its package's list: with /usr in front of it or not, or behind a link.
+    # The path of a library in its package's list: with or without /usr, or behind a link.
     known = {name for path in paths for name in (path, str(Path(path).resolve()))}
     known |= {name.removeprefix("/usr") for name in known}
     owners = _said("dpkg-query", "--search", *sorted(known))
@@ -125,7 +125,7 @@ def _said(*words: str) -> str:
 
 
 def main() -> None:
-    """Parse the command line and write it."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--packages", type=Path, required=True, help="what pip has installed")
     parser.add_argument("tree", type=Path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the runtime tree: gpuhook with a Python, a loader, libraries and a shell of its own.
+"""Build the runtime tree: gpuhook with its own Python, loader, libraries and shell.
 
     python3 packaging/image/tree.py requirements
     python3 packaging/image/tree.py build --packages DIR TARGET
@@ -29,11 +29,11 @@ HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
 SCHEMA = "gpuhook/tree/v1"
 BUSYBOX = Path("/bin/busybox")
-# What the launchers call, and what a person needs who looks around in a container of the image.
+# Programs for the launchers, and for a shell in a container of the image.
 TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail wget"
-# Only the device plugin needs these: a host's tree does without.
+# Only the device plugin needs these: they are not in a host's tree.
 OF_THE_PLUGIN = ("grpcio", "protobuf", "prometheus_client")
-# Of Python's own library: tests, and what is for screens and for making programs.
+# Unused parts of Python's library: tests, user interfaces, build tools.
 LEFT_OUT = (
     "test", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "venv",
     "distutils", "turtle.py", "sitecustomize.py", "__pycache__", "config-*", "LICENSE.txt",
@@ -55,7 +55,7 @@ _NEEDED = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 def requirements() -> list[str]:
-    """Return what gpuhook and its device plugin need, as pyproject.toml has it."""
+    """Return the requirements of gpuhook and its device plugin in pyproject.toml."""
     import tomllib
 
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -63,7 +63,7 @@ def requirements() -> list[str]:
 
 
 def build(packages: Path, target: Path) -> None:
-    """Make the tree `target`, which must not be there, with what pip put into `packages`."""
+    """Build the new tree `target` with the packages that pip installed into `packages`."""
     target.mkdir(parents=True)
     python = Path(sys.executable).resolve()
     library = Path(sysconfig.get_path("stdlib"))
@@ -83,7 +83,7 @@ def build(packages: Path, target: Path) -> None:
 
 
 def _split(packages: Path, common: Path, plugin: Path) -> None:
-    """Copy what was installed: what the plugin alone needs, and the rest."""
+    """Copy the installed packages: those of the plugin, and the rest."""
     only = {_normal(name) for name in OF_THE_PLUGIN}
     for found in importlib.metadata.distributions(path=[str(packages)]):
         into = plugin if _normal(found.metadata["Name"]) in only else common
@@ -111,7 +111,7 @@ def _copy_libraries(target: Path, python: Path) -> None:
     into = target / "python/lib"
     shutil.copy2(loader.resolve(), into / "ld.so")
     for path in sorted({*found, *(beside / name for name in ALWAYS)}):
-        # The loader goes by its own name as well: libraries need it by that name.
+        # Libraries need the loader under its own name, too.
         shutil.copy2(path.resolve(), into / path.name)
 
 
@@ -126,7 +126,7 @@ def _copy_tools(tools: Path) -> None:
 
 
 def _copy_gpuhook(target: Path) -> None:
-    """Copy the package with its byte code, and the launchers, not filled in yet."""
+    """Copy the package with its byte code, and the launchers with their @WORDS@."""
     sys.path[:0] = [str(HERE.parent)]
     from install import build_library
 
@@ -144,7 +144,7 @@ def _copy_gpuhook(target: Path) -> None:
     }.items():
         text = source.read_text(encoding="utf-8")
         text = text.replace("#!/bin/sh\n", "#!@TREE@/tools/sh\n", 1)
-        # Less at each create than by the launcher; and the host's loader cache is not ours.
+        # Saves time at each create, and avoids the host's loader cache.
         text = text.replace('"@PYTHON@" -IS', f"{OWN_PYTHON} -IS") if name == RUNTIME else text
         text = text.replace("PATH=$PATH:/usr/bin:/bin", "PATH=$PATH:/usr/bin:/bin:@TREE@/tools")
         (launchers / name).parent.mkdir(exist_ok=True)
@@ -152,7 +152,7 @@ def _copy_gpuhook(target: Path) -> None:
 
 
 def _describe(target: Path) -> None:
-    """Write tree.json: what the tree is, and a digest of all that is in it."""
+    """Write tree.json: the kind of the tree, and a digest of its content."""
     text = (CHECKOUT / "gpuhook/__init__.py").read_text(encoding="utf-8")
     (version,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
     document = {
@@ -181,7 +181,7 @@ def digest(target: Path) -> str:
 
 
 def main() -> None:
-    """Parse the command line and do it."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("requirements", help="print what pip has to install")

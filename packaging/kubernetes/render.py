@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the plain manifests, gpuhook.yaml and api-access.yaml, of the Helm chart."""
+"""Render the plain manifests, gpuhook.yaml and api-access.yaml, from the Helm chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parent / "helm/gpuhook"
-# What is true of objects that Helm keeps, or changes with each version.
+# Lines about objects of Helm, or that change with each version.
 _OF_HELM = re.compile(
     r"^(# Source: .*| +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)): .*)\n",
     re.MULTILINE,
@@ -19,40 +19,40 @@ _OF_HELM = re.compile(
 _GPUHOOK = """\
 # SPDX-License-Identifier: Apache-2.0
 #
-# GPUs, and time slices of them, for the pods of a cluster:
+# GPUs, whole or time-sliced, for the pods of a cluster:
 #
 #   kubectl apply -f gpuhook.yaml
 #
-# Nodes need the NVIDIA driver and a container engine with a handler `nvidia` (the README says how
-# gpuhook-runtime becomes it). The plugin runs where one of the labels below says that there is a
-# GPU; without a feature discovery, label such a node yourself:
+# Nodes need the NVIDIA driver and a container engine with a handler `nvidia` (the README describes
+# how to register gpuhook-runtime). The plugin runs on nodes with one of the labels below. Without a
+# feature discovery, label such a node yourself:
 #
 #   kubectl label node NODE nvidia.com/gpu.present=true
 #
-# The plugin asks the API server for nothing. api-access.yaml says what it could do with which
-# permission, and grants them.
+# The plugin does not use the API server. api-access.yaml lists the features that need permissions,
+# and grants these.
 #
-# Made of the Helm chart packaging/helm/gpuhook by `make manifests`.
+# Generated from the Helm chart packaging/helm/gpuhook: make manifests.
 apiVersion: v1
 kind: Namespace
 metadata:
   name: gpuhook
   labels:
-    # The plugin mounts directories of the node and is in its pid namespace: a cluster whose
-    # default is "baseline" or "restricted" would let no pod of it start.
+    # The plugin mounts directories of the node and uses its pid namespace. A cluster whose
+    # default is "baseline" or "restricted" would refuse its pods.
     pod-security.kubernetes.io/enforce: privileged
 """
 _API_ACCESS = """\
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the device plugin can do with the API server, and the permission that each thing needs. Leave
-# out what you don't want: the plugin says once which rule is missing, and goes on without.
+# Features of the device plugin that use the API server, with their permissions. Remove the rules of
+# features that you do not need: the plugin logs a missing rule once, and continues without it.
 #
-#   permission            what it buys
-#   nodes: get, watch     another configuration for a node by its label
-#                         nvidia.com/device-plugin.config=KEY, at once and without a restart
+#   permission            feature
+#   nodes: get, watch     select the configuration of a node with its label
+#                         nvidia.com/device-plugin.config=KEY, without a restart
 #   events: create        faults of GPUs, refused configurations and reloads as events of the node
-#   nodes: patch          the feature labels on the node itself, where there is no Node Feature
+#   nodes: patch          the feature labels on the node itself, without Node Feature
 #                         Discovery (GPUHOOK_LABEL_NODE=true, or gpuhook.labelNode). They remain
 #                         when the plugin ends, unless GPUHOOK_REMOVE_LABELS_ON_EXIT=true.
 #                         docs/kubernetes.md, "Back", has the command that removes them.
@@ -63,7 +63,7 @@ _API_ACCESS = """\
 #   kubectl --namespace gpuhook patch daemonset gpuhook-device-plugin --type merge --patch \\
 #     '{"spec": {"template": {"spec": {"automountServiceAccountToken": true}}}}'
 #
-# Made of the Helm chart packaging/helm/gpuhook by `make manifests`.
+# Generated from the Helm chart packaging/helm/gpuhook: make manifests.
 """
 _ACCESS = ("apiAccess.nodeConfig=true", "apiAccess.events=true", "gfd.labelNode=true")
 

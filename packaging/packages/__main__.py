@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make packages of this checkout.
+"""Build packages of this checkout.
 
     PYTHONPATH=packaging python -m packages deb|rpm... [--output build/packages]
 
@@ -24,7 +24,7 @@ from packages.release import Release, release  # noqa: E402
 
 
 def main() -> None:
-    """Make the packages of one kind or both, print their paths."""
+    """Build the packages of one kind or both, and print their paths."""
     parser = argparse.ArgumentParser(prog="packages", description=__doc__.split("\n", 1)[0])
     parser.add_argument("kinds", nargs="+", choices=["deb", "rpm"])
     parser.add_argument("--output", type=Path, default=CHECKOUT / "build/packages")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def write(kind: str, made: Release, found: dict[str, Files], output: Path) -> None:
-    """Write the packages of one kind, and the bill of what is in them."""
+    """Write the packages of one kind, and their bill of materials."""
     writer = deb.write if kind == "deb" else rpm.write
     paths: dict[str, Path] = {}
     inside: dict[str, Files] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the byte code of an installed library, for the Python that runs this.
+"""Compile the byte code of an installed library, for the Python that runs this.
 
     /usr/bin/python3 -IS byte_code.py
 
@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main() -> int:
-    """Make it, and return the exit status."""
+    """Run the program; return the exit status."""
     remove_ended()
     interpreter = sys.executable
     failed = [path for path in sources() if not compiled(path)]
@@ -33,10 +33,10 @@ def main() -> int:
 
 
 def remove_ended() -> None:
-    """Remove what programs of releases that are gone left behind as they ended."""
+    """Remove the byte code that programs of removed releases wrote when they ended."""
     releases = os.path.dirname(HERE)
     if os.path.basename(releases) != "gpuhook":
-        return  # no package has put us here: what is beside us is somebody else's
+        return  # not installed by a package: the neighbours are other programs'
     for name in os.listdir(releases):
         directory = os.path.join(releases, name)
         if os.path.isdir(directory) and not os.path.islink(directory) and not sources(directory):
@@ -52,7 +52,7 @@ def sources(place: str = HERE) -> list[str]:
 
 
 def compiled(path: str) -> bool:
-    """Make the byte code of a module, unless it is there; returns whether it is there then.
+    """Compile the byte code of a module unless it exists; return whether it exists then.
 
     It is never compared with its source: one stat less per module and start. Source: PEP 552.
     """
@@ -72,7 +72,7 @@ def compiled(path: str) -> bool:
 
 
 def remove_foreign() -> None:
-    """Remove byte code of other Pythons, and what has lost its source."""
+    """Remove byte code of other Pythons, and byte code without a source."""
     own = f".{sys.implementation.cache_tag}.pyc"
     for directory, _, names in os.walk(HERE):
         if os.path.basename(directory) != "__pycache__":

@@ -22,9 +22,9 @@ HERE = Path(__file__).parent
 PACKAGING = HERE.parent
 NOT_AT_RUN_TIME = (".pyi", ".proto", ".pyc")
 UNITS = "usr/lib/systemd/system"
-# What a package does last whose units are gone.
+# The last step of a package after the removal of its units.
 RELOAD = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n"
-# Where files of these directories of packaging/ go, those that there are: package, place, ending.
+# Existing files of these directories of packaging/: package, target directory, suffix.
 GATHERED = (
     ("gpuhook", "systemd", UNITS, (".service", ".path", ".timer", ".target", ".socket")),
     ("gpuhook", "systemd", "usr/lib/systemd/system-preset", (".preset",)),
@@ -47,7 +47,7 @@ Files = dict[str, File]  # by path, without the leading slash
 
 
 def contents(release: Release) -> dict[str, Files]:
-    """Return the files of every package, none for one that this checkout has nothing for."""
+    """Return the files of every package; none for a package without files in this checkout."""
     found: dict[str, Files] = {"gpuhook-nvidia-compat": _compat(release)}
     for package, modules in shared_out(release.checkout, list(bundle.ENTRIES)).items():
         found[package] = _library(release, package, modules)
@@ -70,7 +70,7 @@ def contents(release: Release) -> dict[str, Files]:
 
 
 def superseded(package: str) -> str:
-    """Return the shell text for when another release has taken the place of a package's."""
+    """Return the shell text that runs after another release has replaced a package."""
     name = "superseded-runtime" if package == "gpuhook-runtime" else "superseded"
     text = (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
     return text.replace("@PACKAGE@", package)
@@ -86,13 +86,13 @@ def units(files: Files) -> list[str]:
 
 
 def static_units(files: Files) -> list[str]:
-    """Return the services among a package's files that others start, and nobody enables."""
+    """Return the services of a package that only other units start."""
     known = {path.rpartition("/")[2] for path in files if path.startswith(f"{UNITS}/")}
     return sorted(known - set(units(files)))
 
 
 def packed(data: bytes) -> bytes:
-    """Return data as gzip -9n packs it: the same on every machine, at every time."""
+    """Return data compressed as with gzip -9n: reproducible."""
     return gzip.compress(data, 9, mtime=0)
 
 
@@ -132,7 +132,7 @@ def _launchers(release: Release, templates: dict[str, str]) -> Files:
 
 
 def _library(release: Release, package: str, modules: set[str]) -> Files:
-    """Return the files of a package's modules, and the list by which their byte code is removed."""
+    """Return the files of a package's modules, and the list for the removal of their byte code."""
     known = module_files(release.checkout)
     paths = {str(known[name].relative_to(release.checkout)): known[name] for name in modules}
     listed = "".join(f"{path}\n" for path in sorted(paths))
@@ -155,7 +155,7 @@ def _runtime(release: Release) -> Files:
 
 
 def _command(release: Release) -> Files:
-    """Return what `gpuhook` has besides its modules: data, settings, NVML's bindings."""
+    """Return the other files of `gpuhook`: data, settings, NVML's bindings."""
     files = _launchers(release, install.CLI_LAUNCHER)
     for path in sorted((release.checkout / "gpuhook").rglob("*")):
         if path.is_file() and path.suffix not in (".py", *NOT_AT_RUN_TIME):
@@ -179,7 +179,7 @@ def _command(release: Release) -> Files:
 
 
 def bindings() -> Path:
-    """Return the module of NVML's bindings that goes along; ends the program without one."""
+    """Return the module of NVML's bindings; exit without one."""
     found = find_spec("pynvml")
     if found is None or found.origin is None:
         sys.exit(
@@ -203,7 +203,7 @@ def _compat(release: Release) -> Files:
 
 
 def _manual(release: Release) -> Files:
-    """Return the manual pages that are written by hand, and the plugin's own, packed."""
+    """Return the handwritten manual pages and the plugin's, compressed."""
     from gpuhook.cli import manual
 
     pages = {path.name: path.read_bytes() for path in sorted((HERE / "manual").iterdir())}
@@ -217,6 +217,6 @@ def _manual(release: Release) -> Files:
 
 
 def _owner(page: str) -> str:
-    """Return the package of a manual page that is written by hand."""
+    """Return the package of a handwritten manual page."""
     stem = page.removesuffix(".1")
     return stem if stem in ("gpuhook-device-plugin", "gpuhook-nvidia-compat") else "gpuhook-runtime"

@@ -32,13 +32,13 @@ from packages.documents_of import copyright_file, deb_changelog
 from packages.release import Release
 
 BINARY = b"2.0\n"
-# The package is there, or there still: what its removal took back comes again (Policy 6.5).
+# The package is still installed: repeat the steps that its removal has undone (Policy 6.5).
 CONFIGURED = "configure|abort-upgrade|abort-remove|abort-deconfigure"
 ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
 
 
 def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
-    """Write one package into `directory`; return its path, and what is in it."""
+    """Write one package into `directory`; return its path and contents."""
     files = _in_debian(files)
     files |= _documents(release, package) | _overrides(release, package, files)
     control = _control_files(release, package, files)
@@ -53,7 +53,7 @@ def write(release: Release, package: Package, files: Files, directory: Path) -> 
 
 
 def _in_debian(files: Files) -> Files:
-    """Return the files at the places that Debian has for them."""
+    """Return the files at their paths in Debian."""
     return {path.replace(*ZSH): file for path, file in files.items()}
 
 
@@ -68,7 +68,7 @@ def _documents(release: Release, package: Package) -> Files:
 
 
 def _overrides(release: Release, package: Package, files: Files) -> Files:
-    """Return what lintian says and is meant so, with the reasons."""
+    """Return the lintian overrides with their reasons."""
     names = ["lintian-overrides"]
     if any(path.startswith(release.library) for path in files):
         names.append("lintian-overrides-library")
@@ -131,7 +131,7 @@ def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     has_modules = any(path.endswith(".modules") for path in files)
     after, before = [], []
     if package.name == "gpuhook-runtime":
-        # The other packages' modules come to it by its trigger.
+        # Its trigger handles the modules of the other packages.
         after.append(_in_case(f"{CONFIGURED}|triggered", f"{maintain} byte-code"))
     if services:
         after.append(_in_case(CONFIGURED, f"{maintain} units-on {services}"))
@@ -177,7 +177,7 @@ def _in_case(verbs: str, text: str) -> str:
 
 
 def _tar(files: Files, time: int) -> bytes:
-    """Return an archive, packed, whose bytes depend on nothing but its content and time."""
+    """Return a compressed archive whose bytes depend only on its content and time."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in _order(files):
@@ -197,7 +197,7 @@ def _tar(files: Files, time: int) -> bytes:
 
 
 def _order(files: Files) -> list[str]:
-    """Return directories and files, programs last, each directory before what is in it."""
+    """Return directories and files, programs last, each directory before its files."""
     directories = {""}
     for path in files:
         parts = path.split("/")[:-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages, as data: what each is for, what it needs, and what it takes the place of."""
+"""The packages as data: purpose, dependencies, and the packages that they replace."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 NAME = "gpuhook"
 LICENSE = "Apache-2.0"
-# The bindings of NVML, which come from PyPI: no distribution has a package of them.
+# The bindings of NVML from PyPI: no distribution packages them.
 VENDORED = "nvidia-ml-py"
 VENDORED_LICENSE = "BSD-3-Clause"
 SECTION = "admin"
 REVISION = "1"
-# Who builds the packages says otherwise (release.maintainer). No mail goes to this one: RFC 2606.
+# release.maintainer overrides it. The address is undeliverable: RFC 2606.
 MAINTAINER = "The gpuhook authors <gpuhook@packages.invalid>"
 PYTHON = "/usr/bin/python3"
 CONFIG = "etc/gpuhook/config.yaml"
@@ -21,36 +21,36 @@ SAME = "= {version}"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Another package: its names in Debian and in Fedora's family, and which versions will do."""
+    """A dependency: its names in Debian and Fedora, and the required version."""
 
     deb: str
     rpm: str
     version: str = ""  # as ">= 3.9"; {version} is the one that is built
 
     def in_deb(self, version: str) -> str:
-        """Return the need as a field of debian/control has it."""
+        """Return the dependency in the syntax of debian/control."""
         asked = self.version.format(version=version)
         return f"{self.deb} ({asked})" if asked else self.deb
 
     def in_rpm(self, version: str) -> str:
-        """Return the need as a spec file's Requires has it."""
+        """Return the dependency in the syntax of a spec file's Requires."""
         return f"{self.rpm} {self.version.format(version=version)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package. `described` is text of whole sentences, in paragraphs."""
+    """One package. `described` is its long description, one paragraph per line."""
 
     name: str
     summary: str
     described: str
     needs: tuple[Need, ...]
     suggests: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()  # packages that have the same files, and whose work it does
+    replaces: tuple[str, ...] = ()  # packages with the same files, which it replaces
 
 
 def ours(name: str) -> Need:
-    """Return the need for another of these packages, of the same version."""
+    """Return the dependency on another gpuhook package of the same version."""
     return Need(name, name, SAME)
 
 
@@ -59,11 +59,11 @@ PACKAGES = (
         name="gpuhook-runtime",
         summary="GPUs for containers: OCI runtime wrapper and hook",
         described=(
-            "gpuhook-runtime is an OCI runtime that gives containers the NVIDIA GPUs they ask for,"
-            " and then calls runc or crun. gpuhook-hook is what CDI specs and engines call while"
-            " a container is made.\n"
-            "This package is all that a container's start runs. It needs Python and its standard"
-            " library, and configures no container engine."
+            "gpuhook-runtime is an OCI runtime that adds the requested NVIDIA GPUs to containers,"
+            " and then runs runc or crun. gpuhook-hook is the hook that CDI specs and engines call"
+            " while a container is created.\n"
+            "This package contains all programs of a container's start. It needs Python and its"
+            " standard library, and configures no container engine."
         ),
         needs=(Need("python3", "python3", ">= 3.9"),),
         suggests=("gpuhook",),
@@ -72,11 +72,11 @@ PACKAGES = (
         name="gpuhook",
         summary="GPUs for containers: command line, CDI generator, services",
         described=(
-            "gpuhook describes the GPUs of a node in CDI specs, registers its"
-            " runtime with container engines and takes that back, gives GPUs to running"
-            " containers, and says what is wrong where one has none.\n"
-            "Its services keep the node's CDI specs up to date. They do nothing on a node that has"
-            " no GPU."
+            "gpuhook generates CDI specs for the GPUs of a node, registers its runtime with"
+            " container engines and undoes that, attaches GPUs to running containers, and"
+            " diagnoses why a container does not see its GPU.\n"
+            "Its services keep the node's CDI specs up to date. They do nothing on a node without"
+            " a GPU."
         ),
         needs=(
             ours("gpuhook-runtime"),
@@ -92,13 +92,13 @@ PACKAGES = (
     ),
     Package(
         name="gpuhook-device-plugin",
-        summary="GPUs for containers: device plugin of Kubernetes",
+        summary="GPUs for containers: Kubernetes device plugin",
         described=(
             "The device plugin offers the GPUs of a node to its kubelet: whole, as MIG instances,"
-            " or shared by time slices, by memory and by MPS. It watches their health and gives"
+            " or shared by time slicing, by memory or by MPS. It monitors their health and serves"
             " metrics.\n"
-            "Clusters run it out of an image as a rule; this package is for nodes where it runs as"
-            " a program of the host."
+            "Clusters usually run it from an image; this package is for nodes on which it runs on"
+            " the host."
         ),
         needs=(
             ours("gpuhook"),
@@ -109,11 +109,11 @@ PACKAGES = (
     ),
     Package(
         name="gpuhook-nvidia-compat",
-        summary="GPUs for containers: the names of NVIDIA's toolkit",
+        summary="GPUs for containers: commands with the names of NVIDIA's toolkit",
         described=(
-            "The programs of NVIDIA's container toolkit by their own names, as thin fronts of"
-            " gpuhook's: what engines, scripts and CDI specs call keeps working.\n"
-            "It takes the place of NVIDIA's packages, which have the same files."
+            "Commands with the names of NVIDIA's container toolkit that run gpuhook, so that"
+            " existing engine configurations, scripts and CDI specs keep working.\n"
+            "It replaces NVIDIA's packages, which contain the same files."
         ),
         needs=(ours("gpuhook"),),
         replaces=(

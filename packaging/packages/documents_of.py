@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a package says of itself: licences and changes."""
+"""Documents of a package: licences and changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _vendored() -> str:
 
 
 def deb_changelog(release: Release, package: Package) -> str:
-    """Return the package's own changelog; what changed in gpuhook is in the other one."""
+    """Return the changelog of the package, which is separate from gpuhook's."""
     return (
         f"{NAME} ({release.version}) unstable; urgency=medium\n\n"
         f"  * Release {release.upstream}: see /usr/share/doc/{package.name}/changelog.gz.\n\n"

@@ -1,3 +1,3 @@
 #!/bin/sh
-# gpuhook-device-plugin: `gpuhook device-plugin` by a name of its own, for units and process lists.
+# gpuhook-device-plugin: `gpuhook device-plugin` under a separate name, for units and process lists.
 exec "@BIN@/gpuhook" device-plugin "$@"

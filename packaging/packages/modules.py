@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which package has which module: what the wrapper and the hook can import, and all the rest.
+"""The modules of each package: those that the wrapper and the hook can import, and the rest.
 
 An import counts wherever it is written, late ones in functions too; those for type checkers do not.
 """
@@ -10,7 +10,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-# The device plugin's process, which `gpuhook device-plugin` imports by its name.
+# The device plugin's process, which `gpuhook device-plugin` imports by name.
 PLUGIN = "gpuhook.device_plugin.plugin_process"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which release is packaged: its version in each format's spelling, and its time."""
+"""The packaged release: its version in the syntax of each format, and its time."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ class Release:
 
     @property
     def date(self) -> str:
-        """Return the time as Debian's changelogs have it."""
+        """Return the time in the format of Debian's changelogs."""
         return formatdate(self.time).replace("-0000", "+0000")
 
     @property
     def rpm_date(self) -> str:
-        """Return the time as changelogs of spec files have it."""
+        """Return the time in the format of changelogs in spec files."""
         return time.strftime("%a %b %d %Y", time.gmtime(self.time))
 
     @property
     def maintainer(self) -> str:
-        """Return who makes the packages: as DEBFULLNAME and DEBEMAIL say, if they do."""
+        """Return the maintainer: DEBFULLNAME and DEBEMAIL, or MAINTAINER if one is unset."""
         name, address = os.environ.get("DEBFULLNAME"), os.environ.get("DEBEMAIL")
         return f"{name} <{address}>" if name and address else MAINTAINER
 
     @property
     def homepage(self) -> str:
-        """Return where the project is found, as GPUHOOK_HOMEPAGE says; "" where it does not."""
+        """Return the homepage from GPUHOOK_HOMEPAGE, "" if it is unset."""
         return os.environ.get("GPUHOOK_HOMEPAGE", "")
 
 
 def release(checkout: Path) -> Release:
-    """Return the release that a checkout is; ends the program where its time is not known."""
+    """Return the release of a checkout; exit if its time is unknown."""
     text = (checkout / "gpuhook/__init__.py").read_text(encoding="utf-8")
     found = re.search(r'__version__ = "([^"]+)"', text)
     if found is None:
@@ -69,7 +69,7 @@ def release(checkout: Path) -> Release:
 
 
 def sorted_first(version: str) -> str:
-    """Return a version of Python's so that what comes before a release sorts before it."""
+    """Return a Python version in a form in which pre-releases sort before the release."""
     return re.sub(r"[.-]?(a|b|rc|dev)(\d+)$", r"~\1\2", version)
 
 

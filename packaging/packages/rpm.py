@@ -20,7 +20,7 @@ from packages.description import CONFIG, LICENSE, NAME, VENDORED, VENDORED_LICEN
 from packages.documents_of import bindings_licence, rpm_changelog
 from packages.release import Release
 
-# The packages are the same wherever and whenever they are built, by whom and on which machine.
+# Reproducible packages: independent of the time, the user and the machine.
 SETTINGS = {
     "_build_id_links": "none",
     "_buildhost": "reproducible",
@@ -35,7 +35,7 @@ OWNED = ("usr/lib/gpuhook", "usr/share/gpuhook", "etc/gpuhook")
 
 
 def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
-    """Write one package into `directory`; return its path, and what is in it."""
+    """Write one package into `directory`; return its path and contents."""
     files = files | _documents(release, package)
     name = f"{package.name}-{release.version}.noarch.rpm"
     with tempfile.TemporaryDirectory() as place:
@@ -113,7 +113,7 @@ def _spec(release: Release, package: Package, files: Files) -> str:
 
 
 def _listed(files: Files, package: Package) -> list[str]:
-    """Return the lines of %files: directories that are gpuhook's alone, and files."""
+    """Return the lines of %files: directories of gpuhook only, and files."""
     own = (*OWNED, f"usr/share/doc/{package.name}", f"usr/share/licenses/{package.name}")
     directories = set()
     for path in files:
@@ -132,7 +132,7 @@ def _listed(files: Files, package: Package) -> list[str]:
 
 
 def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
-    """Return the scriptlets; $1 is how many of this package there are afterwards."""
+    """Return the scriptlets; $1 is the number of installed versions afterwards."""
     program = f"/{release.library}/maintain"
     maintain = f"[ ! -x {program} ] || {program}"  # erased before, or after
     services = " ".join(units(files))
@@ -145,7 +145,7 @@ def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
         made["%triggerin -- python3"] = f"{maintain} byte-code"
         made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge-runtime")}fi'
     if services:
-        # What the administrator has enabled or disabled since the first time stays.
+        # Keep the administrator's changes since the first installation.
         on, again = (f"{maintain} units-{verb} {services}" for verb in ("on", "new"))
         made["%post"] = f'if [ "$1" -eq 1 ]; then\n{on}\nelse\n{again}\nfi'
         known = " ".join([services, *static_units(files)])
@@ -157,7 +157,7 @@ def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
 
 
 def _bundled(package: Package) -> list[str]:
-    """Return the lines that name a library of others that goes along, as Fedora wants them."""
+    """Return the lines for a bundled library, as Fedora requires them."""
     if package.name != NAME:
         return []
     version = importlib.metadata.version(VENDORED)

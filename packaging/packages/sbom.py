@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the packages, as a software bill of materials.
+"""The software bill of materials of the packages.
 
 Source: SPDX 2.3, https://spdx.github.io/spdx-spec/v2.3/, in JSON.
 """
@@ -22,7 +22,7 @@ NOTHING_SAID = "NOASSERTION"
 
 
 def write(release: Release, found: dict[str, Files], written: dict[str, Path], path: Path) -> Path:
-    """Write the document of these packages to `path`, and return that."""
+    """Write the document of these packages to `path`; return the path."""
     packages, files, relations = [], [], []
     for package in PACKAGES:
         if package.name not in written:
@@ -100,7 +100,7 @@ def _licence(name: str) -> str:
 
 
 def _bindings() -> dict[str, Any]:
-    """Return NVML's bindings, a file of which goes along."""
+    """Return NVML's bindings, of which the packages contain a file."""
     version = importlib.metadata.version(VENDORED)
     link = {
         "referenceCategory": "PACKAGE-MANAGER",
@@ -118,7 +118,7 @@ def _bindings() -> dict[str, Any]:
 
 
 def _other(name: str) -> dict[str, Any]:
-    """Return a package of which the name is all that is said."""
+    """Return a package with only a name."""
     return {
         "SPDXID": _id(name),
         "name": name,
@@ -151,6 +151,6 @@ def _id(name: str) -> str:
 
 
 def _identity(written: dict[str, Path]) -> uuid.UUID:
-    """Return what no document of other packages has, and each of these."""
+    """Return an identifier of these packages, derived from their checksums."""
     sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in written.values()]
     return uuid.uuid5(uuid.NAMESPACE_OID, "".join(sums))

@@ -355,8 +355,11 @@ def test_helm_has_nothing_to_say() -> None:
     ("name", "words"),
     [
         ("nothing", ["`gpuhook configure containerd` on each", "daemonset gpuhook-device-plugin"]),
-        ("installer", ["below /opt/gpuhook", "installer.undoOnExit=true, then uninstall"]),
-        ("installer-all", ["below /var/opt/gpuhook", "the handler gpuhook:"]),
+        (
+            "installer",
+            ["to /opt/gpuhook of the nodes", "installer.undoOnExit=true, then uninstall"],
+        ),
+        ("installer-all", ["to /var/opt/gpuhook of the nodes", "the handler gpuhook in"]),
     ],
 )
 def test_notes_say_what_to_look_at(name: str, words: list[str], tmp_path: Path) -> None:

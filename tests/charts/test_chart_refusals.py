@@ -16,28 +16,31 @@ MAP = {"default": "version: v1\n"}
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"namespace": "x"}, "say --namespace"),
-        ({"config": {"map": MAP, "name": "x"}}, "set one of them"),
+        ({"namespace": "x"}, "pass --namespace"),
+        ({"config": {"map": MAP, "name": "x"}}, "set only one of them"),
         (OPERATORS | {"config": {"map": MAP}}, "config and devicePlugin.config"),
-        ({"config": {"map": {"a": "", "b": ""}}}, "name one of a, b as the default"),
+        ({"config": {"map": {"a": "", "b": ""}}}, "set one of a, b as the default"),
         ({"config": {"map": THREE, "default": "mig"}}, 'The default configuration "mig"'),
         (
             {"config": {"map": THREE, "fallbackStrategies": ["single"]}},
             "(now: single)",
         ),
         ({"config": {"default": "a"}}, "there are no configurations"),
-        ({"config": {"map": {"default": "a: [b"}}}, 'The configuration "default" is no YAML'),
+        (
+            {"config": {"map": {"default": "a: [b"}}},
+            'The configuration "default" is not valid YAML',
+        ),
         (
             {"config": {"map": {"default": "version: v1\nsharing: [a]"}}},
-            'sharing of the configuration "default" is no mapping',
+            'sharing of the configuration "default" is not a mapping',
         ),
         (
             {"config": {"map": {"default": "version: v1\ngpuhook: 3"}}},
-            'gpuhook of the configuration "default" is no mapping',
+            'gpuhook of the configuration "default" is not a mapping',
         ),
         ({"devicePlugin": {"config": {"data": MAP}}}, "devicePlugin.config.create=true"),
         ({"devicePlugin": {"config": {"create": True}}}, "which is empty"),
-        ({"devicePlugin": {"version": "v1"}}, "count with devicePlugin.image alone"),
+        ({"devicePlugin": {"version": "v1"}}, "need devicePlugin.image"),
         (GUARD | {"hostPID": False}, "set hostPID=true"),
         ({"mountPropagation": "Bidirectional"}, "mountPropagation"),
         ({"mountPropagation": None}, "mountPropagation"),
@@ -54,7 +57,7 @@ MAP = {"default": "version: v1\n"}
                     "podMonitor": {"enabled": True},
                 }
             },
-            "enable one of them",
+            "enable only one of them",
         ),
     ],
 )

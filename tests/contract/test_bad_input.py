@@ -223,7 +223,7 @@ def unwritable_state(made: Installation) -> list[str]:
     """Put a file where the state directory should be."""
     shutil.rmtree(made.state)
     made.state.touch()
-    return ["GH1531", str(made.config)]
+    return ["GH1105", str(made.config)]
 
 
 def broken_settings(made: Installation) -> list[str]:
@@ -639,7 +639,7 @@ def other_device_node(made: Installation) -> tuple[str, str]:
     path = Path(made.node.dev_root, "dev/nvidia0")
     path.unlink()
     os.mknod(path, 0o020666, os.makedev(1, 3))
-    return "GH1212", str(path)
+    return "GH1210", str(path)
 
 
 SPOILED = [no_driver, no_nvml, other_nvml, other_module, no_device_node, other_device_node]

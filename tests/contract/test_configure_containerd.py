@@ -99,7 +99,7 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
 def test_a_file_that_somebody_has_broken_since_is_named_with_its_line() -> None:
     with pytest.raises(GpuhookError) as caught:
         configure_containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
-    assert caught.value.code == "GH2021"
+    assert caught.value.code == "GH2003"
     assert "config.toml:2 is not TOML" in caught.value.message
 
 

@@ -109,7 +109,7 @@ def test_missing_program_is_told_and_nothing_is_healthy(
     running = run(has_program=False)
     kubelet.wait_for_devices(GPU, 0, 4)
     told = running.wait_for_log(reason="GpuUnhealthy")
-    assert "there is no program nvidia-cuda-mps-control" in told["event"]
+    assert "program nvidia-cuda-mps-control does not exist" in told["event"]
 
 
 def test_a_pod_that_cannot_write_to_the_directory_of_mps_tells_what_it_lacks(

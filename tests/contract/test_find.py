@@ -104,7 +104,7 @@ def test_a_life(
             assert it.container.call("kill", "KILL").rc == 0
             eventually(lambda: find(name, roots).status == "stopped")
             assert code_of(process.require_alive) == "GH1732"
-        assert code_of(created.process) in ("GH1730", "GH1731")
+        assert code_of(created.process) in ("GH1730", "GH1732")
         assert name not in [one.id for one in everything(roots)[0]]
     assert code_of(lambda: find(name, roots)) == "GH1735"
 

@@ -254,6 +254,6 @@ def test_pid_reused(node8: Installation, tmp_path: Path) -> None:
         for verb in ("attach", "detach"):
             done = live.gpuhook(verb, "--device", "2")
             assert done.rc == 1
-            assert any(f"Error {code}: " in done.stderr for code in ("GH1731", "GH1738")), done
+            assert any(f"Error {code}: " in done.stderr for code in ("GH1732", "GH1738")), done
         file.write_text(text, encoding="utf-8")
         assert live.seen() == before

@@ -177,7 +177,7 @@ def test_who_asks_and_has_none(node8: Installation, tmp_path: Path) -> None:
         assert "NVIDIA_VISIBLE_DEVICES=all" in done.stdout
         (note,) = live.report("repair")["notes"]
         assert "NVIDIA_VISIBLE_DEVICES=all" in note
-        assert "`gpuhook attach` it one" in note
+        assert "run `gpuhook attach`" in note
         live.attach("2")
         assert live.gpuhook("inspect", "--exit-code").rc == 0
         assert live.report("repair")["notes"] == []

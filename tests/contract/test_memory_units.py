@@ -114,13 +114,13 @@ def test_request_that_no_card_holds_is_refused_with_the_reason(
 ) -> None:
     running = run("h100x8")
     kubelet.wait_for_devices(UNITS, 8 * 79)
-    with pytest.raises(AdmissionError, match=r"GH1849: 80 units .* 79 at most are free"):
+    with pytest.raises(AdmissionError, match=r"GH1849: 80 units .* at most 79 are free"):
         kubelet.allocate(UNITS, 80)
     running.wait_for_log(event="refused", method="GetPreferredAllocation")
     for _ in range(8):
         kubelet.allocate(UNITS, 50)
     assert kubelet.free(UNITS) == 8 * 29
-    with pytest.raises(AdmissionError, match=r"GH1849: 30 units .* 29 at most are free"):
+    with pytest.raises(AdmissionError, match=r"GH1849: 30 units .* at most 29 are free"):
         kubelet.allocate(UNITS, 30)
     with pytest.raises(AdmissionError, match="unavailable"):
         kubelet.allocate(UNITS, 8 * 29 + 1)

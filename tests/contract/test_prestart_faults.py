@@ -129,7 +129,7 @@ def test_no_input(program: str, redirection: str, node8: Installation) -> None:
 def test_no_option(word: str, node8: Installation) -> None:
     """Of an option that there is not, nothing is said about CDI specs."""
     done = told(node8, {}, word)
-    assert_refused(done, "GH1644")
+    assert_refused(done, "GH1640")
     assert word in done.stderr
     assert "generate-cdi" not in done.stderr
 
@@ -248,7 +248,7 @@ def test_nobody_reads_the_dry_run(node8: Installation, tmp_path: Path) -> None:
     state.write_text(json.dumps({"id": "x", "bundle": str(sleeping(tmp_path).path)}), "utf-8")
     script = f"{node8.bindir}/gpuhook-hook prestart --dry-run <{state} >/dev/full"
     done = in_shell(script, node8)
-    assert_refused(done, "GH1690")
+    assert_refused(done, "GH1490")
     assert "standard output: No space left on device" in done.stderr
 
 
@@ -347,7 +347,7 @@ def test_other_stages(
     made.write({**config, "mounts": [*config["mounts"], state], "hooks": hooks})
     run(made, [engine], engine, cgroup)
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
-    assert "GH1643: the prestart hook was called in a stage that it does not serve: " in log
+    assert "GH1643: the prestart hook was called in an unsupported stage: " in log
     assert reason in log
     assert apart.entries() == []
 

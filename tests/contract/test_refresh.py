@@ -269,9 +269,12 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
         shown = live.gpuhook("inspect").stdout
         assert "/dev/nvidia-caps/nvidia-cap66, /dev/nvidia-caps/nvidia-cap67, whose GPU or" in shown
         (note,) = live.report("repair")["notes"]
-        assert "whose GPU or MIG instance this node has no more" in note
+        assert "whose GPU or MIG instance is no longer on this node" in note
         compared = live.gpuhook("compare").stdout
-        assert "GH1120: the CDI spec describes another state of this host (mig: was" in compared
+        assert (
+            "GH1120: the CDI spec is stale: it describes another state of this host (mig: was"
+            in compared
+        )
 
 
 def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:

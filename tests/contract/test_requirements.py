@@ -79,7 +79,7 @@ def test_what_does_not_hold_is_refused(
     if "exit code: 1" in said and integration.startswith("crun"):
         return  # crun keeps what its hooks say to itself
     assert "GH1043" in said
-    assert "NVIDIA_REQUIRE_CUDA does not hold for this node's driver" in said
+    assert "NVIDIA_REQUIRE_CUDA is not satisfied by this node's driver" in said
     assert "cuda>=99.0 (it is 13.0); driver<571 (it is 580.95.05)" in said.replace("\\u003e", ">")
 
 
@@ -174,9 +174,9 @@ def test_words_that_cannot_be_read(two: Installation, root_of: Roots, bundle_of:
     """They refuse the container, as NVIDIA's runtime does, but not one without GPUs."""
     root = root_of("distroless")
     wrong = bundle_of(root, ["/probe"], [*asks("0"), "NVIDIA_REQUIRE_X=cuda => 12"])
-    assert "NVIDIA_REQUIRE_X requires cuda, which cannot" in refused(two, wrong, "GH1045")
+    assert "NVIDIA_REQUIRE_X: invalid requirement cuda: " in refused(two, wrong, "GH1045")
     many = [f"NVIDIA_REQUIRE_{n}=cuda>=1" for n in range(33)]
-    assert "33 variables" in refused(
+    assert "33 NVIDIA_REQUIRE_* variables" in refused(
         two, bundle_of(root, ["/probe"], [*asks("0"), *many]), "GH1046"
     )
     for value in ("void", ""):
@@ -191,7 +191,7 @@ def test_an_image_of_old(two: Installation, root_of: Roots, bundle_of: Bundles) 
         "GH1062"
     ]
     made = bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=14.0.1"])
-    assert "CUDA_VERSION does not hold" in refused(two, made, "GH1043")
+    assert "CUDA_VERSION is not satisfied" in refused(two, made, "GH1043")
     assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=13.0.80"])) == []
     assert edited(two, bundle_of(root, ["/probe"], [*asks("0"), "CUDA_VERSION=cu118"])) == []
 

@@ -18,7 +18,7 @@ def call(*words: str) -> Result:
     done = CliRunner().invoke(main, words, prog_name="gpuhook")
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert "Traceback" not in done.output
-    assert "GH1593" not in done.output, done.stderr
+    assert "GH1491" not in done.output, done.stderr
     assert done.exit_code in (0, 1), done.stderr
     assert (done.exit_code == 0) or FAULT.search(done.stderr), done.stderr
     return done

@@ -122,7 +122,7 @@ _VARYING = [
     (r'"checksum": ?"[0-9a-f]{8}"', '"checksum": "@CHECKSUM@"'),
     (r"\b\d+[smhd] ago\b", "@AGO@"),
     (r'"bytes": \d+,\n  "members"', '"bytes": @NUMBER@,\n  "members"'),
-    (r"GH2101: \S+ is no runtime tree", "GH2101: @TREE@ is no runtime tree"),
+    (r"GH2101: \S+ is not a runtime tree", "GH2101: @TREE@ is not a runtime tree"),
     (r"\b\d+ KiB; values", "@NUMBER@ KiB; values"),
     (r"(?m)^\d+\.\d{3,9} (?=\S)", "@CLOCK@ "),
 ]

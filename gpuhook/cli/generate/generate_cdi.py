@@ -220,7 +220,7 @@ def _choices(
             raise fault("GH1510", option=option, value=value)
     hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
     if not hook_path.startswith("/"):
-        raise fault("GH1515", path=hook_path)
+        raise fault("GH1515", what="--hook-path", path=hook_path)
     switched, notes = toolkit_switches.choices(options, mode, is_here=is_here)
     ids = tuple(
         word for word in options["device_id"] if word not in ("none", device_selection.EVERY)

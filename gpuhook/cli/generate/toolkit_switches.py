@@ -110,7 +110,7 @@ def options(command: F) -> F:
 def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (fields of Choices for the options, notes on options without effect).
 
-    Removes the options from `given`. Raises GH1516, GH1517 and GH1520.
+    Removes the options from `given`. Raises GH1515, GH1517 and GH1520.
     """
     flags: tuple[str, ...] = given.pop("feature_flag")
     disabled: tuple[str, ...] = given.pop("disable_hook")
@@ -155,7 +155,7 @@ def _ldconfig(path: str | None, *, is_here: bool) -> str:
         return ""
     path = path.removeprefix(_HOST_MARK)
     if not path.startswith("/"):
-        raise fault("GH1516", path=path)
+        raise fault("GH1515", what="--ldconfig-path", path=path)
     path = os.path.normpath(path)
     if is_here:
         from gpuhook.apply.live import ldconfig

@@ -11,7 +11,7 @@ import click
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console
-from gpuhook.host.hot import settings
+from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
 
 SCHEMA = "gpuhook/config-origins/v1"
@@ -132,7 +132,7 @@ def compile_file(file: str) -> None:
         settings.store(file, found, document)
     except OSError:
         # The caller finds no compiled file and logs the reason.
-        console.warn(str(fault("GH1531", path=file)))
+        console.warn(str(fault("GH1105", path=file, directory=state.directory())))
 
 
 def _warn_of_variables() -> None:

@@ -35,7 +35,7 @@ class Process:
     def __init__(self, pid: int, started: int | None = None) -> None:
         """Open process `pid`, which started at `started` unless that is None (clock ticks).
 
-        Raises GH1730 if there is no such process, GH1731 if another process has the pid.
+        Raises GH1730 if there is no such process, GH1732 if another process has the pid.
         """
         self.pid = pid
         try:
@@ -55,7 +55,7 @@ class Process:
         if found is None:
             raise fault("GH1730", pid=self.pid)
         if started not in (None, found):
-            raise fault("GH1731", pid=self.pid)
+            raise fault("GH1732", pid=self.pid)
         return found
 
     def __enter__(self) -> Process:  # noqa: PYI034 # Self needs a newer Python

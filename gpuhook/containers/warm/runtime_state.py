@@ -82,7 +82,7 @@ class Found:
         self.engine = ""
 
     def process(self) -> Process:
-        """Return its init; GH1738 if it is stopped, GH1731 if another process has the pid."""
+        """Return its init; GH1738 if it is stopped, GH1732 if another process has the pid."""
         if not self.pid:
             raise fault("GH1738", id=self.id, status=self.status)
         return Process(self.pid, self.started)

@@ -27,7 +27,7 @@ def check(
     min_free_memory: int = 0,
     free_memory: Callable[[str], int | None] | None = None,
 ) -> None:
-    """Return if a container can start on the units `ids`, else raise GH1857 or GH1858.
+    """Return if a container can start on the units `ids`, else raise GH1851 or GH1858.
 
     `unhealthy` has reasons by unit id or device UUID. `free_memory` returns the free bytes of the
     device with a UUID, None if they are unknown, which refuses nothing. It may block. An id of a
@@ -37,7 +37,7 @@ def check(
     for name, uuid in uuids.items():
         reason = unhealthy.get(name) or unhealthy.get(uuid)
         if reason:
-            raise fault("GH1857", id=name, reason=reason)
+            raise fault("GH1851", id=name, resource=resource.name, reason=reason)
     if min_free_memory <= 0 or free_memory is None:
         return
     for uuid in dict.fromkeys(uuids.values()):

@@ -36,7 +36,7 @@ class PolicyPlan:
 def policy_plan(resources: Iterable[Resource]) -> PolicyPlan:
     """Return the values for the GPUs of `resources`.
 
-    Faults: GH1882 for a MIG instance, GH1883 for a compute mode of GPUs shared by MPS.
+    Faults: GH1882 for a MIG instance, and for a compute mode of GPUs shared by MPS.
     """
     values: dict[Key, str] = {}
     faults: list[GpuhookError] = []
@@ -63,7 +63,9 @@ def _configured(entry: SharedResource | None) -> Iterator[tuple[str, str]]:
 def _fault(resource: Resource, device: Device, kind: str) -> GpuhookError | None:
     name, uuid = resource.name, device.uuid
     if device.instance is not None:
-        return fault("GH1882", resource=name, uuid=uuid, key=_KEYS[kind])
+        return fault(
+            "GH1882", resource=name, uuid=uuid, key=_KEYS[kind], reason="it is a MIG instance"
+        )
     if kind == COMPUTE_MODE and resource.sharing == MPS:
-        return fault("GH1883", resource=name, uuid=uuid)
+        return fault("GH1882", resource=name, uuid=uuid, key=_KEYS[kind], reason="MPS sets it")
     return None

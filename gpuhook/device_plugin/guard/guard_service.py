@@ -211,7 +211,7 @@ class GuardService:
             self._report_signal(order)
         for order, error in outcome.failed:
             self._counters.guard_action("failed", order.share.resource)
-            self._notifier.fault("NotEnded", error, order.share.container)
+            self._notifier.report_fault("NotEnded", error, order.share.container)
         for mark in outcome.ended:
             sentence = f"{mark.share.label} is no longer above its limit of {mark.share.device}"
             self._notifier.info("MemoryLimitKept", sentence, _key(mark), **_fields(mark))
@@ -265,7 +265,7 @@ class GuardService:
         if not message:
             return
         if isinstance(error, GpuhookError):
-            self._notifier.fault("LimitsNotWatched", error)
+            self._notifier.report_fault("LimitsNotWatched", error)
         elif error is not None:
             self._notifier.log.error("the guard failed", exc_info=error)
         else:

@@ -72,7 +72,7 @@ class MetricsService:
         if failed is not None:
             await self.end()  # the next turn tries again
             if failed.message != self._reported:
-                self._notifier.fault("NoMetrics", failed)
+                self._notifier.report_fault("NoMetrics", failed)
             self._reported = failed.message
             return
         self._reported = ""

@@ -96,10 +96,10 @@ def plan(resource: Resource, mps_root: str) -> MpsPlan | None:
     percentages = {uuid: _percentage(resource, uuid, count) for uuid, count in counts.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{count} of {uuid}" for uuid, count in counts.items())
-        raise fault("GH1870", resource=resource.name, kind="replicas", told=text)
+        raise fault("GH1870", resource=resource.name, kind="replicas", values=text)
     if len(set(percentages.values())) > 1:
         text = ", ".join(f"{percentage} % of {uuid}" for uuid, percentage in percentages.items())
-        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", told=text)
+        raise fault("GH1870", resource=resource.name, kind="activeThreadPercentage", values=text)
     replicas = next(iter(counts.values()))
     for device in resource.devices:
         most = most_clients(device.compute_capability)

@@ -48,7 +48,11 @@ def preferred(
     if unknown is not None:
         raise fault("GH1843", resource=resource.name, name=unknown)
     if size < len(required):
-        raise fault("GH1845", resource=resource.name, size=size, required=len(required))
+        raise fault(
+            "GH1844",
+            resource=resource.name,
+            reason=f"an allocation of {size} must include {len(required)}",
+        )
     if resource.sharing == MEMORY_UNITS:
         named |= required
         return memory_units.choose(
@@ -86,4 +90,4 @@ def _check_names(
 ) -> None:
     if len(distinct) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise fault("GH1844", resource=resource.name, name=twice, where=where)
+        raise fault("GH1844", resource=resource.name, reason=f"{twice} is twice in {where}")

@@ -42,7 +42,7 @@ def resource_devices(
 ) -> tuple[tuple[NamedDevice, ...], tuple[str, ...]]:
     """Return (the devices of `node` by index, warnings about omitted devices).
 
-    Raises GH1840 to GH1842 if MIG strategy single cannot offer the GPUs together.
+    Raises GH1840 if MIG strategy single cannot offer the GPUs together.
     """
     gpus, unknown = included(node.gpus, configuration.own.exclude_devices)
     warnings = [f"gpuhook.excludeDevices: this node has no device {name!r}" for name in unknown]
@@ -113,24 +113,25 @@ def _has_uuid(gpu: Gpu, warnings: list[str]) -> bool:
 
 
 def _alike(gpus: list[Gpu], warnings: list[str]) -> list[Gpu]:
-    """Return the GPUs that MIG strategy single can offer together; raises GH1840 to GH1842."""
+    """Return the GPUs that MIG strategy single can offer together; raises GH1840."""
     known = [gpu for gpu in gpus if gpu.lost is None or gpu.mig_mode is not None]
     divided = [gpu for gpu in known if is_divided(gpu)]
     if not divided:
         return gpus
     whole = [gpu for gpu in known if not is_divided(gpu)]
     if whole:
-        raise fault("GH1840", divided=_listed(divided), whole=_listed(whole))
+        reason = f"MIG mode is on for {_listed(divided)}, off for {_listed(whole)}"
+        raise fault("GH1840", reason=reason)
     empty = [gpu for gpu in divided if not gpu.instances and gpu.lost is None]
     if empty:
-        raise fault("GH1841", gpus=_listed(empty))
+        raise fault("GH1840", reason=f"{_listed(empty)} is in MIG mode, but has no instance")
     shapes: dict[str, str] = {}
     for gpu in divided:
         for instance in gpu.instances:
             shapes.setdefault(_shape(instance), f"{gpu.index}:{instance.index}")
     if len(shapes) > 1:
         shown = ", ".join(f"{index} is {shape}" for shape, index in shapes.items())
-        raise fault("GH1842", profiles=shown)
+        raise fault("GH1840", reason=f"the instances have several profiles: {shown}")
     warnings += [
         f"GPU {gpu.index} is lost and its MIG mode unknown: it is not offered"
         for gpu in gpus

@@ -32,7 +32,7 @@ MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
 _AROUND_ID = 24  # bytes of a Device message without its id: health "Unhealthy", one NUMA node
 _AROUND_UNIT = 16  # the same without a NUMA node
-_CONTRADICTIONS = ("GH1840", "GH1841", "GH1842", "GH1847", "GH1848")
+_CONTRADICTIONS = ("GH1840", "GH1847", "GH1848")
 _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 
@@ -48,7 +48,7 @@ def offered(node: Node, configuration: Configuration) -> Offer:
     """Return the resources of `node` with `configuration`, without those that have no units.
 
     They include lost GPUs and unusable instances: unusable() returns these, to be reported as
-    unhealthy. Raises the faults of contradicts(): GH1840 to GH1842 if MIG strategy single cannot
+    unhealthy. Raises the faults of contradicts(): GH1840 if MIG strategy single cannot
     offer the GPUs together, GH1847 if limits exceed the memory, GH1848 for impossible memory
     units. A message about an entry of `sharing` begins with its path.
     """

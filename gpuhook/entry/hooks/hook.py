@@ -14,7 +14,7 @@ import sys
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, state
-from gpuhook.host.hot.engine_log import EngineLog
+from gpuhook.host.hot.engine_log import EngineLog, line_of
 
 PROGRAM = "gpuhook-hook"
 _MAX_LOG = 1 << 20
@@ -119,10 +119,11 @@ def _status(words: list[str], log: EngineLog) -> int:
         return 1
     except OSError as error:
         where = error.filename or error.filename2 or "the container"
-        log.failure(fault("GH1690", where=where, reason=error.strerror or str(error)))
+        log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
         return 1
     except Exception as error:  # the engine shows one line, not a traceback
-        log.failure(fault("GH1691", kind=type(error).__name__, reason=error))
+        place = line_of(error)
+        log.failure(fault("GH1491", kind=type(error).__name__, reason=error, place=place))
         return 1
     return 0
 

@@ -52,7 +52,7 @@ class _Call:
 def run(words: list[str], log: EngineLog) -> None:
     """Limit the container whose state is on standard input, as `words` say.
 
-    Raises GH1645 for other words, and, if the limit is required, the reason why it is not enforced.
+    Raises GH1640 for other words, and, if the limit is required, the reason why it is not enforced.
     """
     call = _parsed(words)
     state = oci_state.read()
@@ -169,7 +169,7 @@ def _parsed(words: list[str]) -> _Call:
             position += 1
             continue
         if position + 1 >= len(words):
-            raise fault("GH1645", argument=option, reason="it lacks its value")
+            raise fault("GH1640", argument=option, reason="it lacks its value")
         value = words[position + 1]
         if option == _GPU:
             call.limits.append(_limit(value))
@@ -182,10 +182,10 @@ def _parsed(words: list[str]) -> _Call:
         elif option == _ROOT:
             call.root = value
         else:
-            raise fault("GH1645", argument=option, reason="there is no such option")
+            raise fault("GH1640", argument=option, reason="there is no such option")
         position += 2
     if not call.limits:
-        raise fault("GH1645", argument="no --gpu", reason="one is needed")
+        raise fault("GH1640", argument="no --gpu", reason="one is needed")
     return call
 
 
@@ -196,7 +196,7 @@ def _limit(value: str) -> MemoryLimit:
     if is_asked:
         numbers.pop()
     if not device or len(numbers) != 2 or not all(map(_is_number, numbers)):
-        raise fault("GH1645", argument=value, reason="it is not UUID=HARD,SOFT in bytes")
+        raise fault("GH1640", argument=value, reason="it is not UUID=HARD,SOFT in bytes")
     return MemoryLimit(device, int(numbers[0]), int(numbers[1]), is_asked=is_asked)
 
 

@@ -60,7 +60,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
     began = time.monotonic()
     for word in arguments:
         if word != _DRY_RUN:
-            raise fault("GH1644", argument=word)
+            raise fault("GH1640", argument=word, reason=f"prestart has no option but {_DRY_RUN}")
     state = oci_state.read()
     log.container = state.id
     served = _served(state.spec)

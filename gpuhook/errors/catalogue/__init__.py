@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of errors: a Markdown file per area, in it a section per code.
+"""The catalogue of errors: a Markdown file per area, with a section per code.
 
-`gpuhook explain CODE` and docs/errors.md are made of it. A section has, in this order: the code as
-its heading; kind, sentence and hint, each on one line; cause, cure and example. Names in braces in
-the sentence and the hint are the facts that `fault()` takes. retired.md lists the codes that are no
-longer used.
+It is the source of `gpuhook explain CODE` and docs/errors.md. A section has, in this order: the
+code as its heading; kind, sentence and hint, each on one line; cause, cure and example. There is no
+cure if the hint says it all. Names in braces in the sentence and the hint are the arguments of
+`fault()`. retired.md lists the codes that are no longer used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Who must act, by the name of the class.
+# Names of the classes, and the fault in words: they say who must act.
 KINDS = {
     "RequestError": "the request is wrong",
     "FileError": "a file is wrong",
@@ -35,7 +35,7 @@ _RETIRED_ROW = re.compile(r"\| (GH\d{4}) \| (GH\d{4}|none) \| (.+) \|")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The section of a code. `example` are lines of a terminal or a file."""
+    """The section of a code. `example` are lines of a terminal or a file; `cure` may be empty."""
 
     code: str
     block: str  # the title of its area
@@ -49,7 +49,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class RetiredCode:
-    """A code that is no longer used, and the code that replaces it, "" for none."""
+    """A code that is no longer used, and its replacement ("" for none)."""
 
     code: str
     replacement: str
@@ -75,7 +75,7 @@ def read(path: Path) -> Iterator[Explanation]:
 
 
 def retired_codes() -> dict[str, RetiredCode]:
-    """Return what retired.md says of each code."""
+    """Return the rows of retired.md by their codes."""
     rows = _RETIRED_ROW.findall(RETIRED.read_text(encoding="utf-8"))
     return {
         code: RetiredCode(code, "" if replacement == "none" else replacement, reason)
@@ -90,8 +90,10 @@ def with_angle_brackets(template: str) -> str:
 
 def _explanation(block: str, section: str) -> Explanation:
     texts, example, rest = section.split(_FENCE)
-    code, lines, cause, cure = texts.strip().split("\n\n")
+    code, lines, cause, *cures = texts.strip().split("\n\n")
     kind, message, hint = lines.splitlines()
+    if len(cures) > 1:
+        raise ValueError("text after the cure")
     if rest.strip():
         raise ValueError("text after the example")
     return Explanation(
@@ -101,13 +103,13 @@ def _explanation(block: str, section: str) -> Explanation:
         message=_value("sentence", message.strip()),
         hint=_value("hint", hint.strip()),
         cause=_value("Cause", " ".join(cause.split())),
-        cure=_value("Cure", " ".join(cure.split())),
+        cure=_value("Cure", " ".join(cures[0].split())) if cures else "",
         example=example.removesuffix("\n"),
     )
 
 
 def _value(label: str, text: str) -> str:
-    """Return what follows a label."""
+    """Return the text after a label; ValueError if the label is another one."""
     found, _, value = text.partition(": ")
     if found != label:
         raise ValueError(f"{label!r} expected before {text!r}")

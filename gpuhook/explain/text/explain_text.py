@@ -73,6 +73,8 @@ def code_lines(document: dict[str, Any]) -> Iterator[str]:
     if not hint.startswith("<"):
         yield f"hint: {hint}"
     for title in ("cause", "cure", "example"):
+        if not document[title]:
+            continue
         yield ""
         yield title.capitalize()
         yield from (f"  {line}".rstrip() for line in document[title].splitlines())

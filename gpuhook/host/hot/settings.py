@@ -94,7 +94,7 @@ def load(compile_yaml: Callable[[str], None]) -> Settings:
     """Return the settings of this node, including environment variables.
 
     `compile_yaml(path)` runs the cold compiler if the compiled form is missing or stale. Raises
-    GH1530 with the compiler's reason if the file is broken, GH1531 if it cannot be compiled, and
+    GH1530 with the compiler's reason if the file is broken, GH1105 if it cannot be compiled, and
     GH1533 for an invalid variable.
     """
     return overridden(_of_file(compile_yaml))
@@ -121,7 +121,7 @@ def _of_file(compile_yaml: Callable[[str], None]) -> Settings:
         compile_yaml(source)
         document = compiled(source, found)
     if document is None:
-        raise fault("GH1531", path=source)
+        raise fault("GH1105", path=source, directory=state.directory())
     if isinstance(document.get("error"), str):
         raise fault("GH1530", path=source, reason=document["error"])
     return from_document(document)

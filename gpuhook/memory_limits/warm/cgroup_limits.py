@@ -212,9 +212,9 @@ def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
         signalled = os.WIFSIGNALED(status)
         number = os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
         how = f"signal {number}" if signalled else f"status {number}"
-        raise fault("GH1257", how=f"it ended with {how}") from None
+        raise fault("GH1257", reason=f"it ended with {how}") from None
     if "crash" in document:
-        raise fault("GH1257", how=document["crash"])
+        raise fault("GH1257", reason=document["crash"])
     failed = _fault_of(document)
     if failed is not None:
         raise failed

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What packages of every kind do to a node besides laying down files. No engine is touched, and
-# nothing in here may fail: a package that cannot be installed or removed helps nobody.
+# Maintainer script of all package formats. It changes no engine, and never fails, because that
+# would block the installation or removal of a package.
 #
-#   maintain byte-code          make it, for the Python that is there
-#   maintain units-on UNIT...   enable gpuhook's own services as its preset says, and start them
-#   maintain units-new UNIT...  start those that are enabled once more: their files are others
+#   maintain byte-code          compile it for the installed Python
+#   maintain units-on UNIT...   enable gpuhook's services according to its preset, and start them
+#   maintain units-new UNIT...  restart the enabled ones after an upgrade of their files
 #   maintain units-off UNIT...  stop and disable them
-#   maintain leaving PACKAGE    say what still needs it, and remove the byte code of its modules
+#   maintain leaving PACKAGE    list what still needs it, and remove the byte code of its modules
 library=@LIB@
 preset=/usr/lib/systemd/system-preset/90-gpuhook.preset
 
 byte_code() {
 	@PYTHON@ -IS "$library/byte_code.py" >&2 ||
-		echo "gpuhook: no byte code could be made in $library: containers start slower" >&2
+		echo "gpuhook: could not compile byte code in $library: containers start slower" >&2
 }
 
 units_on() {
@@ -27,7 +27,7 @@ units_on() {
 	units_new "$@"
 }
 
-# A unit that the preset leaves alone is enabled where somebody has enabled it before.
+# A unit that the preset does not enable is enabled only if it was enabled before.
 enabled_in_debian() {
 	deb-systemd-helper unmask "$1"
 	if ! grep -qx "disable $1" "$preset" || deb-systemd-helper debian-installed "$1"; then
@@ -51,7 +51,7 @@ units_off() {
 			! allowed "$unit" stop || systemctl stop "$unit" 2>/dev/null
 		done
 	fi
-	# Debian's are disabled when the package is purged: enabled once more, they are as they were.
+	# On Debian, units are disabled when the package is purged, so a new installation enables them again.
 	command -v deb-systemd-helper >/dev/null || systemctl --no-reload disable "$@" >/dev/null 2>&1
 }
 
@@ -77,8 +77,8 @@ leaving() {
 	rm -f "$library"/*.bundle
 }
 
-# What does not start any more once gpuhook-runtime is gone: engines that name it, and containers
-# that were made by it.
+# List what cannot start without gpuhook-runtime: engines that name it, and containers that it
+# created.
 needed() {
 	for record in /var/lib/gpuhook/configured/*/record.json; do
 		[ -e "$record" ] || continue
@@ -87,7 +87,7 @@ needed() {
 		echo "  gpuhook configure undo $engine"
 	done
 	if ! users=$(@BIN@/gpuhook --quiet configure users 2>&1); then
-		echo "gpuhook: which containers need gpuhook-runtime could not be found out:"
+		echo "gpuhook: could not list the containers that need gpuhook-runtime:"
 		echo "$users"
 	elif [ -n "$users" ]; then
 		echo "gpuhook: containers that need gpuhook-runtime to start again:"

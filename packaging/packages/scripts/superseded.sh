@@ -1,4 +1,5 @@
-# Another release is there: the byte code of this one's modules goes, and their directories can.
+# Another release is installed: remove the byte code of this one's modules, so that their
+# directories can be removed.
 [ ! -r /@LIBRARY@/@PACKAGE@.modules ] || while read -r module; do
 	directory=/@LIBRARY@/${module%/*} name=${module##*/}
 	rm -f "$directory/__pycache__/${name%.py}".*.pyc

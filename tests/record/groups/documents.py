@@ -273,7 +273,7 @@ def _explained() -> None:
         "explain pod.yaml --plugin-config plugin.yaml --inventory t4",
         before=_both,
     )
-    for code in ("GH1102", "gh1120", "GH1001", "GH9999", "GH1691", "GH1530", "GH1200"):
+    for code in ("GH1102", "gh1120", "GH1001", "GH9999", "GH1491", "GH1530", "GH1200"):
         case(f"explain-code-{code}", f"explain {code}", f"explain {code} -o json")
 
 

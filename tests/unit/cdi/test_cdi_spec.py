@@ -149,7 +149,7 @@ def test_an_absent_file_is_a_fault(tmp_path: Path) -> None:
 def test_an_unwritable_place_leaves_the_old_file(tmp_path: Path) -> None:
     """A spec that cannot be written is a fault with a code, and nothing is left half done."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(GpuhookError, match="cannot be written") as caught:
+    with pytest.raises(GpuhookError, match="cannot write the CDI spec") as caught:
         spec_files.write(SPEC, str(tmp_path / "file/x.yaml"), "yaml")
     assert caught.value.code == "GH1111"
     assert (tmp_path / "file").read_text() == "in the way"

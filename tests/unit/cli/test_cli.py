@@ -152,7 +152,7 @@ def test_a_fault_in_words() -> None:
     assert failed.stdout == ""
     message, hint = failed.stderr.splitlines()
     assert message == "Error GH1500: t5: neither a file nor a known profile"
-    assert hint.startswith("hint: give --inventory a file")
+    assert hint.startswith("hint: set --inventory to a file")
     assert "h100x8, lost-gpu, t4" in hint
 
 
@@ -321,7 +321,7 @@ def test_an_output_that_cannot_be_written(target: str, reason: str, words: list[
     assert ended.returncode == 1
     message, hint = ended.stderr.splitlines()
     assert message == f"Error GH1591: standard output: {reason}"
-    assert hint.startswith("hint: see to where it goes")
+    assert hint.startswith("hint: check where the output goes")
 
 
 def test_nothing_to_print(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_gpus_that_single_cannot_offer() -> None:
     found = read(shown.stdout)
     assert found["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB-MIG-INVALID"
     assert found["nvidia.com/gpu.count"] == "0"
-    assert "migStrategy single needs" in shown.stderr
+    assert "migStrategy single cannot offer" in shown.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,10 @@ def test_another_user(words: tuple[str, ...]) -> None:
     finally:
         os.seteuid(0)
     assert shown.exit_code == 1
-    assert f"Error GH1784: memory limits are the host's root's: user {NOBODY}" in shown.stderr
+    assert (
+        f"Error GH1784: only root of the host can set and clear memory limits, not user {NOBODY}"
+        in shown.stderr
+    )
 
 
 def test_what_the_guard_watches(place: Path) -> None:

@@ -158,6 +158,6 @@ def test_a_mistake_of_our_own_has_a_code(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("gpuhook.cli.node.inventory.load_node", lambda **options: 1 // 0)
     failed = _run("inventory")
     assert failed.exit_code == 1
-    assert failed.stderr.startswith("Error GH1593: an error of gpuhook's own, ZeroDivisionError at")
+    assert failed.stderr.startswith("Error GH1491: internal error of gpuhook, ZeroDivisionError at")
     assert "Traceback" not in failed.stderr
     assert "Traceback" in _run("--debug", "inventory").stderr

@@ -224,7 +224,7 @@ def test_none(node: Node) -> None:
     node.write("crun", "broken", "status", "{")
     error = refused("abd", [*node.roots, "/no/such/root"])
     assert error.code == "GH1735"
-    assert f"looked in {node.roots[0]}, {node.roots[1]}" in error.message
+    assert f"searched {node.roots[0]}, {node.roots[1]}" in error.message
     assert "/no/such/root (there is no such directory)" in error.message
     assert f"{node.roots[1]}/broken (status: " in error.message
     assert "there are abc;" in error.hint

@@ -388,7 +388,7 @@ def test_one_who_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with ledger_changes.Changing("x"):
         with ledger_changes.Changing("y"):
             pass
-        with pytest.raises(GpuhookError, match="for half a minute") as raised:
+        with pytest.raises(GpuhookError, match="for 30 seconds") as raised:
             ledger_changes.Changing("x").__enter__()
     assert raised.value.code == "GH1757"
     assert Path(raised.value.hint.split("`")[1].split()[1]).exists()

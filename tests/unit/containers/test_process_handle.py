@@ -71,7 +71,7 @@ def test_no_process() -> None:
 def test_a_pid_that_is_used_again(sleeper: subprocess.Popen[bytes]) -> None:
     """A process that started at another time than the container's is another one."""
     with Process(sleeper.pid) as process:
-        assert code_of(lambda: Process(sleeper.pid, process.started - 1)) == "GH1731"
+        assert code_of(lambda: Process(sleeper.pid, process.started - 1)) == "GH1732"
 
 
 def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:

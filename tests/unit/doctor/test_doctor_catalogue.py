@@ -76,4 +76,7 @@ def test_a_directory_without_a_node_is_none(tmp_path: Path) -> None:
     for name in ("doctor", "support-bundle"):
         shown = CliRunner().invoke(main, [name, "--root", str(tmp_path)])
         assert shown.exit_code == 1
-        assert f"GH1900: {tmp_path} is no tree of a node's files: it has no etc" in shown.stderr
+        assert (
+            f"GH1900: {tmp_path} does not contain the files of a node: it has no etc"
+            in shown.stderr
+        )

@@ -134,7 +134,7 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(reading_collectors, "_dump", lambda _: time.sleep(600))
     late = reading_collectors.live_readings(tree, place).of(node_readings.INVENTORY)
-    assert (late.document, late.code) == (None, "GH1901")
+    assert (late.document, late.code) == (None, "GH1256")
     shutil.rmtree(node.driver_root + "/usr")
     monkeypatch.undo()
     assert (

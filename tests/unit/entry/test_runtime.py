@@ -220,7 +220,7 @@ def test_an_error_of_our_own(spec: dict[str, object], status: int, place: Place)
     assert done.returncode == status
     if status:
         assert done.stdout == ""
-        line = f"error GH1491: an error of gpuhook's own, KeyError at {broken}:2: 'oops'"
+        line = f"error GH1491: internal error of gpuhook, KeyError at {broken}:2: 'oops'"
         assert line in done.stderr
         assert "GH1491" in place.log.read_text()
 

@@ -51,11 +51,13 @@ def test_an_area_is_one_file() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_an_explanation_has_kind_cause_cure_and_example(code: str) -> None:
+def test_an_explanation_has_kind_cause_and_example(code: str) -> None:
+    """The cure is left out if the hint says it all."""
     one = catalogue.explanations()[code]
     assert one.kind in catalogue.KINDS
     assert one.cause.endswith(".")
-    assert one.cure.endswith(".")
+    assert not one.cure or one.cure.endswith(".")
+    assert one.cure.casefold().rstrip(".") != one.hint.casefold()
     assert one.example.strip()
     assert all(len(line) <= 100 for line in one.example.splitlines())
 
@@ -77,13 +79,22 @@ def test_a_section_is_read(tmp_path: Path) -> None:
     ]
 
 
+def test_a_section_without_a_cure(tmp_path: Path) -> None:
+    path = tmp_path / "area.md"
+    path.write_text(SECTION.replace("Cure: Another.\n\n", ""), encoding="utf-8")
+    (one,) = catalogue.read(path)
+    assert (one.cause, one.cure) == ("A long text.", "")
+    assert one.example == "an example\n\nof three lines"
+
+
 @pytest.mark.parametrize(
     ("part", "instead"),
     [
         ("sentence: ", "message: "),
         ("    hint: write it\n", ""),
         ("Cause: ", ""),
-        ("Cure: Another.\n", ""),
+        ("Cure: ", ""),
+        ("Cure: Another.\n", "Cure: Another.\n\nCure: A third.\n"),
         ("```\n", ""),
         ("of three lines\n```\n", "```\n\nmore\n"),
     ],

@@ -31,11 +31,16 @@ def _calls() -> list[tuple[str, str, set[str], bool]]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not (isinstance(node, ast.Call) and _name(node.func) == "fault"):
+            if not isinstance(node, ast.Call):
+                continue
+            arguments = node.args
+            if _name(node.func) == "partial" and arguments and _name(arguments[0]) == "fault":
+                arguments = arguments[1:]
+            elif _name(node.func) != "fault":
                 continue
             place = f"{path.relative_to(PACKAGE.parent)}:{node.lineno}"
-            assert node.args, place
-            for code in _codes(node.args[0], place):
+            assert arguments, place
+            for code in _codes(arguments[0], place):
                 facts = {k.arg for k in node.keywords if k.arg}
                 found.append((place, code, facts, any(k.arg is None for k in node.keywords)))
     return found

@@ -384,6 +384,15 @@ def test_a_code_is_explained(code: str) -> None:
     assert document["cause"] in " ".join(done.stdout.split())
 
 
+def test_a_code_without_a_cure() -> None:
+    """Its text has no empty part, and its document has an empty cure."""
+    document = json.loads(run("GH1022", "-o", "json").stdout)
+    schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["cure"] == ""
+    assert "Cure" not in run("GH1022").stdout.splitlines()
+
+
 @pytest.mark.parametrize("code", sorted(catalogue.retired_codes()))
 def test_retired_code(code: str) -> None:
     """A code that is no longer used has its reason, and the code that replaces it."""
@@ -403,7 +412,7 @@ def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
     known = set(catalogue.explanations())
     done = run(code)
     assert done.exit_code == 1
-    assert f"GH1914: there is no fault {code}" in done.stderr
+    assert f"GH1914: there is no error code {code}" in done.stderr
     named = re.findall(r"GH\d{4}", done.stderr.splitlines()[0].partition("nearest")[2])
     assert len(named) == 3
     assert set(named) <= known

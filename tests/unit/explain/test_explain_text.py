@@ -88,8 +88,8 @@ def test_the_answer_comes_first(value: str, node: str, said: str) -> None:
 
 def test_a_request_that_policy_refuses_is_no_request_for_nothing() -> None:
     text = run("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4").stdout
-    assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 of")
-    assert "hint: change the setting" in text
+    assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 in")
+    assert "hint: if this container needs GPUs, change the setting" in text
 
 
 @pytest.mark.parametrize(("value", "what"), [("all", "GPUs"), ("none", "the driver's files")])
@@ -100,7 +100,9 @@ def test_the_answer_has_the_reason(
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     text = run("--env", f"NVIDIA_VISIBLE_DEVICES={value}").stdout
-    said = f"NVIDIA_VISIBLE_DEVICES requests {what}, but this node has no NVIDIA driver loaded"
+    said = (
+        f"NVIDIA_VISIBLE_DEVICES requests {what}, but the NVIDIA driver is not loaded on this node"
+    )
     without = "the driver's files" if value == "none" else "a GPU"
     assert answer(text).startswith(f"it starts without {without}: GH1008: {said}")
 

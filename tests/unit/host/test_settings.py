@@ -266,11 +266,11 @@ def test_show(text: str, file: Path) -> None:
 
 
 def test_a_compiler_that_leaves_nothing(file: Path) -> None:
-    """Where nothing can be kept, no policy is known: GH1531 with the file's path."""
+    """Where nothing can be kept, no policy is known: GH1105 with the file's path."""
     file.write_text(WHOLE)
     with pytest.raises(GpuhookError) as caught:
         settings.load(lambda path: None)
-    assert caught.value.code == "GH1531"
+    assert caught.value.code == "GH1105"
     assert str(file) in caught.value.message
 
 

@@ -483,7 +483,7 @@ def test_an_empty_directory_is_no_host(tmp_path: Path) -> None:
 def test_a_path_that_no_launcher_can_have(node: Path, path: str) -> None:
     with pytest.raises(GpuhookError) as caught:
         installation.place(str(node), path)
-    assert caught.value.code == "GH2103"
+    assert caught.value.code == "GH2102"
 
 
 def test_the_longest_version_fits_a_first_line() -> None:

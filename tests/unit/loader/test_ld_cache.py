@@ -194,6 +194,7 @@ def test_oversized_and_overcounted() -> None:
     with pytest.raises(GpuhookError) as caught:
         ld_cache.merged(bytes(ld_cache_format.MAX_BYTES + 1), DRIVER, flags=0x0303)
     assert caught.value.code == "GH1601"
+    assert caught.value.message.startswith("/etc/ld.so.cache of the image is ")
     data = bytearray(ld_cache.merged(None, DRIVER, flags=0x0303))
     struct.pack_into("<I", data, 20, 1 << 31)
     with pytest.raises(GpuhookError) as caught:

@@ -281,7 +281,7 @@ def test_judging(tmp_path: Path) -> None:
 def test_words_that_nobody_understands(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         limit_hook.run(words, EngineLog("test", str(tmp_path / "log")))
-    assert caught.value.code == "GH1645"
+    assert caught.value.code == "GH1640"
 
 
 def test_the_help_has_every_option() -> None:

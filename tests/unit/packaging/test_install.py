@@ -207,18 +207,18 @@ def spec_with(**members: object) -> str:
     [
         ("", "it is empty"),
         ("{", "line 1"),
-        ("[]", "the document must be an object, and is a list"),
-        ("5", "the document must be an object, and is a number"),
-        ("{}", ".ociVersion must be a string, and is nothing"),
-        (spec_with(ociVersion=1.2), ".ociVersion must be a string, and is a number"),
+        ("[]", "the document must be an object, but is a list"),
+        ("5", "the document must be an object, but is a number"),
+        ("{}", ".ociVersion must be a string, but is nothing"),
+        (spec_with(ociVersion=1.2), ".ociVersion must be a string, but is a number"),
         ('{"ociVersion": "1.0.2", "id": "x", "pid": 7}', ".process must be an object"),
-        (spec_with(hooks=[]), ".hooks must be an object, and is a list"),
-        (spec_with(hooks={"prestart": {}}), ".hooks.prestart must be a list, and is an object"),
+        (spec_with(hooks=[]), ".hooks must be an object, but is a list"),
+        (spec_with(hooks={"prestart": {}}), ".hooks.prestart must be a list, but is an object"),
         (
             spec_with(hooks={"prestart": [{}, "x"]}),
-            ".hooks.prestart[1] must be an object, and is a string",
+            ".hooks.prestart[1] must be an object, but is a string",
         ),
-        (spec_with(hooks=False), ".hooks must be an object, and is true or false"),
+        (spec_with(hooks=False), ".hooks must be an object, but is true or false"),
         (f'{{"ociVersion": {"[" * 100000}', "it is nested too deeply"),
         (spec_with(later=float("nan")), "NaN"),
     ],
@@ -227,7 +227,7 @@ def test_no_base_spec(text: str, reason: str, prefix: Path, tmp_path: Path) -> N
     """What is no spec is refused with a sentence, and nothing is written that could be used."""
     done = based(prefix, text)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("base-spec: standard input is no OCI spec: ")
+    assert done.stderr.startswith("base-spec: standard input is not an OCI spec: ")
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     file = tmp_path / "base.json"
@@ -246,9 +246,9 @@ def test_base_spec_in_a_file(prefix: Path, tmp_path: Path) -> None:
         assert file.read_text() == based(prefix, text).stdout
         assert file.stat().st_mode & 0o777 == 0o644
     for path, reason in (
-        (tmp_path, "is no regular file"),
+        (tmp_path, "is not a regular file"),
         (tmp_path / "no/base.json", "No such file or directory"),
-        (Path("/dev/null"), "is no regular file"),
+        (Path("/dev/null"), "is not a regular file"),
     ):
         done = based(prefix, text, "--output", str(path))
         assert (done.returncode, done.stdout) == (1, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[3] / "packaging/packages/scripts/maintain.sh"
-UNKNOWN = "gpuhook: which containers need gpuhook-runtime could not be found out:\n"
+UNKNOWN = "gpuhook: could not list the containers that need gpuhook-runtime:\n"
 USERS = "gpuhook: containers that need gpuhook-runtime to start again:\n"
 
 

@@ -398,7 +398,7 @@ def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.Mo
     with nobody():
         shown = ps()
     assert shown.exit_code == 1
-    assert f"warning: not allowed to look into {public / 'closed'}" in shown.stderr
+    assert f"warning: permission denied: {public / 'closed'}" in shown.stderr
     assert ps().exit_code == 0
 
 

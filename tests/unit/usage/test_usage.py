@@ -313,8 +313,8 @@ def test_a_driver_that_hangs(
     shown = ps(node)
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[1].startswith("one ")
-    assert "GH1950: the driver has not answered within 0.3 seconds" in shown.stderr
-    assert document(node)["driver"]["code"] == "GH1950"
+    assert "GH1256: the driver did not answer within 0.3 seconds" in shown.stderr
+    assert document(node)["driver"]["code"] == "GH1256"
     without = ps(node, "--no-nvml")
     assert without.stderr == ""
     assert document(node, "--no-nvml")["driver"] == {"asked": False, "trouble": "", "code": ""}

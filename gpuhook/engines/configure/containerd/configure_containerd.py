@@ -83,7 +83,7 @@ def without(
 ) -> bytes | None:
     """Return an edited file without the settings of gpuhook; None if nothing else is left.
 
-    A replaced handler gets its settings from `before`. Raises GH2021 if the file is not TOML,
+    A replaced handler gets its settings from `before`. Raises GH2003 if the file is not TOML,
     GH2027 if only the result is not.
     """
     if path == BASE_SPEC:
@@ -112,7 +112,8 @@ def _unreadable(
         toml_document.parsed(content)
     except toml_document.UnreadableTomlError as own:
         where = f"{path}:{own.line}" if own.line else path
-        return fault("GH2021", where=where, said=f"is not TOML: {own.reason}")
+        reason = f"is not TOML: {own.reason}"
+        return fault("GH2003", where=where, said=reason, engine="containerd")
     reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
     return fault("GH2027", where=path, said=reason)
 
@@ -151,7 +152,9 @@ def _check(
     read: Containerd, node: EngineNode, options: EngineOptions, place: ContainerdLocation
 ) -> None:
     for one in read.configuration.fatal:
-        raise fault("GH2027" if one.is_unread else "GH2021", where=one.where, said=one.said)
+        if one.is_unread:
+            raise fault("GH2027", where=one.where, said=one.said)
+        raise fault("GH2003", where=one.where, said=one.said, engine="containerd")
     if not read.has_cri and not options.enables_cri:
         raise fault("GH2020", where=read.root)
     registered = _registered(read, node, options, place)

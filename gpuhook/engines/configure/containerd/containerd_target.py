@@ -48,7 +48,7 @@ def target_changes(
     options: EngineOptions,
     settings: Sequence[Setting],
 ) -> tuple[ConfigChange, ...]:
-    """Return the changes after which containerd reads all settings. Raises GH2021, GH2027."""
+    """Return the changes after which containerd reads all settings. Raises GH2003, GH2027."""
     found, _ = read_all(node.files, place.root, place.daemon)
     changed = [one for one in settings if one.path[0] == "disabled_plugins"]
     settings = [one for one in settings if one.path[0] != "disabled_plugins"]
@@ -201,7 +201,8 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
     except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     except toml_document.UnreadableTomlError as error:
-        raise fault("GH2021", where=path, said=f"is not TOML: {error.reason}") from error
+        reason = f"is not TOML: {error.reason}"
+        raise fault("GH2003", where=path, said=reason, engine="containerd") from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 

@@ -37,7 +37,7 @@ _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
-    """Return the changes. Raises GH2000, GH2040 to GH2048, and OSError."""
+    """Return the changes. Raises GH2000, GH2003, GH2041 to GH2048, and OSError."""
     _check(node, options)
     flags = unit_flags.unit_flags(node.files, node.home)
     path = _path(node, flags)
@@ -79,7 +79,7 @@ def without(
 ) -> bytes | None:
     """Return an edited file without the settings of gpuhook; None if nothing else is left.
 
-    Replaced members get their values from `before`. Raises GH2040 for an invalid daemon.json.
+    Replaced members get their values from `before`. Raises GH2003 for an invalid daemon.json.
     """
     if posixpath.basename(path) == docker_hook.NAME:
         return None if docker_hook.is_ours(content) else content
@@ -132,14 +132,14 @@ def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
 def _text(found: Docker) -> tuple[str, str]:
     """Return the file's byte order mark and its text; "{}" for none."""
     for trouble in found.configuration.fatal:
-        raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine="docker")
+        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine="docker")
     if not found.content.strip():
         return "", "{}\n"
     try:
         text = found.content.decode("utf-8")
     except UnicodeDecodeError as error:
         reason = "is not UTF-8"
-        raise fault("GH2040", where=found.path, said=reason, engine="docker") from error
+        raise fault("GH2003", where=found.path, said=reason, engine="docker") from error
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 

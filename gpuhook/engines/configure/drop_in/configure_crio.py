@@ -32,7 +32,7 @@ _NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_path
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
-    """Return the changes. Raises GH2000, GH2027, GH2040 to GH2053, and OSError."""
+    """Return the changes. Raises GH2000, GH2003, GH2027, GH2041 to GH2053, and OSError."""
     drop_ins.check_options("crio", options)
     _check_places(node)
     possible = drop_ins.paths(node, crio_config.DROP_INS)
@@ -70,7 +70,7 @@ def without(
 ) -> bytes | None:
     """Return an edited file without the settings of gpuhook; None if nothing else is left.
 
-    Raises GH2027 and GH2040.
+    Raises GH2003 and GH2027.
     """
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content

@@ -41,12 +41,12 @@ def check_options(engine: str, options: EngineOptions) -> None:
 
 
 def check_configuration(configuration: EngineConfiguration) -> None:
-    """Raise GH2027 for a file that gpuhook does not read, GH2040 if the engine would not start."""
+    """Raise GH2027 for a file that gpuhook does not read, GH2003 if the engine would not start."""
     for trouble in configuration.fatal:
         if trouble.is_unread:
             raise fault("GH2027", where=trouble.where, said=trouble.said)
         engine = configuration.engine
-        raise fault("GH2040", where=str(trouble.where), said=trouble.said, engine=engine)
+        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine=engine)
 
 
 def check_runtime(
@@ -170,7 +170,7 @@ def without(
     """Return an edited drop-in without these keys and without the tables that this leaves empty.
 
     Comments remain, and so do keys that the file had `before`. None if nothing else is left.
-    Raises GH2040 for a file that is not TOML.
+    Raises GH2003 for a file that is not TOML.
     """
     own = b"".join(one for one in content.splitlines(keepends=True) if not is_ours(one))
     try:
@@ -182,7 +182,7 @@ def without(
         left = toml_edit.without_keys(left, removed) if removed else left
     except toml_document.UnreadableTomlError as error:
         where, reason = f"{path}:{error.line}", f"is not TOML: {error.reason}"
-        raise fault("GH2040", where=where, said=reason, engine="TOML") from error
+        raise fault("GH2003", where=where, said=reason, engine="the engine") from error
     except toml_edit.CannotError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return left if left.strip() else None

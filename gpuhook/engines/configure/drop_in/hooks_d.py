@@ -28,7 +28,7 @@ def changes(
     """Return the changes that add the hook to the last directory; none if a directory has it.
 
     With another program's GPU hook, a container would get its GPUs twice. `takes_over` removes that
-    file; without it, such a file raises GH2050. Raises OSError.
+    file; without it, such a file raises GH2048. Raises OSError.
     """
     path = f"{directories[-1]}/{NAME}"
     removed = []
@@ -39,7 +39,7 @@ def changes(
             if one.path == options.hook:
                 return []
         elif not options.takes_over:
-            raise fault("GH2050", where=one.file)
+            raise fault("GH2048", where=one.file)
         removed.append(ConfigChange(one.file, files.read(one.file), None))
     before, after = files.read(path), content(options.hook)
     return [*removed, *([ConfigChange(path, before, after)] if before != after else [])]

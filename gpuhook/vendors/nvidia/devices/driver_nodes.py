@@ -75,7 +75,7 @@ def find(
 ) -> NodesFound:
     """Return the control nodes and those of the GPUs that are not lost, below `dev_root`.
 
-    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210 to GH1212, as
+    With `require`, a missing or wrong /dev/nvidiactl, or node of a GPU, raises GH1210, as
     does a wrong /dev/nvidia-uvm. A missing optional node is a warning.
     """
     search = _Search(dev_root, numbers, require=require)
@@ -119,7 +119,9 @@ class _Search:
 
     def _missing(self, host_path: str, minor: int, absent: str | None) -> None:
         if absent is None:
-            self._refuse(fault("GH1210", path=host_path, minor=minor))
+            way = f"create it with `gpuhook system create-device-nodes` ({_by_hand(minor)})"
+            way += ", or set the directory of the nodes with --dev-root"
+            self._refuse(fault("GH1210", path=host_path, reason="no such device node", way=way))
         elif absent:
             self.warnings.append(f"{host_path}: no such device node: {absent}")
 
@@ -138,12 +140,22 @@ def _wrong(
 ) -> GpuhookError | None:
     """Return the fault of a node that is not a device, or has another major than the module's."""
     if not stat.S_ISCHR(status.st_mode):
-        return fault("GH1211", path=host_path, minor=minor)
+        return _replaceable(host_path, "it is not a character device", minor)
     name = next((name for name in names if name in numbers), None)
     found = os.major(status.st_rdev)
     if name is None or found == numbers[name]:
         return None
-    return fault("GH1212", path=host_path, found=found, name=name, major=numbers[name])
+    reason = f"it has major number {found}, but kernel module {name} has {numbers[name]}"
+    return _replaceable(host_path, reason, minor)
+
+
+def _replaceable(host_path: str, reason: str, minor: int) -> GpuhookError:
+    way = "replace it with `gpuhook system create-device-nodes --replace`"
+    return fault("GH1210", path=host_path, reason=reason, way=f"{way} ({_by_hand(minor)})")
+
+
+def _by_hand(minor: int) -> str:
+    return f"by hand: nvidia-modprobe -c {minor}, for nvidia-uvm -c 0 -u"
 
 
 @dataclass(frozen=True, slots=True)

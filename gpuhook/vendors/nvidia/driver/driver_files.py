@@ -50,8 +50,9 @@ def find(
 
     Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
     paths are directories inside the root, searched first. The site's rules in `files_dir` add and
-    drop files. A single broken file is a warning; faults are GH1230 to GH1236 (no driver, two
-    versions, another version, broken libcuda), and GH1243 to GH1245 (broken rules).
+    drop files. A single broken file is a warning; faults are GH1230 to GH1235 (no driver, two
+    versions, another version, broken libcuda), GH1515 (a relative path), and GH1243 to GH1245
+    (broken rules).
     """
     if not os.path.isdir(driver_root):
         raise fault("GH1235", root=driver_root)
@@ -63,7 +64,7 @@ def find(
         driver_libraries.add_explicit(found, root, located)
     for path in config_search_paths:
         if not path.startswith("/"):
-            raise fault("GH1236", path=path)
+            raise fault("GH1515", what="the search path", path=path)
     others = companion_files.companions(
         root,
         located.version,

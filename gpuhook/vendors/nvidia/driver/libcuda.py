@@ -109,7 +109,7 @@ def version_in(name: str) -> str | None:
 
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
-        raise fault("GH1236", path=path)
+        raise fault("GH1515", what="the search path", path=path)
     return path
 
 

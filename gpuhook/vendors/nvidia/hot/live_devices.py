@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.hot import driver_root, mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
@@ -133,7 +133,7 @@ def channels(roots: DeviceRoots) -> ContainerEdits:
 def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
     """Return the edits that let a container configure or monitor MIG, None for other names.
 
-    Raises GH1214 to GH1216 if the node for that is missing.
+    Raises GH1210 or GH1216 if the node for that is missing.
     """
     if name == EVERY:
         parts = [management_node(one, roots.dev, roots.host) for one in MANAGEMENT_NAMES]
@@ -218,8 +218,7 @@ def _order(path: str) -> tuple[str, int]:
 def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]:
     """Return the path and the status of the node of `config` or `monitor`.
 
-    Raises GH1216 if the driver does not support it, GH1214 if the node is missing, GH1215 if
-    another file has its path.
+    Raises GH1216 if the driver does not support it, GH1210 if the node is missing or wrong.
     """
     capability = management_capability(name, host_root)
     if capability is None:
@@ -232,14 +231,19 @@ def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.s
         status = os.stat(place, follow_symlinks=not dev_root.rstrip("/"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise fault(
-            "GH1214", path=place, name=name, reason=reason, file=f"{MANAGEMENT_FILES}/{name}"
-        ) from error
+        raise unusable_management_node(name, place, reason) from error
     known = device_major(mig_capabilities.MAJOR_NAME, host_root)
     is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
-        raise fault("GH1215", path=place, major="?" if known is None else known, minor=number)
+        reason = f"it is not the character device {'?' if known is None else known}:{number}"
+        raise unusable_management_node(name, place, reason)
     return path, status
+
+
+def unusable_management_node(name: str, path: str, reason: str) -> GpuhookError:
+    """Return GH1210 for the node of `config` or `monitor`."""
+    way = "create it with `gpuhook system create-device-nodes --replace` (by hand: nvidia-modprobe"
+    return fault("GH1210", path=path, reason=reason, way=f"{way} -f {MANAGEMENT_FILES}/{name})")
 
 
 def management_capability(name: str, host_root: str) -> Capability | None:

@@ -64,7 +64,7 @@ def node(
     explicit_libraries: bool = False,
     files_dir: str = site_rules.DIRECTORY,
 ) -> Node:
-    """Return the inventory of the node. Raises GH1200 to GH1212, and faults of the driver's files.
+    """Return the inventory of the node. Raises GH1200 to GH1210, and faults of the driver's files.
 
     Without `require_nodes`, missing and wrong device nodes are warnings: enough for reports, not
     for containers. Without `require_files`, a driver with incomplete files is a node without files

@@ -35,11 +35,11 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of a Tegra system.
 
     Raises GH1220 without its files, GH1221 for a named one that is not readable, GH1222 if none of
-    its device nodes exists, GH1223 for a wrong directory, GH1511 for an unknown id, GH1243 to
+    its device nodes exists, GH1515 for a relative directory, GH1511 for an unknown id, GH1243 to
     GH1245 for broken rules of the site.
     """
     if place.csv_compat_root and not place.csv_compat_root.startswith("/"):
-        raise fault("GH1223", path=place.csv_compat_root)
+        raise fault("GH1515", what="--csv-compat-container-root", path=place.csv_compat_root)
     paths, others = _paths(place)
     read = _Reading()
     lines, more = read.lines(paths), read.lines(others)

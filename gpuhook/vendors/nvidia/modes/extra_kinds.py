@@ -37,7 +37,7 @@ def describe_kind(mode: str, place: ModeRoots, choices: Choices) -> Described:
     """Return the spec of `mode`.
 
     Raises GH1213 if this node has none of its devices, GH1512 for a --device-id of another name,
-    and in mode mig GH1214 to GH1216.
+    and in mode mig GH1210 or GH1216.
     """
     if mode == IMEX:
         return _imex(place, choices)
@@ -113,7 +113,7 @@ def _mig(place: ModeRoots, choices: Choices) -> Described:
 
 
 def _make_management_node(name: str, place: ModeRoots) -> None:
-    """Make the node of `config` or `monitor` if it is missing; raises GH1214 if that fails."""
+    """Make the node of `config` or `monitor` if it is missing; raises GH1210 if that fails."""
     host = place.roots.host
     capability = live_devices.management_capability(name, host)
     major = live_devices.device_major(mig_capabilities.MAJOR_NAME, host)
@@ -127,8 +127,7 @@ def _make_management_node(name: str, place: ModeRoots) -> None:
         mig_nodes.make(path, major, capability.minor, mode)
     except OSError as error:
         reason = error.strerror or str(error)
-        file = f"{live_devices.MANAGEMENT_FILES}/{name}"
-        raise fault("GH1214", path=path, name=name, reason=reason, file=file) from error
+        raise live_devices.unusable_management_node(name, path, reason) from error
 
 
 def _roots(place: ModeRoots) -> DeviceRoots:

@@ -86,7 +86,7 @@ def _package(root: DriverRoot, search_paths: tuple[str, ...]) -> tuple[str, list
     """Return (the package in use, warnings if that is uncertain)."""
     for path in search_paths:
         if not path.startswith("/"):
-            raise fault("GH1236", path=path)
+            raise fault("GH1515", what="the search path", path=path)
         if root.real(f"{root.inside(path)}/{CUDA}"):
             return root.inside(path), []
     found = [

@@ -91,8 +91,8 @@ class NvmlEventWatch:
     def wait(self, milliseconds: int) -> NvmlXidEvent | None:
         """Return the next XID, None after the time or an event of another kind.
 
-        Raises GH1240 if waiting fails and GPUs are lost, GH1241 if it fails otherwise. The next
-        call may fail at once, so the caller pauses in between.
+        Raises GH1240, which names lost GPUs, if waiting fails. The next call may
+        fail at once, so the caller pauses in between.
         """
         # An old library does not set the instances.
         data = pynvml.c_nvmlEventData_t(gpuInstanceId=_NO_INSTANCE, computeInstanceId=_NO_INSTANCE)
@@ -127,11 +127,8 @@ class NvmlEventWatch:
         return known or nvml_device.answered(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
 
     def _failed(self, error: Any) -> Exception:
-        lost = self.lost()
-        if lost:
-            gpus = ", ".join(f"{uuid} ({reason})" for uuid, reason in lost.items())
-            return fault("GH1240", reason=error, gpus=gpus)
-        return fault("GH1241", reason=error)
+        gpus = ", ".join(f"{uuid} ({reason})" for uuid, reason in self.lost().items())
+        return fault("GH1240", reason=f"{error}; lost GPUs: {gpus}" if gpus else error)
 
 
 def _unwatched(error: Any) -> UnwatchedDevices:

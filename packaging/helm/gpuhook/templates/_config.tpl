@@ -1,8 +1,8 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
 {{- /*
-The plugin's configurations, as JSON: the ConfigMap's name ("" for none), its data where this chart
-makes it, the default's name. From `config` or from `devicePlugin.config`.
+The plugin's configurations, as JSON: the ConfigMap's name ("" for none), its data if this chart
+creates it, and the default's name. From `config` or from `devicePlugin.config`.
 */ -}}
 {{- define "gpuhook.config" -}}
 {{- $own := .Values.config -}}
@@ -19,7 +19,7 @@ makes it, the default's name. From `config` or from `devicePlugin.config`.
 {{- end -}}
 {{- end -}}
 
-{{- /* What the configurations and the values need, as JSON: a boolean for each feature. */ -}}
+{{- /* Features of the configurations and the values, as JSON: a boolean for each feature. */ -}}
 {{- define "gpuhook.features" -}}
 {{- $mps := false -}}
 {{- $hostFiles := contains "host-files" (toString (default "" .Values.deviceListStrategy)) -}}
@@ -30,11 +30,11 @@ makes it, the default's name. From `config` or from `devicePlugin.config`.
 {{- range $name, $text := $config.data -}}
 {{- $read := fromYaml $text -}}
 {{- if and (hasKey $read "Error") (not (hasKey $read "version")) -}}
-{{- fail (printf "The configuration %q is no YAML: %s\n`gpuhook device-plugin --validate FILE` says where." $name $read.Error) -}}
+{{- fail (printf "The configuration %q is not valid YAML: %s\nRun `gpuhook device-plugin --validate FILE` to find the line." $name $read.Error) -}}
 {{- end -}}
 {{- range $key := list "sharing" "flags" "gpuhook" -}}
 {{- if not (has (kindOf (index $read $key)) (list "map" "invalid")) -}}
-{{- fail (printf "%s of the configuration %q is no mapping.\n`gpuhook device-plugin --validate FILE` says where." $key $name) -}}
+{{- fail (printf "%s of the configuration %q is not a mapping.\nRun `gpuhook device-plugin --validate FILE` to find the line." $key $name) -}}
 {{- end -}}
 {{- end -}}
 {{- $sharing := default dict $read.sharing -}}
@@ -61,7 +61,7 @@ makes it, the default's name. From `config` or from `devicePlugin.config`.
 {{- toJson $found -}}
 {{- end -}}
 
-{{- /* What the plugin asks of the API server, as JSON: a boolean for each permission, and any. */ -}}
+{{- /* The plugin's permissions for the API server, as JSON: a boolean for each, and `any`. */ -}}
 {{- define "gpuhook.access" -}}
 {{- $config := include "gpuhook.config" . | fromJson -}}
 {{- $several := and $config.name (ne (len $config.data) 1) -}}

@@ -1,6 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* The name of a release may have dots, which that of a Service may not. */ -}}
+{{- /* The name of a release may contain dots, the name of a Service may not. */ -}}
 {{- define "gpuhook.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $own := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
@@ -11,7 +11,7 @@
 {{- include "gpuhook.fullname" . }}-device-plugin
 {{- end -}}
 
-{{- /* What has no namespace of its own: two releases of one name are two. */ -}}
+{{- /* For objects without a namespace: distinguishes releases of one name in two namespaces. */ -}}
 {{- define "gpuhook.clusterWide" -}}
 {{- include "gpuhook.namespace" . }}-{{ include "gpuhook.plugin" . }}
 {{- end -}}
@@ -32,7 +32,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Labels of an object; the argument has the name of its part, and the chart's root. */ -}}
+{{- /* Labels of an object. The argument has the name of its component, and the chart's root. */ -}}
 {{- define "gpuhook.labels" -}}
 app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{- /* What the pods of all DaemonSets have in common, but for the affinity. */ -}}
+{{- /* Fields that the pods of all DaemonSets share, except the affinity. */ -}}
 {{- define "gpuhook.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -84,7 +84,7 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{- /* imagePullSecrets of a pod, if any: names, or objects that have one. */ -}}
+{{- /* imagePullSecrets of a pod, if any: names, or objects with a name. */ -}}
 {{- define "gpuhook.pullSecrets" -}}
 {{- with . -}}
 imagePullSecrets:

@@ -1,6 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* The variables of the plugin's container, as a list in YAML: those of devicePlugin.env win. */ -}}
+{{- /* The variables of the plugin's container, as a YAML list. Those of devicePlugin.env override others. */ -}}
 {{- define "gpuhook.env" -}}
 {{- $features := include "gpuhook.features" . | fromJson -}}
 {{- $config := include "gpuhook.config" . | fromJson -}}

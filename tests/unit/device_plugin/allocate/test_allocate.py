@@ -287,7 +287,7 @@ def test_more_than_one() -> None:
     resource = shared(refuses_more_than_one=True)
     error = code(resource, ["GPU-0::0", "GPU-1::0"], at_work("envvar"))
     assert error.code == "GH1852"
-    assert "replicas of one GPU don't add up" in error.hint
+    assert "several replicas of one GPU" in error.hint
     assert allocate(resource, ["GPU-0::0"] * 2, at_work("envvar")).envs[REPLICAS_ENV] == "GPU-0::0"
 
 

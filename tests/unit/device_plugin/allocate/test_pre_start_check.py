@@ -25,7 +25,7 @@ def test_an_unhealthy_device_is_refused(key: str) -> None:
     """A container that restarts on an unhealthy GPU is refused; others start."""
     with pytest.raises(GpuhookError) as caught:
         pre_start_check.check(shared(), ["GPU-0::1"], {key: "XID 79"})
-    assert caught.value.code == "GH1857"
+    assert caught.value.code == "GH1851"
     assert "XID 79" in caught.value.message
     pre_start_check.check(shared(), ["GPU-1::1"], {key: "XID 79"})
 
@@ -70,7 +70,7 @@ def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> 
     pre_start_check.check(resource, [identifier], {})
     with pytest.raises(GpuhookError) as caught:
         pre_start_check.check(resource, [identifier], {"GPU-0": "XID 79"})
-    assert caught.value.code == "GH1857"
+    assert caught.value.code == "GH1851"
     pre_start_check.check(resource, [identifier], {}, GIB, lambda _: GIB)
     with pytest.raises(GpuhookError) as caught:
         pre_start_check.check(resource, [identifier], {}, GIB, lambda _: 1)

@@ -93,7 +93,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     access = ApiAccess("127.0.0.1", 1, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
     for scheme in ("https", "http"):
         one = ApiAccess(access.host, access.port, access.token_path, access.ca_path, scheme)
-        with pytest.raises(GpuhookError, match=r"127\.0\.0\.1:1 cannot be spoken to"):
+        with pytest.raises(GpuhookError, match=r"cannot reach the API server at 127\.0\.0\.1:1: "):
             node_object.watch(ApiServer(one), "n1", "1", 1)
 
 

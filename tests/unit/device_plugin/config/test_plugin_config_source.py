@@ -226,6 +226,8 @@ def test_a_directory_is_no_configuration_file(tmp_path: Path) -> None:
         ConfigSource(file=str(tmp_path)),
         ConfigSource(directory=str(tmp_path), name_file=str(tmp_path)),
     ):
-        with pytest.raises(GpuhookError, match=r"cannot be read from .*: Is a directory") as caught:
+        with pytest.raises(
+            GpuhookError, match=r"cannot read the configuration from .*: Is a directory"
+        ) as caught:
             load(source)
         assert caught.value.code == "GH1801"

@@ -277,7 +277,9 @@ def test_file_that_is_no_note_is_ignored(text: str, plugin: Plugin) -> None:
 
 def test_mode_of_an_mps_resource_is_its_daemon_s(plugin: Plugin) -> None:
     wanted = plugin.resource(entry("long", "exclusive-process"), sharing="mps")
-    assert codes(plugin.turn(wanted)) == ["GH1883"]
+    (fault,) = plugin.turn(wanted).faults
+    assert fault.code == "GH1882"
+    assert fault.message.endswith("MPS sets it")
     assert plugin.mode(0) == 0
     assert plugin.slices[0] == "long"
 
@@ -299,7 +301,9 @@ def test_mig_instance_has_nothing_to_set(plugin: Plugin) -> None:
     whole = plugin.resource(entry("long"))
     unit = whole.units[0]
     part = replace(unit, device=replace(unit.device, instance=(1, 0)))
-    assert codes(plugin.turn(replace(whole, units=(part,)))) == ["GH1882"]
+    (fault,) = plugin.turn(replace(whole, units=(part,))).faults
+    assert fault.code == "GH1882"
+    assert fault.message.endswith("it is a MIG instance")
     assert plugin.slices[0] == "default"
 
 

@@ -112,7 +112,7 @@ def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
         choose(resource(8, 4), 9)
     assert caught.value.code == "GH1849"
     assert "9 units of nvidia.com/gpumem (9216 MiB)" in caught.value.message
-    assert "8 at most are free" in caught.value.message
+    assert "at most 8 are free" in caught.value.message
 
 
 def test_units_that_must_be_there_say_the_card() -> None:
@@ -171,7 +171,7 @@ def test_grant_is_what_the_runtime_reads() -> None:
 def test_units_of_two_cards_are_refused() -> None:
     with refused("GH1859") as caught:
         allocate(resource(8, 4), [*ids(1, 0), *ids(0, 1)], at_work("envvar"))
-    assert "2 units of nvidia.com/gpumem are of GPU-0 and GPU-1" in caught.value.message
+    assert "2 units of nvidia.com/gpumem are on GPU-0 and GPU-1" in caught.value.message
 
 
 def test_replicas_with_a_limit_get_it_for_each_device() -> None:
@@ -223,7 +223,7 @@ def test_mps_bounds_its_clients_itself() -> None:
 def test_start_is_refused_on_a_broken_card_only() -> None:
     two = resource(8, 4)
     pre_start_check.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
-    with refused("GH1857"):
+    with refused("GH1851"):
         pre_start_check.check(two, ids(1, 0), {"GPU-1": "XID 79"})
     # An id of a configuration with smaller units: only its device is checked.
     pre_start_check.check(two, ids(0, 5000), {})

@@ -256,18 +256,19 @@ def test_unhealthy_devices_are_the_last_resort() -> None:
 def test_malformed_questions_are_answered_with_a_sentence(resource: Resource) -> None:
     names = ids(resource)
 
-    def ask(available: list[str], required: list[str], size: int) -> str:
+    def ask(available: list[str], required: list[str], size: int, reason: str = "") -> str:
         with pytest.raises(RequestError) as raised:
             choose(resource, available, required, size)
         assert raised.value.message.startswith(resource.name)
+        assert raised.value.message.endswith(reason)
         return raised.value.code
 
     assert ask(names, ["GPU-9"], 1) == "GH1843"
     assert ask(names, [""], 1) == "GH1843"
-    assert ask([*names, names[1]], [], 1) == "GH1844"
-    assert ask(names, [names[0], names[0]], 2) == "GH1844"
-    assert ask(names, names[:2], 1) == "GH1845"
-    assert ask(names, [], -1) == "GH1845"
+    assert ask([*names, names[1]], [], 1, "is twice in available") == "GH1844"
+    assert ask(names, [names[0]] * 2, 2, "is twice in must_include") == "GH1844"
+    assert ask(names, names[:2], 1, "an allocation of 1 must include 2") == "GH1844"
+    assert ask(names, [], -1, "an allocation of -1 must include 0") == "GH1844"
     assert ask(names, [], 5) == "GH1846"
     assert ask([], [], 1) == "GH1846"
     assert ask([names[0], "GPU-9"], [], 2) == "GH1846"

@@ -184,18 +184,18 @@ def test_strategy_single_offers_whole_gpus_where_mig_is_off() -> None:
 
 def test_strategy_single_refuses_gpus_that_are_not_alike() -> None:
     two = replace(H100, gpus=H100.gpus[:2])
-    with pytest.raises(FileError, match=r"MIG mode is on at GPU 1, off at GPU 0$") as raised:
+    with pytest.raises(FileError, match=r"MIG mode is on for GPU 1, off for GPU 0$") as raised:
         offer(divided(two, 1, "1g.10gb"), mig="single")
     assert raised.value.code == "GH1840"
-    with pytest.raises(FileError, match="GPU 0 has none") as raised:
+    with pytest.raises(FileError, match="GPU 0 is in MIG mode, but has no instance") as raised:
         offer(divided(divided(two, 0), 1, "1g.10gb"), mig="single")
-    assert raised.value.code == "GH1841"
+    assert raised.value.code == "GH1840"
     with pytest.raises(FileError, match=r"0:0 is 1g.10gb, 1:1 is 3g.40gb") as raised:
         offer(divided(divided(two, 0, "1g.10gb"), 1, "1g.10gb", "3g.40gb"), mig="single")
-    assert raised.value.code == "GH1842"
+    assert raised.value.code == "GH1840"
     with pytest.raises(FileError, match="of an unknown profile") as raised:
         offer(divided(two, 0, "1g.10gb", None), mig="single", exclude=("1",))
-    assert raised.value.code == "GH1842"
+    assert raised.value.code == "GH1840"
 
 
 def test_strategy_single_looks_at_what_is_not_excluded() -> None:

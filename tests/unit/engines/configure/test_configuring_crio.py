@@ -169,7 +169,7 @@ def test_anothers_hook_gives_gpus() -> None:
     """Another GPU hook is refused, or taken over: two would inject twice."""
     with pytest.raises(GpuhookError) as caught:
         configured("crio", {THEIR_HOOK: HOOKED}, route="hook")
-    assert caught.value.code == "GH2050"
+    assert caught.value.code == "GH2048"
     done = configured("crio", {THEIR_HOOK: HOOKED}, route="hook", takes_over=True)
     assert THEIR_HOOK not in done
     assert len(done) == 1
@@ -194,24 +194,24 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "no table": (
         {MAIN: "[crio.runtime]\nruntimes = 1\n"},
         {},
-        "GH2040",
+        "GH2003",
         f"{MAIN}:2 has crio.runtime.runtimes that is not a table",
     ),
     "past a bound": ({MAIN: f"{'a.' * 150}a = 1\n"}, {}, "GH2027", "is not read by gpuhook"),
-    "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2040", f"{MAIN}:2 is not TOML"),
-    "a drop-in that is not TOML": ({f"{D}/a": "x\n"}, {}, "GH2040", f"{D}/a:1 is not TOML"),
-    "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2040", "is not UTF-8"),
+    "no TOML": ({MAIN: "\n[crio\n"}, {}, "GH2003", f"{MAIN}:2 is not TOML"),
+    "a drop-in that is not TOML": ({f"{D}/a": "x\n"}, {}, "GH2003", f"{D}/a:1 is not TOML"),
+    "no text": ({MAIN: "a = '\udcff'"}, {}, "GH2003", "is not UTF-8"),
     "later than all": (
         {f"{D}/zzz": THEIRS},
         {"takes_over": True},
         "GH2052",
-        f"{D}/zzz:1: it says runtimes.nvidia too",
+        f"{D}/zzz:1: it also sets runtimes.nvidia",
     ),
     "a default later than all": (
         {f"{D}/zzz": '[crio.runtime]\ndefault_runtime = "crun"\n'},
         {"is_default": True},
         "GH2052",
-        f"{D}/zzz:2: it says default_runtime too",
+        f"{D}/zzz:2: it also sets default_runtime",
     ),
     "a place that is not read": ({}, {"drop_in": "/etc/crio/a.conf"}, "GH2053", "/etc/crio/a.conf"),
     "another main file": ({}, {"config": "/etc/a.conf"}, "GH2053", "/etc/a.conf"),

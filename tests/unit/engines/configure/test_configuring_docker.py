@@ -227,23 +227,23 @@ REFUSED = {
     "no runtime": (
         '{"runtimes": {\n"nvidia": []}}',
         {"takes_over": True},
-        "GH2040",
+        "GH2003",
         'json:2 has the runtime "nvidia" that is not an object',
     ),
-    "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2040", 'json:2 has "runtimes" that is'),
-    "no object of features": ('{"features": 1}', {}, "GH2040", "json:1 "),
-    "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2040", "json:3 "),
-    "no object": ("[]", {}, "GH2040", "is not a JSON object"),
-    "comma too many": ('{\n"a": 1,\n}', {}, "GH2040", "json:3 "),
-    "comment": ('{\n// a\n"a": 1}', {}, "GH2040", "json:2 "),
-    "trailing garbage": ('{"a": 1}\n}', {}, "GH2040", "json:2 is not JSON: Extra data"),
-    "no number of JSON": ('{\n"a": NaN}', {}, "GH2040", "is not JSON"),
+    "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2003", 'json:2 has "runtimes" that is'),
+    "no object of features": ('{"features": 1}', {}, "GH2003", "json:1 "),
+    "default of another kind": ('{\n\n"default-runtime": 1}', {}, "GH2003", "json:3 "),
+    "no object": ("[]", {}, "GH2003", "is not a JSON object"),
+    "comma too many": ('{\n"a": 1,\n}', {}, "GH2003", "json:3 "),
+    "comment": ('{\n// a\n"a": 1}', {}, "GH2003", "json:2 "),
+    "trailing garbage": ('{"a": 1}\n}', {}, "GH2003", "json:2 is not JSON: Extra data"),
+    "no number of JSON": ('{\n"a": NaN}', {}, "GH2003", "is not JSON"),
     "runtimes twice": ('{"runtimes": {},\n"runtimes": {}}', {}, "GH2047", "json:2: runtimes is"),
     "a runtime twice": (
         f'{{"runtimes": {{"nvidia": {{"path": "/gpuhook-runtime"}},\n{OURS},"a": {{}},\n{OURS}}}}}',
         {"program": "/other"},
         "GH2047",
-        "json:2: runtimes.nvidia is",
+        "json:2: runtimes.nvidia occurs",
     ),
     "a reserved name": ("{}", {"name": "runc"}, "GH2041", "runc"),
     "a shim's name": ("{}", {"name": "io.containerd.runc.v2"}, "GH2041", "io.containerd"),
@@ -265,7 +265,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     for content in (b'{"a": "\xff"}', '{"a": 1}'.encode("utf-16")):
         with pytest.raises(GpuhookError) as caught:
             configured("docker", {PATH: content})
-        assert caught.value.code == "GH2040"
+        assert caught.value.code == "GH2003"
 
 
 UNIT = "/usr/lib/systemd/system/docker.service"
@@ -280,7 +280,7 @@ FLAGGED = (
 @pytest.mark.parametrize(
     ("units", "said"),
     [
-        ({UNIT: PLAIN, DROP_IN: FLAGGED}, f"{DROP_IN}:4: dockerd is started with --add-runtime"),
+        ({UNIT: PLAIN, DROP_IN: FLAGGED}, f"{DROP_IN}:4: dockerd has the flag --add-runtime"),
         ({UNIT: FLAGGED}, f"{UNIT}:4: "),
         (
             {

@@ -161,26 +161,26 @@ def test_a_comment_in_our_file_stays() -> None:
 def test_our_file_that_is_no_toml_any_more() -> None:
     with pytest.raises(GpuhookError) as caught:
         configure_podman.without(OURS, b"[engine\n", wanted())
-    assert caught.value.code == "GH2040"
+    assert caught.value.code == "GH2003"
 
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
-    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2040", f"{MAIN}:1 has engine that is not a table"),
+    "no table": ({MAIN: "engine = 1\n"}, {}, "GH2003", f"{MAIN}:1 has engine that is not a table"),
     "no list": (
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
         {},
-        "GH2040",
+        "GH2003",
         f"{MAIN}:2 has the runtime kata that is not a list",
     ),
     "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},
         {},
-        "GH2040",
+        "GH2003",
         f"{MAIN}:2 has engine.hooks_dir that is not a list of strings",
     ),
-    "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2040", "byte order mark"),
-    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2040", f"{MAIN}:1 is not TOML"),
+    "a byte order mark": ({MAIN: "\ufeff[engine]\n"}, {}, "GH2003", "byte order mark"),
+    "no TOML": ({MAIN: "[engine\n"}, {}, "GH2003", f"{MAIN}:1 is not TOML"),
     "later than all": (
         {f"{MAIN}.d/zzz.conf": THEIRS},
         {"takes_over": True},
@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
     "another's hook": (
         {f"{SHARED}/nvidia.json": '{"hook": {"path": "/usr/bin/nvidia-container-runtime-hook"}}'},
         {"route": "hook"},
-        "GH2050",
+        "GH2048",
         f"{SHARED}/nvidia.json",
     ),
 }

@@ -219,7 +219,7 @@ def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
     directory.symlink_to("/proc/self/fdinfo")
     told = troubles(found(made, create=True))
     assert "GH1246: " in told["0:0"]
-    assert "nvidia-cap66 is missing and cannot be made: " in told["0:0"]
+    assert "nvidia-cap66 is missing and cannot be created: " in told["0:0"]
     assert "MKNOD" in told["0:0"]
     directory.unlink()
     directory.with_name("elsewhere").rename(directory)

@@ -298,8 +298,8 @@ def test_bad_arguments(tmp_path: Path) -> None:
     """A root that is not a directory and a relative search path are refused."""
     assert code_of(tmp_path / "none") == "GH1235"
     tree(tmp_path, "/usr/lib64")
-    assert code_of(tmp_path, libraries=("opt",)) == "GH1236"
-    assert code_of(tmp_path, configs=("etc",)) == "GH1236"
+    assert code_of(tmp_path, libraries=("opt",)) == "GH1515"
+    assert code_of(tmp_path, configs=("etc",)) == "GH1515"
 
 
 def test_broken_libcuda(tmp_path: Path) -> None:

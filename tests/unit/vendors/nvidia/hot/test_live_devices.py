@@ -167,14 +167,18 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
     """A missing node, wrong numbers and a driver without MIG have different faults."""
     node = place / "dev/nvidia-caps/nvidia-cap1"
     node.unlink()
-    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1214"
+    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1210"
     done = generate(place, "mig")
     assert done.exit_code == 0
     assert "nvidia-cap1" in done.stderr
     assert [one["name"] for one in json.loads(done.stdout)["devices"]] == ["monitor"]
-    assert "GH1214" in generate(place, "mig", "--device-id=config").output
+    said = generate(place, "mig", "--device-id=config").output
+    assert "GH1210" in said
+    assert "No such file or directory" in said
     node.write_text("no device")
-    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1215"
+    assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1210"
+    said = generate(place, "mig", "--device-id=config").output
+    assert "it is not the character device" in said
     for path in (mig_capabilities.MINORS, f"{live_devices.MANAGEMENT_FILES}/config"):
         Path(f"{place}{path}").unlink()
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1216"
@@ -229,7 +233,7 @@ def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path
     assert [mount["containerPath"] for mount in found["mounts"]] == ["/run/udev"]
     with pytest.raises(GpuhookError, match=f"no {IMEX}3|channel=3"):
         live_devices.channel("3", roots(place))
-    with pytest.raises(GpuhookError, match="nvidia-cap1 is not the character device"):
+    with pytest.raises(GpuhookError, match="nvidia-cap1: it is not the character device"):
         live_devices.management("config", roots(place))
     assert "3" not in live_devices.channel_numbers(roots(place))
 

@@ -183,8 +183,8 @@ ENV = "NVIDIA_VISIBLE_DEVICES"
         ("${GPUS}", "GH1101", "${GPUS} is a variable that was not expanded"),
         ("0:1", "GH1102", "0:1 names a MIG device, and this node has none"),
         ("MIG-7551f02d-aaaa", "GH1102", "names a MIG device, and this node has none"),
-        ("8", "GH1102", "ask for one of these"),
-        ("GPU-nobody", "GH1102", "ask for one of these"),
+        ("8", "GH1102", "request one of these"),
+        ("GPU-nobody", "GH1102", "request one of these"),
     ],
 )
 def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
@@ -234,7 +234,7 @@ def test_an_ambiguous_name_is_named_with_its_source() -> None:
     with pytest.raises(GpuhookError) as caught:
         planned({"process": {"env": [f"{ENV}={short}"]}}, described(facts))
     assert caught.value.code == "GH1060"
-    assert caught.value.message.startswith(f"{ENV}: {short} is the beginning")
+    assert caught.value.message.startswith(f"{ENV}: {short} is ambiguous")
     assert other in caught.value.message
 
 

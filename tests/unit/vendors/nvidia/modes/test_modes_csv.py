@@ -147,7 +147,7 @@ def test_where_images_have_newer_cuda(
 
 
 def test_a_relative_directory_is_refused(root: Path) -> None:
-    assert "compat" in refused("GH1223", root, csv_compat_root="compat")
+    assert "compat" in refused("GH1515", root, csv_compat_root="compat")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_search_path_settles_it(root: Path) -> None:
     assert package(root, f"{root}{STORE}/{OLD}") == (OLD, ())
     with pytest.raises(GpuhookError) as caught:
         package(root, "drivers")
-    assert caught.value.code == "GH1236"
+    assert caught.value.code == "GH1515"
 
 
 def test_without_a_driver_of_nvidia(root: Path) -> None:
