@@ -55,10 +55,10 @@ def test_the_walk_through_is_whole() -> None:
 @pytest.mark.parametrize(
     ("feature", "values"),
     [
-        ("whole GPUs, replicas, limits of memory, labels, metrics", VALUES[0]),
+        ("whole GPUs, replicas, memory limits, labels, metrics", VALUES[0]),
         ("MIG", {"migStrategy": "single"}),
         ("the guard ends processes", GUARD),
-        ("the guard looks into cgroups of other names", {"features": {"foreignCgroups": True}}),
+        ("the guard reads processes in cgroups with other names", {"features": {"foreignCgroups": True}}),
         ("time slices and compute modes", TIME_SLICES),
         ("MPS", MPS),
         ("no special runtime", HOST_FILES),

@@ -233,7 +233,7 @@ class _Root:
         assert limit > 0
         return self._files.get(path)
 
-    def found(self, path: str) -> object:
+    def status(self, path: str) -> object:
         return True if path in self._files else None
 
     def is_mounted(self, path: str) -> bool:

@@ -549,7 +549,7 @@ def test_a_form_for_all_calls_gives_way_to_one_of_a_call(monkeypatch: pytest.Mon
 def test_a_text_without_objects_is_told_so() -> None:
     done = run("-", stdin="hello")
     assert done.exit_code == 1
-    assert "pod template in it: no object has a `kind`\n" in done.stderr
+    assert "pod template: no object has a `kind`\n" in done.stderr
 
 
 def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:

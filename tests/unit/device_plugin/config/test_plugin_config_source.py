@@ -64,7 +64,7 @@ def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
         f"the configuration has 2 errors, the first: {file}:1:10: version: must be "
         '"v1", found the text "v2"'
     )
-    assert caught.value.hint.startswith(f"`gpuhook device-plugin --validate {file}`")
+    assert caught.value.hint.startswith(f"run `gpuhook device-plugin --validate {file}`")
     found = read(file.read_bytes(), str(file))
     assert found.configuration is None
     assert [finding.path for finding in found.findings] == ["version", "flags.migStrategy"]

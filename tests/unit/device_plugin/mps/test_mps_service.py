@@ -139,7 +139,7 @@ def test_impossible_limits_do_not_stop_a_daemon_with_clients(node: Daemons) -> N
 def test_missing_program_leaves_the_devices_unready(node: Daemons) -> None:
     node.program.unlink()
     state = node.keep(MpsService(), shared(4))
-    assert "there is no program" in state.unready["GPU-0"]
+    assert "does not exist" in state.unready["GPU-0"]
     assert not state.given
 
 

@@ -236,7 +236,7 @@ def test_too_many_units_are_refused_with_the_smallest_that_fits() -> None:
         offer(H100, units(MIB), strategy=MEMORY_UNITS)
     message = caught.value.message
     assert message.startswith(
-        f"sharing.memoryUnits.resources[0]: {UNITS} cannot be offered in memory units: 650424 "
+        f"sharing.memoryUnits.resources[0]: cannot offer {UNITS} in memory units: 650424 "
         "units of 1 MiB do not fit into the 4 MiB that the kubelet accepts; the smallest "
         "possible unit is "
     )
