@@ -47,9 +47,10 @@ test-all: packages $(READY) ## Run every test that needs no GPU: all combination
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu" --part $(PART) $(PYTEST)
 
-check: $(READY) ## Check style, types, the import rules and the shell scripts
+check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck
 	@PYTHONPATH=packaging $(BIN)/python -m generate --check
+	@PYTHONPATH=packaging $(BIN)/python -m language
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -34,7 +34,7 @@ def test_the_reason_to_skip(without: str, version: str, reason: str | None) -> N
     ],
 )
 def test_a_limit_that_does_not_hold_is_a_finding(held: int, status: str, words: str) -> None:
-    """One that was read back and let more through is told apart from one that held."""
+    """A limit that was read back and not enforced is distinguished from an enforced one."""
     said = falls_short("dmem", 3072, held, status)
     assert words in said
     assert bool(said) == bool(words)

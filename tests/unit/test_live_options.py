@@ -52,13 +52,13 @@ def test_a_state_root_that_is_none(verb: list[str], tmp_path: Path) -> None:
 
 
 def test_attach_takes_no_paths() -> None:
-    """Whoever wants that is told who does."""
+    """The error names the command that accepts paths."""
     said = refused("attach", "x", "--device", "0,/dev/nvidia0")
     assert "/dev/nvidia0 is a path, which only detach accepts" in said
 
 
 def test_driver_capabilities() -> None:
-    """The option is named, not a variable that nobody set; an empty one is no default."""
+    """The error names the option, not a variable that is not set; an empty value is an error."""
     said = refused("attach", "x", "--device", "0", "--driver-capabilities", "foo,compute")
     assert "'--driver-capabilities': unknown driver capability foo; known are compute" in said
     assert "NVIDIA_DRIVER_CAPABILITIES" not in said
