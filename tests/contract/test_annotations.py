@@ -109,7 +109,7 @@ def test_what_is_refused_is_told(closed: Installation, tmp_path: Path) -> None:
     done = closed.edit(container(closed, tmp_path, written.crio({OWN: ALL})))
     assert done.rc == 0
     assert "GH1007" in done.log
-    assert f"of {OWN}: " in done.log
+    assert f"in {OWN}: " in done.log
 
 
 @ROUTES

@@ -159,7 +159,7 @@ def test_an_ldconfig_of_no_use_stops_the_container(
     made = bundle_of(root_of("debian"), ["/probe"], asks("1"))
     result = run(made, apart.secluded, env=apart.on("runc"))
     assert result.rc != 0
-    assert "GH1517: the host's ldconfig /bin/true" in result.stderr
+    assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
 
 
 def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_hidden_program(cgroup: Path, gpu: Path) -> None:
         beside(str(cgroup))
         rules = rules_of(cgroup)
         assert rules.programs()[0].rules is None
-        assert "cannot be judged" in rules.verdict("c", 195, 1, "rw")[1]
+        assert "cannot be evaluated" in rules.verdict("c", 195, 1, "rw")[1]
         with pytest.raises(GpuhookError) as raised:
             rules.change(allow(GPU))
         assert raised.value.code == "GH1701"
@@ -231,7 +231,7 @@ def test_a_program_with_calls(cgroup: Path) -> None:
     bpf_syscall.prog_attach(place, fd, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(fd)
     rules = rules_of(cgroup)
-    assert "cannot be judged" in rules.verdict("c", 1, 3, "r")[1]
+    assert "cannot be evaluated" in rules.verdict("c", 1, 3, "r")[1]
     with pytest.raises(GpuhookError) as raised:
         rules.change(allow(GPU))
     assert raised.value.code == "GH1701"

@@ -343,5 +343,5 @@ def test_explain_says_what_counts(full: Installation, root_of: Roots, bundle_of:
     assert nodes["nvidia.com/gds=all"] == SWITCHES["NVIDIA_GDS"]
     assert [one["index"] for one in told["gpus"]] == ["0"]
     text = full.gpuhook("explain", str(made.path)).stdout
-    assert "NVIDIA_GDS asks beside for nvidia.com/gds=all" in text
+    assert "NVIDIA_GDS requests nvidia.com/gds=all in addition" in text
     assert "acceptVolumeMounts" in text

@@ -91,4 +91,4 @@ def test_a_comparison_finds_no_difference(graphics: Installation, tmp_path: Path
     with given(sleeping(tmp_path, env=asks("0", "all")), graphics) as live:
         done = live.gpuhook("compare")
         assert done.rc == 0, done.stdout
-        assert "given by gpuhook" in done.stdout
+        assert "GPUs added by gpuhook" in done.stdout

@@ -35,7 +35,7 @@ def test_a_full_log_makes_room(node8: Installation, tmp_path: Path) -> None:
         words = [str(node8.bindir / "gpuhook-hook"), "nonsense"]
         done = subprocess.run(words, env=env, capture_output=True, check=False)
         assert done.returncode == 1
-    assert log.read_text(encoding="utf-8").count("GH1640") == 2
+    assert log.read_text(encoding="utf-8").count("GH1640: ") == 2
     assert (tmp_path / "hook.log.1").stat().st_size == (1 << 20) + 1
 
 

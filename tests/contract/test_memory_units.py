@@ -170,7 +170,7 @@ def test_too_many_units_leave_the_last_good_offer(
     kubelet.wait_for_devices(UNITS, 8 * 79)
     running.configure(MEMORY_UNITS.replace("GiB", "MiB"))
     told = running.wait_for_log(reason="ConfigRefused")
-    assert "the smallest unit that does is 10 MiB" in told["event"]
+    assert "the smallest possible unit is 10 MiB" in told["event"]
     assert kubelet.allocatable(UNITS) == 8 * 79
     running.configure(MEMORY_UNITS.replace("GiB", "10Mi"))
     kubelet.wait_for(lambda: kubelet.allocatable(UNITS) > 60_000, "units of 10 MiB")

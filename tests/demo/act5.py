@@ -17,9 +17,9 @@ NAMES = ("driver-upgraded-and-not-rebooted", "no-uvm", "drop-in-not-imported")
 WHAT_HAPPENED = {
     "driver-upgraded-and-not-rebooted": "an unattended upgrade has replaced the driver's files",
     "no-uvm": "the node was rebooted, and nothing made /dev/nvidia-uvm",
-    "drop-in-not-imported": "somebody tidied up /etc/containerd/config.toml",
+    "drop-in-not-imported": "an administrator tidied up /etc/containerd/config.toml",
 }
-# What the pods of many beginners look like: half a GPU, asked for where it does not count.
+# A common mistake in pods: half a GPU, requested in a field that has no effect.
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -62,7 +62,7 @@ def diagnosed(page: Page, installation: Installation, tree: Path, name: str) -> 
     page.command("gpuhook --quiet doctor --root NODE")
     found = installation.gpuhook("--quiet", "doctor", "--root", str(tree))
     page.output(shortened(found.stdout, 6))
-    named = found.stdout.startswith(f"First: {broken.check}")
+    named = found.stdout.startswith(f"Root cause: {broken.check}")
     return f"doctor names {broken.check}, and nothing before", before.returncode == 0 and named
 
 

@@ -150,8 +150,8 @@ def test_links_that_a_site_adds(node: SimulatedNode, tmp_path: Path) -> None:
     found = driver_files.find(node.driver_root, files_dir=str(rules))
     assert f"{root}/opt/long60" in [file.host_path for file in found.files]
     told = " ".join(found.warnings)
-    assert "opt/long0 is not there" in told
-    assert "opt/circle is not there" in told
+    assert "opt/long0 does not exist" in told
+    assert "opt/circle does not exist" in told
 
 
 def test_rules_in_a_pipe(tmp_path: Path) -> None:
@@ -291,10 +291,10 @@ def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
     ("line", "reason"),
     [
         (b"lib", "is not `kind, path`"),
-        (b",", "is none of"),
+        (b",", "is not one of"),
         (b"lib,", "it has no path"),
-        (b", /usr/lib/x", "is none of"),
-        (b"LIB, /x", "is none of"),
+        (b", /usr/lib/x", "is not one of"),
+        (b"LIB, /x", "is not one of"),
         (b"lib; /x", "is not `kind, path`"),
         (b"dev, nvidia0", "is not an absolute path"),
         (b"lib, ../../etc/shadow", "is not an absolute path"),
