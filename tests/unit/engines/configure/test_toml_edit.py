@@ -4,7 +4,7 @@
 import pytest
 
 from gpuhook.engines.configure import toml_text
-from gpuhook.engines.configure.configure_engine import module_of
+from gpuhook.engines.configure.engine_plan import engine
 from gpuhook.engines.configure.toml_edit import Setting, apply_setting, edited, without_keys
 from gpuhook.engines.read import toml_document
 from tests.unit.configuring import RUNTIME, wanted
@@ -67,5 +67,5 @@ def test_undo_removes_a_containerd_handler_without_marks(has_parents: bool) -> N
     lines += toml_text.table_lines(names, table)
     content = ("\n".join(lines) + "\n").encode()
     path = "/etc/containerd/config.toml"
-    left = module_of("containerd").without(path, content, wanted(), b"version = 3\n")
+    left = engine("containerd").without(path, content, wanted(), b"version = 3\n")
     assert left == b"version = 3\n"
