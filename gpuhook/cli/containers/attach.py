@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @limit_options.new_limit
 @limit_options.new_request
 @options.state_root
-@parameters.dry_run
+@options.dry_run
 @options.output
 def attach(
     *,
@@ -42,7 +42,7 @@ def attach(
     limit: int | None,
     request: int | None,
     state_roots: tuple[str, ...],
-    is_dry: bool,
+    dry_run: bool,
     output: str,
 ) -> None:
     """Add a GPU to a running CONTAINER: nodes, device rules, driver files, loader cache.
@@ -65,14 +65,14 @@ def attach(
         raise click.BadParameter(what, param_hint="--device")
 
     def attached(found: Target) -> Report:
-        context = options.context(may_refresh=not is_dry)
+        context = options.context(may_refresh=not dry_run)
         chosen = found.capabilities(context)
         if driver_capabilities is not None:
             chosen = plan.parse_capabilities(driver_capabilities, context.settings, context.node)
-        return attaching.attach(found, context, names, chosen, wish=wish, is_dry=is_dry)
+        return attaching.attach(found, context, names, chosen, wish=wish, is_dry=dry_run)
 
     with options.failing("attach", container, output):
-        report = container_worker.work_on(container, state_roots, attached, to_change=not is_dry)
+        report = container_worker.work_on(container, state_roots, attached, to_change=not dry_run)
     if limit is not None:
         report.notes += limit_options.warnings(limit)
     options.show([report.document()], "attach", output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.cli.options import command_sections, parameters
+from gpuhook.cli.options import command_sections
 from gpuhook.cli.options import container_options as options
 from gpuhook.live import container_worker
 from gpuhook.live import detach as detaching
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "until it is closed, new opens fail.",
 )
 @options.state_root
-@parameters.dry_run
+@options.dry_run
 @options.output
 def detach(
     *,
@@ -33,7 +33,7 @@ def detach(
     devices: tuple[str, ...],
     force: bool,
     state_roots: tuple[str, ...],
-    is_dry: bool,
+    dry_run: bool,
     output: str,
 ) -> None:
     """Remove a GPU from a running CONTAINER.
@@ -51,10 +51,10 @@ def detach(
     names = options.names_of(devices)
 
     def detached(found: Target) -> Report:
-        return detaching.detach(found, options.context(), names, force=force, is_dry=is_dry)
+        return detaching.detach(found, options.context(), names, force=force, is_dry=dry_run)
 
     with options.failing("detach", container, output):
-        report = container_worker.work_on(container, state_roots, detached, to_change=not is_dry)
+        report = container_worker.work_on(container, state_roots, detached, to_change=not dry_run)
     options.show([report.document()], "detach", output)
     if report.left:
         raise click.exceptions.Exit(1)

@@ -62,7 +62,7 @@ def limits() -> None:
 @limit_options.request
 @limit_options.gpu
 @options.state_root
-@parameters.dry_run
+@options.dry_run
 @options.output
 @node_options.library_options
 def set_(
@@ -72,7 +72,7 @@ def set_(
     request: int | None,
     gpus: tuple[str, ...],
     state_roots: tuple[str, ...],
-    is_dry: bool,
+    dry_run: bool,
     output: str,
     **nvml: Any,
 ) -> None:
@@ -96,10 +96,10 @@ def set_(
             chosen = visible_gpus.chosen(
                 one.found.id, visible_gpus.visible_gpus(one, library), names
             )
-            return limit_changes.set_limits(one, driver, chosen, wish, is_dry=is_dry)
+            return limit_changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
 
     with options.failing("limits-set", container, output):
-        report = _changed(container, state_roots, changed, is_dry=is_dry)
+        report = _changed(container, state_roots, changed, is_dry=dry_run)
     report.notes += limit_options.warnings(limit)
     options.show([report.document()], "limits-set", output)
 
@@ -118,7 +118,7 @@ def set_(
     "enforce limits, only the ledger is changed.",
 )
 @options.state_root
-@parameters.dry_run
+@options.dry_run
 @options.output
 @node_options.library_options
 def clear(
@@ -127,7 +127,7 @@ def clear(
     gpus: tuple[str, ...],
     lifts_grants: bool,
     state_roots: tuple[str, ...],
-    is_dry: bool,
+    dry_run: bool,
     output: str,
     **nvml: Any,
 ) -> None:
@@ -149,15 +149,15 @@ def clear(
             with PatientDriver(library) as driver:
                 guarantee = options.context().settings.limits_guarantee
                 return limit_changes.clear(
-                    one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=is_dry
+                    one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
             if not lifts_grants or error.code not in drop_limits.UNHELD:
                 raise
-            return drop_limits.lifted(one, chosen, error, is_dry=is_dry)
+            return drop_limits.lifted(one, chosen, error, is_dry=dry_run)
 
     with options.failing("limits-clear", container, output):
-        report = _changed(container, state_roots, cleared, is_dry=is_dry)
+        report = _changed(container, state_roots, cleared, is_dry=dry_run)
     options.show([report.document()], "limits-clear", output)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.options import command_sections, node_options, parameters
+from gpuhook.cli.options import command_sections, node_options
 from gpuhook.cli.options import container_options as options
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import find
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @options.container_or_none
 @options.everything
 @options.state_root
-@parameters.dry_run
+@options.dry_run
 @options.output
 @node_options.library_options
 def repair(
@@ -42,7 +42,7 @@ def repair(
     container: str | None,
     everything: bool,
     state_roots: tuple[str, ...],
-    is_dry: bool,
+    dry_run: bool,
     output: str,
     **nvml: Any,
 ) -> None:
@@ -64,9 +64,9 @@ def repair(
     library = partial(node_options.library, **nvml)
     options.require_choice(container, everything=everything)
     if container:
-        _repair_one(container, state_roots, library, output, is_dry=is_dry)
+        _repair_one(container, state_roots, library, output, is_dry=dry_run)
     else:
-        _repair_all(state_roots, library, output, is_dry=is_dry)
+        _repair_all(state_roots, library, output, is_dry=dry_run)
 
 
 def _repair_one(

@@ -65,6 +65,10 @@ state_root = click.option(
     help="A directory with the state of a runtime's containers (its --root), in addition to the "
     "directories of engines; repeatable, in the environment separated by colons.",
 )
+# Its name is part of the variable, such as GPUHOOK_ATTACH_DRY_RUN.
+dry_run = click.option(
+    "--dry-run", is_flag=True, help="Print what would be done, and change nothing."
+)
 everything = click.option(
     "--all", "everything", is_flag=True, help="All running containers of this node."
 )

@@ -2,13 +2,15 @@
 """TOML files are edited line by line; every byte that gpuhook does not change is kept.
 
 New tables go to the end of the file. A key goes on its own line. A line that changes is kept as a
-comment. An inline table is replaced as a whole. The result is parsed: it must contain the settings
-and everything that the file contained before, or the edit is refused.
+comment. An inline table, or a value of several lines, is replaced as a whole. The result is
+parsed: it must contain the settings and everything that the file contained before, or the edit is
+refused.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,9 @@ from gpuhook.engines.read.toml_document import TomlLine, written_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# Not str.splitlines(): it also splits at characters that TOML permits in strings, such as U+2028.
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def without_keys(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
     expected = toml_document.parsed(content)
     for key in keys:
         _remove(expected, key)
-    lines = content.decode("utf-8").splitlines(keepends=True)
+    lines = _LINES.findall(content.decode("utf-8"))
     written = list(written_lines(lines))
     gone = {one for one in written if any(one.path[: len(key)] == key for key in keys)}
     full = {one.table for one in written if one.key and one not in gone}
@@ -63,7 +68,7 @@ def without_keys(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
         is_above = any(key[: len(one.table)] == one.table[: len(key)] for key in keys)
         if not one.key and is_above and one.table not in full:
             gone.add(one)
-    numbers = {one.number for one in gone}
+    numbers = {number for one in gone for number in range(one.number, one.end + 1)}
     left = "".join(line for number, line in enumerate(lines) if number not in numbers).encode()
     if _contains(left, expected):
         return left
@@ -81,6 +86,8 @@ def apply_setting(document: dict[str, Any], setting: Setting) -> None:
     """Apply a setting to a parsed document. Raises CannotError if a parent is not a table."""
     table: Any = document
     for depth, name in enumerate(setting.path[:-1], 1):
+        if setting.value is None and name not in table:
+            return
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise CannotError(f"{toml_text.dotted(setting.path[:depth])} is not a table")
@@ -110,10 +117,11 @@ def _edited_lines(content: bytes, document: dict[str, Any], settings: Sequence[S
     current = copy.deepcopy(document)
     tables: dict[tuple[str, ...], dict[str, object]] = {}
     for one in settings:
-        if _value(current, one.path) == one.value:
+        old = _value(current, one.path)
+        if old == one.value:
             continue
         apply_setting(current, one)
-        if _set_line(lines, one, current):
+        if _set_line(lines, one, current, old):
             continue
         if isinstance(one.value, dict):
             tables[one.path] = one.value
@@ -127,16 +135,18 @@ def _value(document: dict[str, Any], path: tuple[str, ...]) -> object:
     return toml_document.table(document, *path[:-1]).get(path[-1])
 
 
-def _set_line(lines: list[str], setting: Setting, current: dict[str, Any]) -> bool:
+def _set_line(lines: list[str], setting: Setting, current: dict[str, Any], old: object) -> bool:
     """Set a key on the line that has it, or on a new line of its table; False if neither works.
 
-    `current` is the document with the setting, for the line of an inline table.
+    `current` is the document with the setting, for the line of an inline table. `old` is the value
+    before.
     """
     written = list(written_lines(lines))
     path = setting.path
     for one in written:
         if one.key and path[: len(one.path)] == one.path:
-            _replace(lines, one, _value(current, one.path))
+            if one.path != path or not _append(lines, one, setting.value, old):
+                _replace(lines, one, _value(current, one.path))
             return True
     if setting.value is None or isinstance(setting.value, dict):
         return False
@@ -158,32 +168,38 @@ def _set_dotted(lines: list[str], written: list[TomlLine], setting: Setting) -> 
         depth = len(one.table)
         if len(one.key) > 1 and one.path[: depth + 1] == parent[: depth + 1]:
             line = _marked_line(_indent(lines[one.number]), setting.path[depth:], setting.value)
-            lines.insert(one.number + 1, line)
+            lines.insert(one.end + 1, line)
             return True
     return False
 
 
 def _replace(lines: list[str], line: TomlLine, value: object) -> None:
-    """Replace a line by one with another value, None for no such key; the old one is a comment."""
-    old = lines[line.number]
-    if line.value == "[" and isinstance(value, list):
-        _append(lines, line.number, value[-1])
-        return
-    new = [f"{toml_text.WAS}{old}"] if not old.endswith(toml_text.MARK) else []
+    """Replace the lines of a key, None for no such key; the old lines are comments."""
+    old = lines[line.number : line.end + 1]
+    new = [f"{toml_text.WAS}{one}" for one in old if not one.endswith(toml_text.MARK)]
     if value is not None:
-        text = f"{_indent(old)}{line.text} = {toml_text.value_text(value)}"
+        text = f"{_indent(old[0])}{line.text} = {toml_text.value_text(value)}"
         new.append(f"{text}{toml_text.MARK}")
-    lines[line.number : line.number + 1] = new
+    lines[line.number : line.end + 1] = new
 
 
-def _append(lines: list[str], number: int, value: object) -> None:
-    """Append a value to an array of several lines."""
-    last = next((at for at in range(number, len(lines)) if lines[at].strip() == "]"), number)
+def _append(lines: list[str], line: TomlLine, value: object, old: object) -> bool:
+    """Append the last element of a value to an array with each element on its own line.
+
+    Return False if the value is not the `old` one with one more element, or if the brackets are not
+    on their own lines.
+    """
+    number, last = line.number, line.end
+    if not isinstance(value, list) or not value or value[:-1] != old:
+        return False
+    if line.value != "[" or lines[last].strip() != "]":
+        return False
     before = next((at for at in range(last - 1, number, -1) if _without_comment(lines[at])), number)
     has_comma = before == number or _without_comment(lines[before]).endswith(",")
     indent = _indent(lines[before]) if before != number else f"{_indent(lines[number])}  "
-    text = f"{indent}{'' if has_comma else ', '}{toml_text.value_text(value)}"
+    text = f"{indent}{'' if has_comma else ', '}{toml_text.value_text(value[-1])}"
     lines.insert(last, f"{text}{toml_text.MARK}")
+    return True
 
 
 def _without_comment(line: str) -> str:
@@ -199,7 +215,7 @@ def _top(lines: list[str], written: list[TomlLine]) -> int:
     """Return the place of a new top-level key: below the version, else above the first setting."""
     for one in written:
         if one.path == ("version",):
-            return one.number + 1
+            return one.end + 1
     for number, line in enumerate(lines):
         if line.strip() and not line.lstrip().startswith("#"):
             return number

@@ -68,7 +68,7 @@ def without_marks(content: bytes) -> bytes:
     left: list[bytes] = []
     for line in content.splitlines(keepends=True):
         text = line.rstrip()
-        if text.strip() in (BEGIN.encode(), END.encode()) or text.startswith(WAS.encode()):
+        if text.strip() in (BEGIN.encode(), END.encode()) or line.startswith(WAS.encode()):
             continue
         left.append(line.replace(MARK.encode(), b"") if text.endswith(MARK.encode()) else line)
     return b"".join(left)
@@ -84,9 +84,8 @@ def without_marked_lines(content: bytes) -> bytes:
             is_inside = text != END.encode()
         elif text == BEGIN.encode():
             is_inside = True
-        elif text.startswith(WAS.encode()):
-            before, _, after = line.partition(WAS.encode())
-            left.append(line if before.strip() else after)
+        elif line.lstrip().startswith(WAS.encode()):
+            left.append(line.partition(WAS.encode())[2])
         elif not text.endswith(MARK.encode()):
             left.append(line)
     return b"".join(left)

@@ -158,8 +158,8 @@ def covers(pattern: str, key: str) -> bool:
 
 
 def _cdi(cri: Mapping[str, Any]) -> bool | None:
-    reason = cri.get("enable_cdi")
-    return reason if isinstance(reason, bool) else None
+    enabled = cri.get("enable_cdi")
+    return enabled if isinstance(enabled, bool) else None
 
 
 def _keys_of(file: File, of_1: bool, key: str) -> tuple[str, ...]:

@@ -75,8 +75,8 @@ def _reason(error: Exception) -> str:
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-def _no_number(reason: str) -> None:
-    raise ValueError(f"{reason} is not a JSON number")
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _docker(

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _HEADER = re.compile(r"^\s*\[{1,2}(.*?)\]{1,2}\s*(?:#.*)?$")
-_QUOTES = re.compile(r"\"\"\"|'''")  # of a string of several lines
+_TOKEN = re.compile(r"\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|#.*|[][{}]")
+# The text up to the end of a multi-line string. Its last two characters may be quotes, too.
+_STRING_END = {
+    '"""': re.compile(r"(?:[^\\]|\\.)*?\"{3,5}"),
+    "'''": re.compile(r".*?'{3,5}"),
+}
 _NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
 _PART = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
 _MOST_PARTS = 100
@@ -153,11 +158,13 @@ def texts(value: Any) -> tuple[str, ...]:
 class TomlLine(NamedTuple):
     """A line with a header or a key. `number` begins at 0; `key` is () on the line of a header.
 
-    `text` and `value` are the key and the value as they are written, "" on the line of a header.
+    `text` and `value` are the key and the first line of its value as they are written, "" on the
+    line of a header. `end` is the number of the value's last line.
     """
 
     number: int
     table: tuple[str, ...]
+    end: int
     key: tuple[str, ...] = ()
     text: str = ""
     value: str = ""
@@ -169,27 +176,47 @@ class TomlLine(NamedTuple):
 
 
 def written_lines(lines: Iterable[str]) -> Iterator[TomlLine]:
-    """Yield the lines that have a header or a key, without those inside a multi-line string.
+    """Yield the lines that have a header or a key, without those inside a multi-line value.
 
-    Keys inside inline tables and arrays of several lines are not found.
+    Keys inside inline tables are not found.
     """
     table: tuple[str, ...] = ()
-    quote = ""
+    opened: TomlLine | None = None
+    quote, depth = "", 0
     for number, line in enumerate(lines):
-        is_inside = bool(quote)
-        if not is_inside and line.lstrip().startswith("#"):
-            continue
-        for mark in _QUOTES.findall(line):
-            quote = ("" if mark == quote else quote) if quote else mark
-        if is_inside:
-            continue
-        header, key = _HEADER.match(line), _KEY.match(line)
-        if header:
-            table = _names(header.group(1))
-            yield TomlLine(number, table)
-        elif key:
-            text = key.group(1)
-            yield TomlLine(number, table, _names(text), text, key.group(2).strip())
+        rest = line
+        if opened is None:
+            header, key = _HEADER.match(line), _KEY.match(line)
+            if header:
+                table = _names(header.group(1))
+                yield TomlLine(number, table, number)
+            if header or key is None:
+                continue
+            text, rest = key.group(1), key.group(2)
+            opened = TomlLine(number, table, number, _names(text), text, rest.strip())
+        quote, depth = _open_value(rest, quote, depth)
+        if not quote and depth <= 0:
+            yield opened._replace(end=number)
+            opened, depth = None, 0
+
+
+def _open_value(text: str, quote: str, depth: int) -> tuple[str, int]:
+    """Return the multi-line string and the number of brackets that are open after a line.
+
+    `quote` and `depth` are those before the line.
+    """
+    at = 0
+    while True:
+        found = _STRING_END[quote].match(text, at) if quote else _TOKEN.search(text, at)
+        if found is None:
+            return quote, depth
+        at, mark = found.end(), found.group()
+        if quote:
+            quote = ""
+        elif mark in _STRING_END:
+            quote = mark
+        else:
+            depth += (mark in "[{") - (mark in "]}")
 
 
 def line_of(content: bytes, names: Sequence[str]) -> int:
@@ -199,7 +226,7 @@ def line_of(content: bytes, names: Sequence[str]) -> int:
     """
     expected = tuple(names)
     best, best_line = 0, 0
-    for one in written_lines(content.decode("utf-8", "replace").splitlines()):
+    for one in written_lines(content.decode("utf-8", "replace").split("\n")):
         place = one.path
         if place[: len(expected)] == expected:
             return one.number + 1

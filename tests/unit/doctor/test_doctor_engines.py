@@ -387,3 +387,13 @@ def test_the_low_level_runtime_is_told_with_its_version(trial: Trial) -> None:
     trial.version("runc", "1.2.5")
     (one,) = trial.examine("nvidia-toolkit.low-level").of("ok")
     assert one.finding.message == "NVIDIA's runtime starts /usr/bin/runc, version 1.2.5"
+
+
+def test_a_newer_hook_is_a_finding_of_its_docker(trial: Trial) -> None:
+    process = {"pid": 1, "name": "dockerd", "argv": ["dockerd"], "started": 1.0, "exe": ""}
+    trial.readings["processes"] = [process]
+    trial.write(DAEMON, json.dumps(NVIDIA))
+    trial.programs("dockerd", "nvidia-container-runtime", "nvidia-container-runtime-hook", "runc")
+    found = [one.finding for one in trial.examine("docker.restarted").of("warning")]
+    assert [one.subject for one in found] == ["", "docker"]
+    assert "nvidia-container-runtime-hook" in found[1].message

@@ -6,7 +6,7 @@ Every engine has a configuration, runtimes with programs, and a start time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, ok
 from gpuhook.doctor.checks.engine.engine_findings import config_faults, without_program
@@ -217,7 +217,8 @@ def restart_check(engine: str, *needs: str) -> Check:
         for one in running:
             found = [*_unread_files(node.tree, kind, one)]
             if path and _is_newer(node.tree, path, one):
-                found.append(_stale(kind, one, [path], NO_DRIVER))
+                stale = _stale(kind, one, [path], NO_DRIVER)
+                found.append(replace(stale, subject=one.subject))
             message = f"{kind.name} was started after its files were written"
             yield from found or [ok(message, *one.configuration.files)]
         if not running:

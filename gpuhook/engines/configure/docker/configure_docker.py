@@ -98,7 +98,7 @@ def without(
 
 
 def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
-    """Return whether a runtime's program is gpuhook's, by its name or as it is options."""
+    """Return whether a runtime's program is gpuhook's, by its name or as the options name it."""
     shim = runtime.options.get("options")
     binary = shim.get("BinaryName") if isinstance(shim, dict) else None
     program = runtime.path or binary or ""

@@ -238,7 +238,12 @@ REFUSED = {
     "comment": ('{\n// a\n"a": 1}', {}, "GH2003", "json:2 "),
     "trailing garbage": ('{"a": 1}\n}', {}, "GH2003", "json:2 is not JSON: Extra data"),
     "no number of JSON": ('{\n"a": NaN}', {}, "GH2003", "is not JSON"),
-    "runtimes twice": ('{"runtimes": {},\n"runtimes": {}}', {}, "GH2047", "json:2: runtimes occurs"),
+    "runtimes twice": (
+        '{"runtimes": {},\n"runtimes": {}}',
+        {},
+        "GH2047",
+        "json:2: runtimes occurs",
+    ),
     "a runtime twice": (
         f'{{"runtimes": {{"nvidia": {{"path": "/gpuhook-runtime"}},\n{OURS},"a": {{}},\n{OURS}}}}}',
         {"program": "/other"},
