@@ -236,6 +236,13 @@ def test_limits_are_read_from_the_ledger(place: Path) -> None:
     assert ledger_limits.version() != (0, 0)
 
 
+@pytest.mark.parametrize("soft", [{}, {"soft": None}, {"soft": True}])
+def test_a_limit_without_a_guaranteed_part_is_watched(place: Path, soft: dict[str, Any]) -> None:
+    enter("/run/runc", A, [{"device": GPU, "hard": GIB, "by": "", **soft}])
+    assert [entry.limits for entry in ledger_limits.read()] == [{GPU: GIB}]
+    assert ledger_limits.needs_guard()
+
+
 def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
     gone = {"pid": 2**22 + 1, "started": 1}
     (place / "runc").mkdir()
