@@ -9,6 +9,7 @@ started.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MPS
@@ -219,17 +220,17 @@ def unrecorded_shares(
     """Return the shares of a device of containers without a ledger entry.
 
     `grants` are the containers that use it with the bytes that their mounts grant, None without
-    such a mount; `pods` are the containers of pods. If there is exactly one container without a
-    mount and one remaining holder, they are matched, which is not certain: a container may have got
-    the device by other means. A container whose mounts are `hidden` may be any remaining holder.
+    such a mount; `pods` are the containers of pods. A container with a grant has the names of a
+    holder only if no other pair fits. If there is exactly one container without a mount and one
+    remaining holder, they are matched, which is not certain: a container may have got the device by
+    other means. A container whose mounts are `hidden` may be any remaining holder.
     """
     holders = [one for one in unrecorded if one.device == device]
+    limits = {container: hard for container, hard in grants.items() if hard is not None}
+    matches = _matches(limits, holders)
     shares = []
-    for container, hard in grants.items():
-        if hard is None:
-            continue
-        fitting = holders if len(holders) == 1 else [one for one in holders if one.hard == hard]
-        held = fitting[0] if len(fitting) == 1 else None
+    for container, hard in limits.items():
+        held = matches.get(container)
         names = held.names if held else ("", "", container)
         name = held.resource if held else resource
         shares.append(GuardShare(container, names, device, hard, name))
@@ -249,3 +250,18 @@ def unrecorded_shares(
             if container in hidden
         ]
     return shares
+
+
+def _matches(limits: Mapping[str, int], holders: list[UnitShare]) -> dict[str, UnitShare]:
+    """Return the holder of each container with a grant that fits one holder, and it alone.
+
+    A single holder fits any grant: its units may have had another limit when it started. The
+    kubelet's list may be older than a container, so that several containers fit one holder.
+    """
+    by_container: dict[str, UnitShare] = {}
+    for container, hard in limits.items():
+        fitting = holders if len(holders) == 1 else [one for one in holders if one.hard == hard]
+        if len(fitting) == 1:
+            by_container[container] = fitting[0]
+    counts = Counter(by_container.values())
+    return {container: one for container, one in by_container.items() if counts[one] == 1}

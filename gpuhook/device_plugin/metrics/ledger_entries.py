@@ -73,9 +73,10 @@ def _limit(record: object) -> MemoryLimitFact | None:
     if not isinstance(record, dict):
         return None
     device, hard, soft = (record.get(key) for key in ("device", "hard", "soft"))
-    if not isinstance(device, str) or type(hard) is not int or type(soft) is not int:
+    if not isinstance(device, str) or type(hard) is not int:
         return None
-    return MemoryLimitFact(device, hard, soft, is_held=record.get("by") == BY_DRIVER)
+    guaranteed = soft if type(soft) is int else 0
+    return MemoryLimitFact(device, hard, guaranteed, is_held=record.get("by") == BY_DRIVER)
 
 
 def _strings(content: object) -> list[str]:

@@ -36,7 +36,7 @@ def other_names() -> list[str]:
 
 
 def uuids() -> dict[str, str]:
-    """Return the UUID of each GPU and MIG instance by the path that only it has device node.
+    """Return the UUID of each GPU and MIG instance by the path of its own device node.
 
     For an instance that is the compute instance's capability node; the node of a GPU with instances
     does not identify its user. {} without a usable node.json. A GPU with an unknown UUID has the

@@ -26,7 +26,7 @@ from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 GIB = 1 << 30
 GPU, OTHER = "GPU-1", "GPU-2"
 NAME = "nvidia.com/gpu"
-A, B = "a" * 64, "b" * 64
+A, B, C = "a" * 64, "b" * 64, "c" * 64
 WEB, JOB = ("default", "web", "main"), ("default", "job", "main")
 UNITS = {f"{GPU}::{n}": LimitedUnit(GPU, 4 * GIB, NAME) for n in range(4)}
 
@@ -113,6 +113,37 @@ def test_alike_holders_are_limited_without_a_name() -> None:
     (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
     assert found == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
+
+
+def test_one_holder_names_one_container_only() -> None:
+    """The kubelet's list may be older than a container: which one it names is unknown then."""
+    alone = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
+    (named,) = guard_shares.unrecorded_shares(GPU, {A: 8 * GIB}, {A}, alone)
+    assert named == GuardShare(A, WEB, GPU, 8 * GIB, NAME)
+    for second in (4 * GIB, 8 * GIB):
+        both = {A: 4 * GIB, B: second}
+        assert guard_shares.unrecorded_shares(GPU, both, {A, B}, alone, NAME) == [
+            GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME),
+            GuardShare(B, ("", "", B), GPU, second, NAME),
+        ]
+
+
+def test_one_fitting_holder_names_one_container_only() -> None:
+    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
+    grants = {A: 4 * GIB, B: 4 * GIB, C: 8 * GIB}
+    assert guard_shares.unrecorded_shares(GPU, grants, set(grants), holders, NAME) == [
+        GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME),
+        GuardShare(B, ("", "", B), GPU, 4 * GIB, NAME),
+        GuardShare(C, JOB, GPU, 8 * GIB, NAME),
+    ]
+
+
+def test_a_holder_of_two_containers_is_no_name_for_a_third() -> None:
+    """It may be one of those with a grant, so a container without one is not the last holder."""
+    alone = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
+    grants = {A: 4 * GIB, B: 4 * GIB, C: None}
+    shares = guard_shares.unrecorded_shares(GPU, grants, set(grants), alone, NAME)
+    assert [one.container for one in shares] == [A, B]
 
 
 def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
@@ -203,6 +234,13 @@ def test_limits_are_read_from_the_ledger(place: Path) -> None:
     assert first == LedgerLimits(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
     assert second == LedgerLimits("job", JOB)
     assert ledger_limits.version() != (0, 0)
+
+
+@pytest.mark.parametrize("soft", [{}, {"soft": None}, {"soft": True}])
+def test_a_limit_without_a_guaranteed_part_is_watched(place: Path, soft: dict[str, Any]) -> None:
+    enter("/run/runc", A, [{"device": GPU, "hard": GIB, "by": "", **soft}])
+    assert [entry.limits for entry in ledger_limits.read()] == [{GPU: GIB}]
+    assert ledger_limits.needs_guard()
 
 
 def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
