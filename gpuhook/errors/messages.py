@@ -888,7 +888,7 @@ GH2047 FileError
 {where}: {key} occurs twice, and readers differ on which one applies
 merge both, then configure again
 GH2048 RefusedError
-{where} exists and is not gpuhook's: dockerd calls it for --gpus
+{where} exists, adds GPUs to containers, and is not gpuhook's
 replace it with --take-over (undo restores it), move it away, or choose --route wrapper
 GH2051 HostError
 {engine} has no program for its runtime {name}, on which gpuhook's runtime is based

@@ -24,7 +24,7 @@ _OPTIONS_OF_KEYS = """\
 |---|---|---|---|---|
 """
 _OPTIONS_OF_A_START = """\
-## Options of a start
+## Start options
 
 These do not change while the plugin runs.
 

@@ -31,7 +31,7 @@ _INSIDE = "GPUHOOK_BENCH_NAMESPACE"
 PYTHON, RUNC, CRUN = "bare interpreter", "bare runc create", "bare crun create"
 LINES = (
     Ratio("pass-through", PYTHON, 0.4),
-    Ratio("create, no GPU asked for", PYTHON, None),
+    Ratio("create, no GPU requested", PYTHON, None),
     Ratio("create alone, 8 GPUs", PYTHON, 1.8),
     Ratio("create alone, required", "create alone, 8 GPUs", 1.1),
     Ratio("whole create, runc", RUNC, 2.0),

@@ -48,7 +48,7 @@ def interpreter(ready: Installation) -> list[Case]:
     return [
         plain("bare interpreter", [PYTHON, "-IS", "-c", "pass"]),
         plain("pass-through", [ready.runtime, "state", "x"], **env),
-        Case("create, no GPU asked for", lambda: fresh(none, runtime, TRUE_PROGRAM), env),
+        Case("create, no GPU requested", lambda: fresh(none, runtime, TRUE_PROGRAM), env),
         Case("create alone, 8 GPUs", lambda: fresh(made, runtime, TRUE_PROGRAM), env),
         Case("create alone, required", lambda: fresh(picky, runtime, TRUE_PROGRAM), env),
     ]

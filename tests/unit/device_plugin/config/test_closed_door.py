@@ -18,7 +18,7 @@ from tests.daemon_set import asking
 from tests.unit.docs.test_documented import BLOCK, ROOT
 
 PAGE = ROOT / "docs/sharing.md"
-TITLE = "### Close the door"
+TITLE = "### Allow only granted GPUs"
 STRICT = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 
 
