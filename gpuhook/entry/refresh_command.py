@@ -86,7 +86,7 @@ def _failure_of(command: list[str], environment: dict[str, str], end: float) -> 
 
 
 def _reason(path: str, status: int) -> str:
-    """Return why a command failed that has written its output to the file `said`."""
+    """Return why a command failed that has written its output to the file `path`."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

@@ -46,7 +46,7 @@ def other_spelling(path: bytes) -> bytes:
 
 
 DIRECTORY = "/usr/lib32"
-MACHINE = "i386"  # as loader.cache.flags_for knows it
+MACHINE = "i386"  # as ld_cache.flags_for() knows it
 
 
 def is_narrow(path: str) -> bool:

@@ -67,13 +67,14 @@ def read_until(fd: int, end: float, most: int = 1 << 24) -> tuple[bytes, bool]:
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            if time.monotonic() > end:
-                return found, False
-            time.sleep(_POLL)
-            continue
-        if not chunk:
+            chunk = None
+        if chunk == b"":
             return found, True
-        found = (found + chunk)[-most:]
+        found = (found + (chunk or b""))[-most:]
+        if time.monotonic() > end:  # also for a writer that never pauses
+            return found, False
+        if chunk is None:
+            time.sleep(_POLL)
 
 
 def wait_until(pid: int, end: float) -> int | None:
