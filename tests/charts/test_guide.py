@@ -58,7 +58,10 @@ def test_the_walk_through_is_whole() -> None:
         ("whole GPUs, replicas, memory limits, labels, metrics", VALUES[0]),
         ("MIG", {"migStrategy": "single"}),
         ("the guard ends processes", GUARD),
-        ("the guard reads processes in cgroups with other names", {"features": {"foreignCgroups": True}}),
+        (
+            "the guard reads processes in cgroups with other names",
+            {"features": {"foreignCgroups": True}},
+        ),
         ("time slices and compute modes", TIME_SLICES),
         ("MPS", MPS),
         ("no special runtime", HOST_FILES),

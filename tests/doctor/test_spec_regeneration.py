@@ -120,7 +120,9 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     assert fix is not None
     assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"
     if fails:
-        with pytest.raises(GpuhookError, match="cannot generate the CDI specs of this node again: GH1206: x: no"):
+        with pytest.raises(
+            GpuhookError, match="cannot generate the CDI specs of this node again: GH1206: x: no"
+        ):
             fix.apply()
     else:
         fix.apply()
