@@ -3,9 +3,10 @@
 
     PYTHONPATH=packaging python -m language [--warnings] [PATH ...]
 
-Reads docstrings, comments and strings of Python files (of tests: docstrings and comments), the
-prose of Markdown files, and scripts, manifests and units. The exit status is 1 if it finds an
-error. With --warnings, it also lists words that have correct uses; they do not change the status.
+Reads docstrings, comments and strings of Python files (of tests other than the demo: docstrings
+and comments), the prose of Markdown files, titles and descriptions of JSON files, and scripts,
+manifests and units. The exit status is 1 if it finds an error. With --warnings, it also lists
+words that have correct uses; they do not change the status.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).parents[2]
 EXCEPTIONS = Path(__file__).parent / "exceptions.txt"
 READ = {
-    ".md", ".path", ".py", ".service", ".sh", ".timer", ".toml", ".tpl", ".txt", ".yaml", ".yml",
+    ".json", ".md", ".path", ".py", ".service", ".sh", ".timer", ".toml", ".tpl", ".txt", ".yaml",
+    ".yml",
 }  # fmt: skip
 # This package names the words.
 UNREAD = ("packaging/language/", "gpuhook/errors/messages.py", "tests/record/expected/")
+# The texts of JSON files.
+JSON_TEXT = re.compile(r'"(?:title|description)": ("[^"]*")')
 
 # Regular expressions of whole phrases, and what to write.
 ERRORS = {
@@ -118,7 +122,7 @@ def _lines(path: str, text: str) -> Iterator[tuple[int, str]]:
         fence = path.endswith(".md") and line.lstrip().startswith("```")
         fenced ^= fence
         if not fence and not fenced:
-            yield number, line
+            yield number, line if not path.endswith(".json") else " ".join(JSON_TEXT.findall(line))
 
 
 def _python(path: str, text: str) -> Iterator[tuple[int, str]]:
@@ -126,7 +130,12 @@ def _python(path: str, text: str) -> Iterator[tuple[int, str]]:
     kinds |= {getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         docstring = token.string.startswith(('"""', 'r"""'))
-        data = path.startswith("tests/") and token.type != tokenize.COMMENT and not docstring
+        data = (
+            path.startswith("tests/")
+            and "/demo/" not in path
+            and token.type != tokenize.COMMENT
+            and not docstring
+        )
         if token.type in kinds and not data:
             for offset, line in enumerate(token.string.split("\n")):
                 yield token.start[0] + offset, line

@@ -18,12 +18,12 @@ ACTS = {"act1": act1, "act2": act2, "act3": act3, "act4": act4, "act5": act5}
 
 
 def main() -> int:
-    """Play every act; returns 0 if all of them showed what they promise."""
+    """Play all acts; returns 0 if all expectations were met."""
     if os.geteuid() != 0:
         sys.exit("the demo starts real containers: run it as root")
     began = time.monotonic()
     page = Page()
-    page.heading("gpuhook: a container gets its GPUs, and keeps them")
+    page.heading("gpuhook: GPUs for containers")
     page.say("Installing gpuhook below build/demo and reading the node ...")
     installation, is_real = demo_node.installation(PLACE)
     introduce(page, installation.node.node.driver.version or "?", is_real=is_real)
@@ -41,35 +41,35 @@ def main() -> int:
 
 
 def introduce(page: Page, version: str, *, is_real: bool) -> None:
-    """Say what the demo plays on."""
+    """Print which GPU the demo uses."""
     if is_real:
         page.say(f"This machine has an NVIDIA GPU with driver {version}: the demo uses it.\n")
     else:
         page.say(
-            "This machine has no NVIDIA GPU, so the demo makes a node that has one: a g4dn.xlarge"
-            f"\nwith a Tesla T4 and driver {version}. Device nodes, ELF files, the loader cache,"
-            "\nthe runtimes and engines are real; only the hardware behind the nodes is missing.\n"
+            "This machine has no NVIDIA GPU, so the demo simulates a node with one: a g4dn.xlarge"
+            f"\nwith a Tesla T4 and driver {version}. Device nodes, ELF files, loader cache,"
+            "\nruntimes and engines are real; only the hardware is missing.\n"
         )
 
 
 def farewell(page: Page, seconds: float) -> None:
-    """Say what to try next."""
+    """Print what to try next."""
     page.heading("What to try next")
-    page.say(f"That took {seconds:.0f} seconds. The node is still there:")
+    page.say(f"The demo took {seconds:.0f} seconds. Its node remains:")
     page.command(f". {demo_node.shown(PLACE / 'env')}")
-    page.command("gpuhook inventory                             # what this node has")
+    page.command("gpuhook inventory                             # the GPUs of this node")
     page.command("gpuhook cdi list                              # the devices of its CDI spec")
-    page.command("gpuhook generate-cdi --inventory h100x8       # a node that you don't have")
+    page.command("gpuhook generate-cdi --inventory h100x8       # a CDI spec of another node")
     page.command("gpuhook generate-cdi --inventory t4 --hooks none")
-    page.say("\nA container that runs, as root:")
+    page.say("\nWith a running container, as root:")
     for command, meaning in demo_node.live_commands(demo_node.keep_bundle(PLACE)):
         page.command(f"{command:<56}  # {meaning}")
-    page.say("\nBefore its end, a limit of memory (on cgroup v2; a real driver: r615 or newer):")
-    page.command(f"{'gpuhook limits set notebook --limit 4Gi':<56}  # it holds at once")
-    page.command(f"{'gpuhook limits show':<56}  # and what the driver says of it")
-    page.say("\nOn a node of yours, in ten steps: docs/sharing.md begins with them.\n")
-    page.command("make test        # every tick above, as a test")
-    page.command("make bench       # what a start costs")
+    page.say("\nWith a memory limit (needs cgroup v2; a real driver must be 615 or newer):")
+    page.command(f"{'gpuhook limits set notebook --limit 4Gi':<56}  # applies at once")
+    page.command(f"{'gpuhook limits show':<56}  # the limit that the driver has")
+    page.say("\nTo share a GPU on your own node, follow the ten steps in docs/sharing.md.\n")
+    page.command("make test        # the test suite")
+    page.command("make bench       # the overhead of a container start")
 
 
 if __name__ == "__main__":

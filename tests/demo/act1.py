@@ -32,14 +32,14 @@ VARIABLE = "NVIDIA_VISIBLE_DEVICES is void, once (*)"
 
 
 def play(page: Page, installation: Installation, place: Path) -> bool:
-    """Play the act; returns whether every integration gave the same, right view."""
+    """Play the act; returns whether each integration gave the same correct view."""
     page.heading("Act 1: one request, several integrations")
     gpu = installation.gpu(0)
     page.say(
-        f"A container asks for GPU 0 ({gpu.name}). The runtime handler answers it under containerd"
-        " and\nunder crun; a CDI engine, podman, answers it from the spec that generate-cdi wrote."
-        "\nThe prestart hook gives it to a container of plain runc, which exists already by then."
-        "\nA probe looks from inside each time:\n"
+        f"A container requests GPU 0 ({gpu.name}). With containerd and crun, gpuhook-runtime adds"
+        " it.\npodman adds it from the CDI spec that generate-cdi wrote. With plain runc, the"
+        " prestart hook\nadds it to the created container. A probe in each container checks the"
+        " result:\n"
     )
     with ExitStack() as stack:
         daemon = stack.enter_context(containerd(place / "containerd"))
@@ -51,12 +51,14 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
             views.append(look(integrations, integration))
             costs.append(cost(integrations, integration))
     rows = answers(installation, views)
-    rows.append(("added to the start", costs))
+    rows.append(("added start time", costs))
     page.ticks("seen from inside", list(INTEGRATIONS), rows)
-    page.say("  (*) A hook comes too late for the variables: there it stays what was asked for.")
+    page.say(
+        "  (*) A hook cannot change the variables: there, the variable keeps the requested value."
+    )
     good = all(answer.startswith(TICK) for _, cells in rows[:-1] for answer in cells)
     page.say(
-        "\nThe same view by every integration."
+        "\nAll integrations give the same result."
         if good
         else "\nThe integrations differ: see the crosses."
     )
@@ -64,7 +66,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 
 
 def look(integrations: Integrations, integration: str) -> View:
-    """Return what a container sees that came through `integration`."""
+    """Return what a container sees that got its GPU by `integration`."""
     root = roots.copy("debian", integrations.place / "root")
     asked = questions(
         tries=[FOREIGN],
@@ -77,9 +79,9 @@ def answers(installation: Installation, views: list[View]) -> list[tuple[str, li
     """Return a line for each thing a GPU container needs, with a tick or a cross per view."""
     device = installation.device(0)
     questions_: list[tuple[str, Callable[[View], bool]]] = [
-        (f"{device} is there and opens", lambda v: _opens(v, device)),
+        (f"{device} exists and opens", lambda v: _opens(v, device)),
         ("nvidiactl and nvidia-uvm open", lambda v: all(_opens(v, node) for node in CONTROL)),
-        ("no other GPU is there", lambda v: _gpu_nodes(v) == {device}),
+        ("no other GPU exists", lambda v: _gpu_nodes(v) == {device}),
         ("a GPU made by mknod is refused", lambda v: v.tries[FOREIGN] == "EPERM"),
         ("dlopen finds libcuda and libnvidia-ml", _loads),
         ("ldconfig -p lists them", lambda v: all(n in v.runs[1].output for n in DRIVER_LIBRARIES)),
@@ -149,12 +151,12 @@ def _timed(integrations: Integrations, call: Callable[[Integrations], Result]) -
 
 
 def replicas(page: Page, installation: Installation, place: Path) -> bool:
-    """Start two containers on two time slices of one GPU and show who holds what."""
+    """Start two containers on two time slices of one GPU, and show their replicas."""
     page.heading("Act 1, second scene: two pods, one GPU")
     uuid = installation.gpu(0).uuid
     page.say(
-        "A device plugin that shares a GPU hands out replica ids. Two pods get one each, at the"
-        f" same time:\n  trainer    NVIDIA_VISIBLE_DEVICES={uuid}::0"
+        "A device plugin that shares a GPU allocates replica ids. Two pods run at the same time,"
+        f" with one each:\n  trainer    NVIDIA_VISIBLE_DEVICES={uuid}::0"
         f"\n  inference  NVIDIA_VISIBLE_DEVICES={uuid}::1\n"
     )
     with ExitStack() as stack:
@@ -183,10 +185,10 @@ def replicas(page: Page, installation: Installation, place: Path) -> bool:
         page.output(installation.gpuhook("ps").stdout)
         held = [(one["gpus"], one["replicas"]) for one in installation.holders()]
     good = held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::1"])]
-    page.say("\nBoth are on one GPU, and each is known by its replica. They are stopped now:")
+    page.say("\nBoth use one GPU, with a replica each. After they have stopped:")
     page.command("gpuhook ps")
     gone = installation.gpuhook("ps")
     page.output(gone.stdout + gone.stderr)
-    is_free = not installation.holders()  # asked while the runtime's state shows who has ended
+    is_free = not installation.holders()  # while the runtime's state shows which have ended
     shutil.rmtree(place, ignore_errors=True)
     return good and is_free

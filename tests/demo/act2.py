@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Act 2: one T4 as four GPUs of a Kubernetes node, two pods on it, and a fault that takes all."""
+"""Act 2: one T4 as four GPUs of a Kubernetes node, two pods on it, and a failure of the GPU."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ class Node:
 
 
 def play(page: Page, installation: Installation, place: Path) -> bool:
-    """Play the act; returns whether everything that it promises was seen."""
+    """Play the act; returns whether all its expectations were met."""
     page.heading("Act 2: a Kubernetes node whose one T4 is four GPUs")
     if installation.node.host_root == "/":
-        page.say("This machine's own GPU has a rest: the act plays on a simulated g4dn.xlarge.\n")
+        page.say("This act uses a simulated g4dn.xlarge, not the GPU of this machine.\n")
     page.say(
-        "The GPU operator's ConfigMap and the environment of its values.yaml, unchanged; a kubelet"
-        " that\nspeaks the real protocol; containerd, to which it speaks CRI, with gpuhook-runtime"
-        " as its\nhandler nvidia.\n"
+        "The device plugin runs with the GPU operator's ConfigMap and environment, unchanged. A"
+        " simulated\nkubelet uses the real device plugin protocol. containerd runs the pods by CRI,"
+        " with\ngpuhook-runtime as the handler nvidia.\n"
     )
     with ExitStack() as stack:
         node = set_up(stack, installation, place)
         page.command("kubectl --namespace gpu-operator get configmap device-plugin-config -o yaml")
         page.output(config_map.OPERATORS.read_text(encoding="utf-8").partition("kind:")[0])
         running = stack.enter_context(started(node, place))
-        if not page.promises([*allocatable(page, node), *labelled(page, node)]):
-            return False  # there is nothing to go on with
+        if not page.expectations([*allocatable(page, node), *labelled(page, node)]):
+            return False  # the next scenes need the replicas
         page.heading("Act 2, second scene: two pods on it")
         pods = shared(page, stack, node)
         page.heading("Act 2, third scene: the GPU falls off the bus")
@@ -71,7 +71,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 
 
 def set_up(stack: ExitStack, installation: Installation, place: Path) -> Node:
-    """Make the node, all of it but the plugin."""
+    """Make the node without the plugin."""
     simulated = make_node(place / "node", "t4")
     made = replace(installation, place=place / "gpuhook", node=simulated, settings={})
     made.specs.mkdir(parents=True)
@@ -101,30 +101,30 @@ def started(node: Node, place: Path) -> AbstractContextManager[PluginProcess]:
 
 
 def allocatable(page: Page, node: Node) -> Rows:
-    """Show what the kubelet has after the plugin came."""
+    """Show the allocatable devices after the plugin has registered."""
     page.command("gpuhook device-plugin --config-dir .../available-configs &")
     came = soon(lambda: node.kubelet.wait_for_devices(GPU, 4))
     page.command("kubectl get node -o jsonpath='{.status.allocatable}'")
     page.output(f'"{GPU}": "{node.kubelet.allocatable(GPU)}"')
     ids = list(node.kubelet.devices(GPU))
-    page.say(f"  The kubelet knows them as {ids[0] if ids else 'nothing'} and so on.")
+    page.say(f"  Their ids begin with {ids[0] if ids else 'nothing'}.")
     good = came and ids == [f"{node.uuid}::{number}" for number in range(4)]
     return [("one T4 is four allocatable GPUs", good)]
 
 
 def labelled(page: Page, node: Node) -> Rows:
-    """Show the labels of the node that tell of it."""
+    """Show the node labels about sharing."""
     words = ["labels", *node.installation.node.options, "--config-dir", str(node.configs.directory)]
     page.command("gpuhook labels --config-dir .../available-configs")
     said = node.installation.gpuhook(*words)
     shown = [line for line in said.stdout.splitlines() if any(f"{n}=" in line for n in LABELS)]
     page.output("\n".join([*shown, "..."]) + said.stderr)
     wanted = {"nvidia.com/gpu.replicas=4", "nvidia.com/gpu.product=Tesla-T4-SHARED"}
-    return [("the labels tell of four, and that they are shared", wanted <= {*shown})]
+    return [("the labels have 4 replicas and a -SHARED product", wanted <= {*shown})]
 
 
 def shared(page: Page, stack: ExitStack, node: Node) -> bool:
-    """Start both pods, look what they see, and who holds what."""
+    """Start both pods, and show what they see and which replicas they have."""
     page.command("kubectl apply -f gpu-test.yaml     # gpu-test-1, gpu-test-2: one GPU each")
     got: dict[str, Allocated] = {}
     seen: list[bool] = []
@@ -141,25 +141,25 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
     page.output(node.installation.gpuhook("ps").stdout)
     holders = {one["pod"]: (one["gpus"], one["replicas"]) for one in node.installation.holders()}
     rows = [
-        ("both started, and open the GPU's node", all(seen)),
-        ("both are on the one GPU", {*uuids(got)} == {node.uuid}),
+        ("both start, and can open the GPU's device node", all(seen)),
+        ("both use the same GPU", {*uuids(got)} == {node.uuid}),
         ("two more GPUs are free", node.kubelet.free(GPU) == 2),
         (
-            "gpuhook ps names both pods, with a replica each",
+            "gpuhook ps lists both pods, with a replica each",
             holders == {name: ([node.uuid], list(one.ids)) for name, one in got.items()},
         ),
     ]
-    return page.promises(rows)
+    return page.expectations(rows)
 
 
 def log_of(engine: Cri, container: Container) -> str:
-    """Return what the container has said when it is ready."""
+    """Return the container's output when it is ready."""
     soon(lambda: eventually(lambda: engine.output(container).endswith(READY)))
     return engine.output(container)
 
 
 def placed(stack: ExitStack, node: Node, name: str, allocated: Allocated) -> Container:
-    """Run a pod with what Allocate answered, as the kubelet does, and tell who holds it."""
+    """Run a pod with the answer of Allocate, as the kubelet does, and list it as the holder."""
     sandbox = node.engine.pod(name, "nvidia")
     stack.callback(node.engine.remove, sandbox)
     told = pod("default", name, NAME, GPU, allocated.ids)
@@ -173,8 +173,8 @@ def uuids(got: dict[str, Allocated]) -> list[str]:
 
 
 def failed(page: Page, node: Node, running: PluginProcess) -> bool:
-    """Let the GPU fail, and show what the kubelet and the pods get to know."""
-    page.say("The driver reports XID 79. It is one GPU, so no replica of it is any good:\n")
+    """Let the GPU fail, and show what the kubelet and the log report."""
+    page.say("The driver reports XID 79. All replicas of the GPU become unhealthy:\n")
     lists = node.kubelet.endpoint(GPU).stream.lists
     before = len(lists)
     soon(lambda: running.wait_for_log(event="offered"))  # from now on it waits for XIDs
@@ -191,16 +191,19 @@ def failed(page: Page, node: Node, running: PluginProcess) -> bool:
     refused = refusal(node.kubelet)
     page.output(refused or "it got a GPU")
     rows = [
-        ("all four replicas go, in one message", all_of_them and len(lists) == before + 1),
+        (
+            "all four replicas become unhealthy, in one message",
+            all_of_them and len(lists) == before + 1,
+        ),
         ("the log names both pods", line.get("pods") == [f"default/{name}" for name in PODS]),
-        ("nobody else is given a part of it", bool(refused)),
-        ("who runs there goes on", len(node.installation.holders()) == len(PODS)),
+        ("a new pod gets no replica", bool(refused)),
+        ("running pods continue", len(node.installation.holders()) == len(PODS)),
     ]
-    return page.promises(rows)
+    return page.expectations(rows)
 
 
 def refusal(kubelet: Kubelet) -> str:
-    """Return why a pod that asks for one GPU gets none, "" if it gets one."""
+    """Return why a pod that requests one GPU gets none, "" if it gets one."""
     try:
         kubelet.allocate(GPU, 1)
     except AdmissionError as error:
@@ -209,7 +212,7 @@ def refusal(kubelet: Kubelet) -> str:
 
 
 def soon(awaited: Callable[[], object]) -> bool:
-    """Return whether what is awaited came."""
+    """Return whether `awaited` ends before its timeout."""
     try:
         awaited()
     except TimeoutError:

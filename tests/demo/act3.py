@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Act 3: a running container loses its GPU and gets it back; another one gets one, and gives it."""
+"""Act 3: a running container loses its GPU and gets it back; attach and detach."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.demo.page import Page
 from tests.demo.reload import daemon_reload
 
 SECONDS = 5
-WORKS, DENIED, ABSENT = "it opens", "EPERM (Operation not permitted)", "there is no such node"
-# Opens its node ten times a second, and says so when the answer changes. Without the hardware an
+WORKS, DENIED, ABSENT = "opens", "EPERM (Operation not permitted)", "does not exist"
+# Opens its node ten times a second, and prints the result when it changes. Without the hardware an
 # open that is allowed ends with ENXIO: the node has no driver behind it.
 PROGRAM = f"""
 while :; do
@@ -41,17 +41,17 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
     page.heading("Act 3: a running container")
     page.say(
-        "A training job has run for days. Then somebody calls `systemctl daemon-reload`: systemd"
-        " sets\nthe device rules of its units anew, and knows nothing of the GPU. What users see:"
-        '\n"Failed to initialize NVML: Unknown Error".\n'
+        "A training job runs. `systemctl daemon-reload` resets the device rules of systemd's units,"
+        "\nand the GPU's rules are lost. Users see"
+        ' "Failed to initialize NVML: Unknown Error".\n'
     )
-    installation = installation.apart(place / "node")  # a ledger without the act before
+    installation = installation.apart(place / "node")  # an empty ledger
     with ExitStack() as stack:
         trainer = stack.enter_context(running(installation, place, "trainer", asks("0")))
         lost = reloaded(page, installation, trainer)
-        page.heading("Act 3, second scene: a GPU comes and goes")
+        page.heading("Act 3, second scene: attach and detach a GPU")
         page.say(
-            "A notebook was started without a GPU. It gets one, and hands it back, as it runs.\n"
+            "A notebook runs without a GPU. It gets one and loses it again, without a restart.\n"
         )
         notebook = stack.enter_context(running(installation, place, "notebook", []))
         plugged = attached(page, installation, notebook)
@@ -62,7 +62,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 def running(
     installation: Installation, place: Path, name: str, env: list[str]
 ) -> Iterator[Container]:
-    """Give a container of our handler that runs the program."""
+    """Run the program in a container of gpuhook-runtime."""
     made = bundle(
         place / name / "bundle",
         roots.copy("debian", place / name / "root"),
@@ -78,29 +78,29 @@ def running(
 
 
 def reloaded(page: Page, installation: Installation, trainer: Container) -> bool:
-    """Take the GPU from the container as a daemon-reload does, and repair it."""
-    rows = [said(page, trainer, WORKS, "the job uses its GPU")]
+    """Reset the container's device rules as a daemon-reload does, and repair them."""
+    rows = [said(page, trainer, WORKS, "the job can open its GPU")]
     before = first_process(trainer)
-    page.command("systemctl daemon-reload                      # what it does to the rules")
+    page.command(
+        "systemctl daemon-reload                      # simulated: resets the device rules"
+    )
     daemon_reload(before[0])
-    rows.append(said(page, trainer, DENIED, "after the reload an open is refused"))
+    rows.append(said(page, trainer, DENIED, "after the reload, it cannot"))
 
     page.command("gpuhook inspect trainer")
     told = installation.gpuhook("inspect", "trainer")
     page.output(paragraphs(told.stdout, "NODE", "GH"))
-    rows.append(
-        ("inspect names the fault and the way out", "gpuhook repair trainer" in told.stdout)
-    )
+    rows.append(("inspect names the fault and the fix", "gpuhook repair trainer" in told.stdout))
 
     page.command("gpuhook repair trainer")
     repaired = installation.gpuhook("repair", "trainer")
     page.output(repaired.stdout + repaired.stderr)
-    rows.append(said(page, trainer, WORKS, "after the repair the job goes on"))
-    rows.append(("it is the same process", first_process(trainer) == before))
+    rows.append(said(page, trainer, WORKS, "after the repair, it can again"))
+    rows.append(("its process was not restarted", first_process(trainer) == before))
     after = installation.gpuhook("inspect", "trainer", "-o", "json")
     clean = after.returncode == 0 and json.loads(after.stdout)["findings"] == []
-    rows.append(("inspect finds nothing wrong any more", clean))
-    return page.promises(rows)
+    rows.append(("inspect finds no faults", clean))
+    return page.expectations(rows)
 
 
 def attached(page: Page, installation: Installation, notebook: Container) -> bool:
@@ -108,8 +108,8 @@ def attached(page: Page, installation: Installation, notebook: Container) -> boo
     rows = [said(page, notebook, ABSENT, "the notebook has no GPU")]
     before = first_process(notebook)
     for command, answer, promise in (
-        ("attach", WORKS, "after attach its process opens the GPU"),
-        ("detach", ABSENT, "after detach the GPU is gone"),
+        ("attach", WORKS, "after attach, its process can open the GPU"),
+        ("detach", ABSENT, "after detach, the GPU is gone"),
     ):
         words = [command, "notebook", "--device", "0", "--state-root"]
         page.command(f"gpuhook {' '.join(words)} .../state")
@@ -120,18 +120,18 @@ def attached(page: Page, installation: Installation, notebook: Container) -> boo
             page.command("gpuhook ps")
             page.output(installation.gpuhook("ps").stdout)
             held = {one["id"] for one in installation.holders()}
-            rows.append(("gpuhook ps tells both", held == {"trainer", "notebook"}))
-    rows.append(("it is the same process", first_process(notebook) == before))
-    return page.promises(rows)
+            rows.append(("gpuhook ps lists both", held == {"trainer", "notebook"}))
+    rows.append(("its process was not restarted", first_process(notebook) == before))
+    return page.expectations(rows)
 
 
 def said(page: Page, container: Container, answer: str, promise: str) -> tuple[str, bool]:
-    """Wait for the container's program to say `answer` last; show what it said, and if it did."""
+    """Wait until the container's last output is `answer`; show it, and return the row."""
     end = time.monotonic() + SECONDS
     while not (kept := container.output.endswith(f"{answer}\n")) and time.monotonic() < end:
         time.sleep(0.05)
     last = container.output.splitlines()[-1:] or ["nothing"]
-    page.say(f"  {container.id} says: {last[0]}")
+    page.say(f"  {container.id} prints: {last[0]}")
     return promise, kept
 
 
@@ -142,12 +142,12 @@ def first_process(container: Container) -> tuple[int, int | None]:
 
 
 def paragraphs(text: str, *beginnings: str) -> str:
-    """Return those paragraphs of a text that begin so."""
+    """Return the paragraphs of a text with these beginnings."""
     return "\n\n".join(part for part in text.split("\n\n") if part.startswith(beginnings))
 
 
 def shortened(text: str, lines: int = 8) -> str:
-    """Return the first lines of a text, and how many more there are."""
+    """Return the first lines of a text, and the number of the others."""
     rest = text.splitlines()[lines:]
     told = f"  ... and {len(rest)} more\n" if rest else ""
     return "".join(f"{line}\n" for line in text.splitlines()[:lines]) + told

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Act 4: two pods share a GPU's memory; one asks for everything, and fails or ends alone."""
+"""Act 4: two pods share a GPU's memory; one exceeds its share, and only that one fails."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.simulated.node import make_node
 ENGINE, CGROUP = "runc", "v2"
 NAME = "main"  # of the containers
 SHARE = 3776  # MiB: a T4 has 15360, less a reserve of 256, for four
-KEPT = 3000  # what the pod that keeps its share allocates of it
-MUCH = 8000  # what the greedy one asks for at once; the GPU has as much free
+KEPT = 3000  # what the pod within its share allocates
+MUCH = 8000  # what the greedy pod requests at once; the GPU has more free
 PROFILE = Path(dump_file.PROFILES) / "t4.yaml"
 OLD, NEW = "580.95.05", "615.71.05"  # drivers from before and after the call for limits
 CONFIG = """\
@@ -64,22 +64,22 @@ class Node:
 
 def play(page: Page, installation: Installation, place: Path) -> bool:
     """Play the act; returns whether everything that it promises was seen."""
-    page.heading("Act 4: a share of memory that holds")
+    page.heading("Act 4: memory limits")
     page.say(
-        "A T4 with four replicas, of which two pods take one each. The ConfigMap has `memory: fair`"
-        f"\nbehind the replicas, so each pod may have {SHARE} MiB. `guard` is for the second scene."
-        f"\n\nThis act has nodes of its own. The driver of this one is {NEW} (CUDA 13.4): drivers"
-        "\nbefore 615 have no such limits, like the one of the other acts. The containers are real."
-        "\nThe GPU's memory is simulated; it is counted for each cgroup, as NVIDIA's driver does.\n"
+        "A T4 has four replicas; two pods get one each. With `memory: fair` in the ConfigMap, the"
+        f"\nlimit of each replica is {SHARE} MiB. `guard` is for the second scene."
+        f"\n\nThis act uses other nodes. The first has driver {NEW} (CUDA 13.4): drivers before 615"
+        "\ncannot enforce limits. The containers are real. The GPU's memory is simulated, and"
+        "\naccounted for each cgroup, as NVIDIA's driver does.\n"
     )
     page.output(CONFIG)
     with set_up(installation, place / "new", is_new=True) as node:
         held = bounded(page, node)
     page.heading("Act 4, second scene: an older driver")
     page.say(
-        f"The driver of this node is {OLD} (CUDA 13.0) and has no call for limits: it refuses"
-        " nothing.\nSo the plugin watches, by the line `guard` of the ConfigMap. Who stays above"
-        " its share for a\nsecond gets SIGTERM, and SIGKILL a second later.\n"
+        f"The driver of this node is {OLD} (CUDA 13.0), which cannot enforce limits. The plugin"
+        " monitors the\nmemory, as the line `guard` of the ConfigMap requires. A container that"
+        " exceeds its limit for\na second gets SIGTERM, and SIGKILL a second later.\n"
     )
     with set_up(installation, place / "old", is_new=False) as node:
         return watched(page, node) and held
@@ -87,7 +87,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 
 @contextmanager
 def set_up(installation: Installation, place: Path, *, is_new: bool) -> Iterator[Node]:
-    """Give a node with a driver that holds limits, or with one from before those."""
+    """Give a node whose driver can enforce limits, or one with an older driver."""
     place.mkdir(parents=True)
     simulated = make_node(place / "node", profile(place, is_new=is_new), memory_limits=is_new)
     settings = {"limits": {"onFailure": "start"}}
@@ -117,7 +117,7 @@ def profile(place: Path, *, is_new: bool) -> str:
 
 @contextmanager
 def offering(node: Node) -> Iterator[PluginProcess]:
-    """Run the plugin where the node's cgroups are those of version 2."""
+    """Run the plugin on a node with cgroup v2."""
     env = {
         "NVIDIA_DRIVER_ROOT": node.installation.node.driver_root,
         "POD_RESOURCES_SOCKET": str(node.holders.socket),
@@ -132,7 +132,7 @@ def offering(node: Node) -> Iterator[PluginProcess]:
 
 @contextmanager
 def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
-    """Run a pod with a replica, which does `words` to the GPU's memory."""
+    """Run a pod with a replica, whose program runs `words` (alloc, pause, hold)."""
     root = roots.copy("debian", node.place / name / "root")
     given = node.kubelet.allocate(GPU, 1)
     told = {
@@ -161,12 +161,12 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
 
 
 def says(live: Live, text: str) -> bool:
-    """Return whether a container comes to say `text`."""
+    """Return whether a container prints `text`."""
     return soon(lambda: eventually(lambda: text in live.container.output.splitlines()))
 
 
 def command(page: Page, live: Live, *words: str) -> str:
-    """Run a command of gpuhook on the node, show it and what it says, and return that."""
+    """Run a command of gpuhook on the node; show it and its output, and return the output."""
     whole = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), *words]
     done = subprocess.run(whole, capture_output=True, text=True, env=live.env, check=False)
     page.command(f"gpuhook {' '.join(words)}")
@@ -175,7 +175,7 @@ def command(page: Page, live: Live, *words: str) -> str:
 
 
 def isolation(page: Page, running: PluginProcess) -> str:
-    """Show what the plugin's log says of the resource; returns who bounds memory, as it says."""
+    """Show the plugin's log about the resource; returns what it says about memory."""
     soon(lambda: running.wait_for_log(event="sharing"))
     line = next((one for one in running.log() if one.get("event") == "sharing"), {})
     page.command("kubectl logs daemonset/gpuhook-device-plugin")
@@ -185,7 +185,7 @@ def isolation(page: Page, running: PluginProcess) -> str:
 
 
 def bounded(page: Page, node: Node) -> bool:
-    """One asks for everything and fails alone; the other has its share."""
+    """One pod requests everything and fails; the other one has its share."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
         by_driver = "enforced by the driver" in isolation(page, running)
@@ -198,8 +198,8 @@ def bounded(page: Page, node: Node) -> bool:
         said = greedy.container.output.splitlines()
         failed = said == ["out of memory", f"got {SHARE} MiB", "holding"]
         page.say(
-            f"  greedy asks for {MUCH} MiB. The GPU has them free, and it is refused all the same."
-            "\n  Then it takes what it can get, MiB by MiB: its share."
+            f"  greedy requests {MUCH} MiB. The GPU has them free, but the driver refuses."
+            "\n  Then it allocates MiB by MiB until the driver refuses: its share."
         )
         page.command("kubectl logs greedy")
         page.output(greedy.container.output)
@@ -208,22 +208,22 @@ def bounded(page: Page, node: Node) -> bool:
             "ok", "ok", "holding",
         ]  # fmt: skip
         page.command(
-            f"kubectl logs keeper            # has 1000 MiB, and asks for {KEPT - 1000} more"
+            f"kubectl logs keeper            # has 1000 MiB, and requests {KEPT - 1000} more"
         )
         page.output(keeper.container.output)
         command(page, keeper, "ps")
         shown = command(page, keeper, "limits", "show")
         rows: Rows = [
-            ("the plugin says that the driver bounds memory", by_driver),
+            ("the plugin logs that the driver enforces the limit", by_driver),
             ("an allocation above the share fails: out of memory", failed),
-            ("the other's share is there when it asks for it", kept),
-            ("gpuhook limits show tells the limit as the driver has it", f"{SHARE}Mi" in shown),
+            ("the other pod gets its share", kept),
+            ("gpuhook limits show has the driver's limit", f"{SHARE}Mi" in shown),
         ]
-    return page.promises(rows)
+    return page.expectations(rows)
 
 
 def watched(page: Page, node: Node) -> bool:
-    """Where the driver holds nothing, the process that is above ends, and no other."""
+    """Without limits of the driver, the guard ends only the process above its limit."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
         by_guard = "watched by the device plugin" in isolation(page, running)
@@ -231,10 +231,10 @@ def watched(page: Page, node: Node) -> bool:
         says(keeper, "holding")
         greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))
         above = says(greedy, "holding")
-        page.command("kubectl logs greedy            # asks for 9000 MiB, and nothing refuses them")
+        page.command("kubectl logs greedy            # requests 9000 MiB, and gets them")
         page.output(greedy.container.output)
         command(page, keeper, "ps")
-        page.say("  A second later the plugin has sent SIGTERM to greedy's process, to no other:")
+        page.say("  A second later, the plugin sends SIGTERM to greedy's process only:")
         ended = soon(lambda: node.memory.until(lambda held: list(held.values()) == [KEPT << 20]))
         soon(lambda: eventually(lambda: state(greedy) == "stopped"))
         status = {name: state(live) for name, live in (("keeper", keeper), ("greedy", greedy))}
@@ -248,20 +248,20 @@ def watched(page: Page, node: Node) -> bool:
             lambda: eventually(lambda: "gpuhook_guard_actions_total{" in running.metrics())
         )
         rows: Rows = [
-            ("the plugin says that it watches", by_guard),
-            ("nothing refuses what is above the share", above),
+            ("the plugin logs that it monitors the memory", by_guard),
+            ("the driver does not refuse memory above the share", above),
             (
-                "SIGTERM has ended who is above",
+                "SIGTERM ends the pod above its share",
                 ended and status["greedy"] == "stopped",
             ),
-            ("its neighbour goes on, with all that it had", status["keeper"] == "running"),
-            ("gpuhook_guard_actions_total has counted it", counted),
+            ("the other pod continues", status["keeper"] == "running"),
+            ("gpuhook_guard_actions_total counts it", counted),
         ]
-    return page.promises(rows)
+    return page.expectations(rows)
 
 
 def state(live: Live) -> str:
-    """Return what the runtime says of a container: running, stopped."""
+    """Return the runtime's status of a container: running, stopped."""
     return str(json.loads(live.container.call("state").stdout)["status"])
 
 

@@ -57,7 +57,7 @@ def installation(place: Path) -> tuple[Installation, bool]:
 
 
 def write_environment(made: Installation) -> None:
-    """Write a file to source, with which the reader goes on where the demo stops."""
+    """Write a shell file with the environment of the demo's node."""
     roots = {"GPUHOOK_DRIVER_ROOT": made.node.driver_root, "GPUHOOK_DEV_ROOT": made.node.dev_root}
     lines = [f"export {name}='{value}'" for name, value in {**made.env, **roots}.items()]
     path = f'export PATH="{made.bindir}:$PATH"'
@@ -73,18 +73,18 @@ def keep_bundle(place: Path) -> Path:
 
 
 def live_commands(made: Path) -> list[tuple[str, str]]:
-    """Return what to try with that container, with a word on each."""
+    """Return commands to try with that container, and what each does."""
     return [
-        (f"runc run -d --bundle {shown(made)} notebook", "it runs, without a GPU"),
-        ("gpuhook attach notebook --device 0", "it gets one"),
-        ("gpuhook inspect notebook", "what it has"),
-        ("gpuhook ps", "who holds what"),
-        ("gpuhook ps --isolation", "who bounds its memory, and what it shares"),
-        ("gpuhook detach notebook --device 0", "the GPU goes"),
-        ("runc delete --force notebook", "the end of it"),
+        (f"runc run -d --bundle {shown(made)} notebook", "a container without a GPU"),
+        ("gpuhook attach notebook --device 0", "add a GPU"),
+        ("gpuhook inspect notebook", "its devices, mounts and device rules"),
+        ("gpuhook ps", "containers and their GPUs"),
+        ("gpuhook ps --isolation", "how it shares the GPU, and what limits its memory"),
+        ("gpuhook detach notebook --device 0", "remove the GPU"),
+        ("runc delete --force notebook", "delete the container"),
     ]
 
 
 def shown(path: Path) -> str:
-    """Return a path as short as the reader can use it."""
+    """Return a path relative to the working directory."""
     return os.path.relpath(path)

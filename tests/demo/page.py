@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the demo talks: headings, sentences, commands, a table with ticks; colour on a terminal."""
+"""The demo's output: headings, paragraphs, commands, tables with ticks; colour on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TICK, CROSS = "✓", "✗"
 
 
 class Page:
-    """Standard output, paced for a reader where one sits in front of it."""
+    """Standard output; on a terminal, with pauses for the reader."""
 
     def __init__(self) -> None:
         self._live = sys.stdout.isatty()
@@ -31,13 +31,13 @@ class Page:
         self._print(self._in("1", f"  $ {text}"), 0.3)
 
     def output(self, text: str) -> None:
-        """Print what a command said."""
+        """Print the output of a command."""
         self._print("".join(f"    {line}\n" for line in text.splitlines()).rstrip("\n"), 0.3)
 
     def ticks(
         self, title: str, integrations: Sequence[str], rows: Sequence[tuple[str, list[str]]]
     ) -> None:
-        """Print a table: a question a line, an answer per integration."""
+        """Print a table with a line for each question and a column for each integration."""
         first = max(len(title), *(len(name) for name, _ in rows))
         widths = [
             max(len(integration), *(len(answers[i]) for _, answers in rows))
@@ -55,10 +55,10 @@ class Page:
             ]
             self._print("  " + "   ".join([name.ljust(first), *cells]), 0.1)
 
-    def promises(self, rows: Sequence[tuple[str, bool]]) -> bool:
-        """Print which promises were kept; returns whether all were."""
+    def expectations(self, rows: Sequence[tuple[str, bool]]) -> bool:
+        """Print which expectations were met; returns whether all were."""
         self.say("")
-        self.ticks("promised", ["kept"], [(name, [TICK if kept else CROSS]) for name, kept in rows])
+        self.ticks("expected", ["seen"], [(name, [TICK if kept else CROSS]) for name, kept in rows])
         return all(kept for _, kept in rows)
 
     def _painted(self, cell: str) -> str:
