@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import sys
+from pathlib import Path
 
 from tests.record import surface
 
@@ -110,6 +111,7 @@ _VARYING = [
     (re.escape(str(surface.CHECKOUT)), "@CHECKOUT@"),
     (re.escape(sys.executable), "@PYTHON@"),
     (re.escape(os.uname().release), "@KERNEL@"),
+    (re.escape(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()), "@BOOT-ID@"),
     (rf"\b{re.escape(platform.python_version())}\b", "@PYTHON-VERSION@"),
     (rf"(?<![\d.]){re.escape(surface.VERSION)}(?![\d.])", "@VERSION@"),
     (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "@TIME@"),
