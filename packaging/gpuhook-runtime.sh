@@ -13,7 +13,9 @@ done
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
 status=$?
 case $status in 0) exec "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
-# Python failed. A container that names no GPU must start all the same; 1 and 2: no match, no file.
+# Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
+PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"
+# A container that names no GPU must start all the same; 1 and 2: no match, no file.
 PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
 case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
 found=${found:-status $status}
