@@ -433,7 +433,7 @@ def test_what_was_not_given_back_is_kept(installed: Host) -> None:
     record.write_text("{}")
     done = installed.debian.dpkg("--purge", *REMOVED)
     assert "gpuhook configure undo crio" in done.stderr
-    assert "/var/lib/gpuhook/configured/crio is kept" in done.stderr
+    assert "kept /var/lib/gpuhook/configured/crio:" in done.stderr
     assert record.exists()
     subprocess.run(["rm", "-rf", str(installed.debian.root / "var/lib/gpuhook")], check=True)
 
