@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
 _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-_BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
+BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
 # The kind of value of each key of a config.json that is read or written. _OBJECT is an object with
@@ -136,18 +136,12 @@ def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
 
 def device_paths(spec: dict[str, Any]) -> list[str]:
     """Return the paths of the spec's device nodes."""
-    linux = spec.get("linux")
-    devices = linux.get("devices") if isinstance(linux, dict) else None
-    held = devices if isinstance(devices, list) else []
-    return [str(device.get("path")) for device in held if isinstance(device, dict)]
+    return [str(device.get("path")) for device in fastjson.objects(spec, "linux", "devices")]
 
 
 def device_rules(spec: dict[str, Any]) -> list[Any]:
     """Return the device rules of the spec's resources."""
-    linux = spec.get("linux")
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    rules = resources.get("devices") if isinstance(resources, dict) else None
-    return rules if isinstance(rules, list) else []
+    return fastjson.array(spec, "linux", "resources", "devices")
 
 
 def owner(spec: dict[str, Any]) -> tuple[int, int]:
@@ -210,10 +204,7 @@ def set_variable(spec: dict[str, Any], entry: str) -> None:
 
 def user_namespace(spec: dict[str, Any]) -> bool:
     """Return whether the container has its own user namespace."""
-    linux = spec.get("linux")
-    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
-    held = namespaces if isinstance(namespaces, list) else []
-    return any(isinstance(n, dict) and n.get("type") == "user" for n in held)
+    return any(one.get("type") == "user" for one in fastjson.objects(spec, "linux", "namespaces"))
 
 
 def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
@@ -236,7 +227,7 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
         if source != path and in_user_namespace:
             # In a user namespace, no node can be made, and runtimes bind the host's node of
             # the *same* path: with another dev root, that is another file, or none.
-            options = list(_BIND_NODE_OPTIONS)
+            options = list(BIND_NODE_OPTIONS)
             bound.append({"hostPath": source, "containerPath": path, "options": options})
         else:
             added[path] = device
