@@ -239,9 +239,8 @@ def _drop_others(spec: dict[str, Any]) -> bool:
     Engines append CDI's entry to the image's, and getenv(3) finds the first.
     """
     name = vocabulary.VOCABULARY.devices_env
-    env = spec["process"]["env"]
-    held = [entry for entry in env if isinstance(entry, str) and entry.startswith(name + "=")]
-    if len(held) < 2:
+    env = fastjson.strings(spec, "process", "env")
+    if sum(entry.startswith(name + "=") for entry in env) < 2:
         return False
     oci_spec.set_variable(spec, name + "=void")
     return True
@@ -249,14 +248,12 @@ def _drop_others(spec: dict[str, Any]) -> bool:
 
 def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
     """Remove NVIDIA's prestart hooks: they would inject the container's GPUs a second time."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("prestart") if isinstance(hooks, dict) else None
-    if isinstance(stage, list):
-        stage[:] = [
-            hook
-            for hook in stage
-            if not (
-                isinstance(hook, dict)
-                and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
-            )
-        ]
+    stage = fastjson.array(spec, "hooks", "prestart")
+    stage[:] = [
+        hook
+        for hook in stage
+        if not (
+            isinstance(hook, dict)
+            and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
+        )
+    ]

@@ -14,7 +14,6 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-FORMATS = ("text", "json")
 _ORDER = ("timestamp", "level", "event", "code", "container", "pod", "gpu", "replica")
 
 

@@ -9,6 +9,7 @@ mount_requests.py parses the mounts.
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.host.hot.settings import AUTO
 from gpuhook.request import mount_requests
 
@@ -118,14 +119,11 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
 
     Entries without '=' are left out (they remain in config.json).
     """
-    process = spec.get("process")
-    entries = process.get("env") if isinstance(process, dict) else None
     found = {}
-    for entry in _items(entries):
-        if isinstance(entry, str):
-            name, equals, value = entry.partition("=")
-            if equals:
-                found[name] = value
+    for entry in fastjson.strings(spec, "process", "env"):
+        name, equals, value = entry.partition("=")
+        if equals:
+            found[name] = value
     return found
 
 
@@ -137,10 +135,8 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
         return True
     below = words.memory_prefix + "/"
-    for mount in _items(spec.get("mounts")):
-        if isinstance(mount, dict) and str(mount.get("destination")).startswith(below):
-            return True
-    return False
+    mounts = fastjson.objects(spec, "mounts")
+    return any(str(mount.get("destination")).startswith(below) for mount in mounts)
 
 
 def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
@@ -157,16 +153,12 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
-    process = spec.get("process")
-    for entry in _items(process.get("env") if isinstance(process, dict) else None):
-        if isinstance(entry, str) and entry.startswith(starts):
-            return True
-    return False
+    return any(entry.startswith(starts) for entry in fastjson.strings(spec, "process", "env"))
 
 
 def names_of(text: str, where: str) -> list[str]:
     """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
-    return _names(text, where)
+    return _checked([part.strip() for part in text.split(",")], where)
 
 
 def is_legacy(environment: Mapping[str, str], words: Vocabulary) -> bool:
@@ -232,7 +224,7 @@ def _from_keys(
     kind: str, annotations: dict[str, str], keys: list[str], origins: dict[str, str]
 ) -> Source | None:
     where = ", ".join(keys)
-    names = _names(",".join(annotations[key] for key in keys), "annotation " + where)
+    names = names_of(",".join(annotations[key] for key in keys), "annotation " + where)
     origin = "; ".join(dict.fromkeys(origins[key] for key in keys))
     return Source(kind, where, names, origin) if names else None
 
@@ -265,19 +257,10 @@ def _from_environment(
     variables: Mapping[str, str], kind: str, keys: Sequence[str]
 ) -> Source | None:
     where = ", ".join(keys)
-    names = _names(",".join(variables[key] for key in keys), "variable " + where)
+    names = names_of(",".join(variables[key] for key in keys), "variable " + where)
     if not names or "void" in names:
         return None
     return Source(kind, where, ["all"] if "all" in names else names)
-
-
-def _items(value: object) -> list[Any]:
-    """Return `value` if it is an array, else []; the runtime reports a value of another type."""
-    return value if isinstance(value, list) else []
-
-
-def _names(text: str, where: str) -> list[str]:
-    return _checked([part.strip() for part in text.split(",")], where)
 
 
 def _checked(parts: list[str], where: str) -> list[str]:

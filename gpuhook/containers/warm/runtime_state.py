@@ -207,9 +207,8 @@ def _of_runc(identity: str, document: dict[str, Any]) -> Found:
     config = document.get("config")
     if isinstance(config, dict):
         found.root_path = _text(config, "rootfs")
-        labels = config.get("labels")
-        for label in labels if isinstance(labels, list) else ():
-            if isinstance(label, str) and label.startswith("bundle="):
+        for label in fastjson.strings(config, "labels"):
+            if label.startswith("bundle="):
                 found.bundle = _text({"bundle": label[len("bundle=") :]}, "bundle")
     return found
 

@@ -22,7 +22,7 @@ from gpuhook.entry import cold_command, replica_env
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, files, procfs, settings
+from gpuhook.host.hot import bundle, fastjson, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
@@ -114,11 +114,8 @@ def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any
 
 def _is_limited(spec: dict[str, Any]) -> bool:
     """Return whether the wrapper's hook limits the container: no tenant can add hooks."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("createRuntime") if isinstance(hooks, dict) else None
-    return isinstance(stage, list) and any(
-        hook_args.is_ours(hook, hook_args.LIMIT) for hook in stage
-    )
+    stage = fastjson.array(spec, "hooks", "createRuntime")
+    return any(hook_args.is_ours(hook, hook_args.LIMIT) for hook in stage)
 
 
 def _all_jobs(spec: dict[str, Any], job: hook_args.Jobs) -> list[hook_args.Jobs]:

@@ -14,7 +14,7 @@ import stat
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import fastjson, files
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 
@@ -32,8 +32,8 @@ class HookRoot(Root):
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
         self._mountinfo: dict[str, bytes] = {}
-        for mount in state.spec.get("mounts") or ():
-            if isinstance(mount, dict) and mount.get("type") == TMPFS:
+        for mount in fastjson.objects(state.spec, "mounts"):
+            if mount.get("type") == TMPFS:
                 self.admit(str(mount.get("destination")), TMPFS)
 
     def __enter__(self) -> HookRoot:  # noqa: PYI034 # Self needs a newer Python
@@ -129,8 +129,8 @@ def _has_another_root(process: Process, state: HookState) -> bool:
 
     It is not certain if the runtime mounts something over the root, or if the root is gone.
     """
-    mounts = state.spec.get("mounts") or ()
-    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+    mounts = fastjson.objects(state.spec, "mounts")
+    if any(not str(mount.get("destination")).strip("/.") for mount in mounts):
         return False
     try:
         expected = os.stat(root_path(state.bundle, state.spec))
