@@ -16,7 +16,8 @@ import click
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
-from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot.engine_log import unforeseen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -113,18 +113,25 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             if is_dry:
                 return _lines(plan)
             plan.execute(held)
-            entry = _entry(state, process, source, grant)
-            names = [*grant.devices, *grant.in_full(source.names)]
-            memory = _limit(spec, entry["nodes"], names, process, log)
-            if memory:
-                entry["memory"] = memory
-            entry["replicas"] = grant.replicas or replica_env.replicas_of(
-                spec, grant.devices, lambda: context.node.covered(entry["nodes"])
-            )
+            entry = _limited_entry(state, process, source, grant, context)
             entry["live"] = _live_record(wanted.edits, todo, held.made)
-    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
-    _enter(state, entry, log)
+    _enter(state, entry, began, log)
     return []
+
+
+def _limited_entry(
+    state: HookState, process: Process, source: Source, grant: Grant, context: PlanContext
+) -> dict[str, Any]:
+    """Limit the memory of a container that got its GPUs; return its entry in the ledger."""
+    spec, entry = state.spec, _entry(state, process, source, grant)
+    names = [*grant.devices, *grant.in_full(source.names)]
+    memory = _limit(spec, entry["nodes"], names, process, context.log)
+    if memory:
+        entry["memory"] = memory
+    entry["replicas"] = grant.replicas or replica_env.replicas_of(
+        spec, grant.devices, lambda: context.node.covered(entry["nodes"])
+    )
+    return entry
 
 
 def _has_limited_gpus(spec: dict[str, Any]) -> bool:
@@ -149,8 +156,7 @@ def _bound(state: HookState, log: EngineLog, began: float) -> None:
             return
         entry = _entry(state, process)
     entry["memory"] = memory
-    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
-    _enter(state, entry, log)
+    _enter(state, entry, began, log)
 
 
 def _limit(
@@ -258,7 +264,8 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
     oci_state.keep_warnings(state, log, made)
 
 
-def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
+def _enter(state: HookState, entry: dict[str, Any], began: float, log: EngineLog) -> None:
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     warning = ledger.enter("", state.id, entry)
     if warning is not None:
         log.warning(warning)
