@@ -188,6 +188,16 @@ def bindings() -> Path:
     return Path(found.origin)
 
 
+def bindings_licence() -> str:
+    """Return the licence of NVML's bindings, which is at the top of their file."""
+    lines = []
+    for line in bindings().read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith("##"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def _compat(release: Release) -> Files:
     directory = PACKAGING / "compat"
     fronts = sorted(directory.iterdir()) if directory.is_dir() else []

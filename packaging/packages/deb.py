@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import re
 import tarfile
 import textwrap
 from pathlib import Path
@@ -21,17 +22,19 @@ from packages.contents import (
     RELOAD,
     File,
     Files,
+    bindings_licence,
     filled,
     packed,
     static_units,
     superseded,
     units,
 )
-from packages.description import CONFIG, NAME, SECTION, Package
-from packages.documents_of import copyright_file, deb_changelog
+from packages.description import CONFIG, LICENSE, NAME, SECTION, VENDORED_LICENSE, Package
 from packages.release import Release
 
 BINARY = b"2.0\n"
+COPYRIGHT_FORMAT = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
+YEAR = "2026"
 # The package is still installed: repeat the steps that its removal has undone (Policy 6.5).
 CONFIGURED = "configure|abort-upgrade|abort-remove|abort-deconfigure"
 ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
@@ -61,10 +64,43 @@ def _documents(release: Release, package: Package) -> Files:
     place = f"usr/share/doc/{package.name}"
     changes = (release.checkout / "CHANGELOG.md").read_bytes()
     return {
-        f"{place}/copyright": File(copyright_file(package).encode()),
+        f"{place}/copyright": File(_copyright(package).encode()),
         f"{place}/changelog.gz": File(packed(changes)),
-        f"{place}/changelog.Debian.gz": File(packed(deb_changelog(release, package).encode())),
+        f"{place}/changelog.Debian.gz": File(packed(_changelog(release, package).encode())),
     }
+
+
+def _copyright(package: Package) -> str:
+    """Return debian/copyright; source: its machine-readable format 1.0."""
+    stanzas = [
+        f"Format: {COPYRIGHT_FORMAT}\nUpstream-Name: {NAME}",
+        f"Files: *\nCopyright: {YEAR} the gpuhook authors\nLicense: {LICENSE}",
+    ]
+    if package.name == "gpuhook":
+        stanzas.append(_vendored())
+    stanzas.append(
+        f"License: {LICENSE}\n"
+        " On Debian systems, the full text of the Apache License, Version 2.0, is in the file\n"
+        " /usr/share/common-licenses/Apache-2.0."
+    )
+    return "\n\n".join(stanzas) + "\n"
+
+
+def _vendored() -> str:
+    """Return the stanza of NVML's bindings."""
+    lines = bindings_licence().splitlines()
+    notice = re.sub(r"^Copyright \(c\) ", "", lines[0]).removesuffix("  All rights reserved.")
+    text = "\n".join(f" {line or '.'}" for line in lines[1:]).removeprefix(" .\n").rstrip(" .\n")
+    return f"Files: */pynvml.py\nCopyright: {notice}\nLicense: {VENDORED_LICENSE}\n{text}."
+
+
+def _changelog(release: Release, package: Package) -> str:
+    """Return the changelog of the package, which is separate from gpuhook's."""
+    return (
+        f"{NAME} ({release.version}) unstable; urgency=medium\n\n"
+        f"  * Release {release.upstream}: see /usr/share/doc/{package.name}/changelog.gz.\n\n"
+        f" -- {release.maintainer}  {release.date}\n"
+    )
 
 
 def _overrides(release: Release, package: Package, files: Files) -> Files:

@@ -15,9 +15,18 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from packages.contents import HERE, RELOAD, File, Files, filled, static_units, superseded, units
+from packages.contents import (
+    HERE,
+    RELOAD,
+    File,
+    Files,
+    bindings_licence,
+    filled,
+    static_units,
+    superseded,
+    units,
+)
 from packages.description import CONFIG, LICENSE, NAME, VENDORED, VENDORED_LICENSE, Package
-from packages.documents_of import bindings_licence, rpm_changelog
 from packages.release import Release
 
 # Reproducible packages: independent of the time, the user and the machine.
@@ -107,9 +116,14 @@ def _spec(release: Release, package: Package, files: Files) -> str:
         "%install\nmkdir -p %{buildroot}\ncp -a %{staged}/. %{buildroot}",
         *scriptlets,
         "%files\n%defattr(-,root,root)\n" + "\n".join(_listed(files, package)),
-        f"%changelog\n{rpm_changelog(release)}",
+        f"%changelog\n{_changelog(release)}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _changelog(release: Release) -> str:
+    head = f"* {release.rpm_date} {release.maintainer} - {release.version}"
+    return f"{head}\n- Release {release.upstream}\n"
 
 
 def _listed(files: Files, package: Package) -> list[str]:
