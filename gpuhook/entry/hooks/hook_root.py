@@ -7,9 +7,7 @@ determine the file that the hook writes.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
@@ -54,34 +52,6 @@ class HookRoot(Root):
                 self._mounts.add(number)
         finally:
             os.close(fd)
-
-    def mounted(self, path: str) -> int | None:
-        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
-
-        It enters foreign mounts, too: it is for reading what was mounted into the container.
-        """
-        try:
-            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return None
-            raise
-
-    def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, also in foreign mounts, as mounted() does."""
-        fd = self.mounted(path)
-        if fd is None:
-            return []
-        try:
-            if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                return []
-            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        finally:
-            os.close(fd)
-        try:
-            return sorted(os.listdir(readable))
-        finally:
-            os.close(readable)
 
     def _is_own(self, number: int, fstype: str) -> bool:
         mount = mountinfo.find(self._mounts_of("self"), number)

@@ -125,13 +125,13 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
 
 def _libraries(root: HookRoot, folder: str) -> list[str]:
     """Return the paths of the libraries in a directory that is mounted as a whole."""
-    names = root.mounted_names(folder)
+    names = root.directory_names(folder)
     return [f"{folder}/{name}" for name in names if library_directory.is_library(name)]
 
 
 def _soname(root: HookRoot, path: str) -> str:
     """Return the name by which the loader opens a mounted library, "" for another file."""
-    fd = root.mounted(path)
+    fd = root.lookup(path)
     if fd is None:
         return ""
     try:
