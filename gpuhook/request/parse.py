@@ -30,63 +30,32 @@ _IMAGE_WORDS = frozenset(("all", "none"))
 
 
 class Vocabulary:
-    """The variables, paths and kinds with which one vendor's containers request devices."""
+    """The variables, paths and kinds with which one vendor's containers request devices.
 
-    __slots__ = (
-        "capabilities_env",
-        "default_kind",
-        "devices_env",
-        "extra_mounts",
-        "extras",
-        "hints_env",
-        "image_requirement_env",
-        "image_version_env",
-        "memory_limit_env",
-        "memory_prefix",
-        "memory_request_env",
-        "mount_prefix",
-        "privileged_kinds",
-        "replicas_env",
-    )
+    An image with `image_version_env` and without `image_requirement_env` is a legacy image. The
+    last three are for extra_requests.py: `extras` has for each variable how it is read, the kind
+    that it requests and the device of that kind; `extra_mounts` has the kind of the ids in a
+    directory below `mount_prefix`.
+    """
 
-    def __init__(
-        self,
-        *,
-        devices_env: str,
-        capabilities_env: str,
-        replicas_env: str,
-        mount_prefix: str,
-        default_kind: str,
-        image_version_env: str,
-        image_requirement_env: str,
-        memory_request_env: str,
-        memory_limit_env: str,
-        memory_prefix: str,
-        hints_env: str,
-        extras: dict[str, tuple[str, str, str]],
-        extra_mounts: dict[str, str],
-        privileged_kinds: tuple[str, ...],
-    ) -> None:
-        """Take the words; the last three are for extra_requests.py.
+    devices_env: str
+    capabilities_env: str
+    replicas_env: str
+    mount_prefix: str
+    default_kind: str
+    image_version_env: str
+    image_requirement_env: str
+    memory_request_env: str
+    memory_limit_env: str
+    memory_prefix: str
+    hints_env: str
+    extras: dict[str, tuple[str, str, str]]
+    extra_mounts: dict[str, str]
+    privileged_kinds: tuple[str, ...]
 
-        `extras` has for each variable how it is read, the kind that it requests and the device of
-        that kind; `extra_mounts` has the kind of the ids in a directory below `mount_prefix`.
-        """
-        self.devices_env = devices_env
-        self.capabilities_env = capabilities_env
-        self.replicas_env = replicas_env
-        self.mount_prefix = mount_prefix
-        # An image with the first of these and without the second is a legacy image.
-        self.image_version_env = image_version_env
-        self.image_requirement_env = image_requirement_env
-        self.default_kind = default_kind
-        self.memory_request_env = memory_request_env
-        self.memory_limit_env = memory_limit_env
-        self.memory_prefix = memory_prefix
-        self.hints_env = hints_env
-        self.extras = extras
-        self.extra_mounts = extra_mounts
-        self.privileged_kinds = privileged_kinds
+    def __init__(self, **words: Any) -> None:
+        for name, value in words.items():
+            setattr(self, name, value)
 
 
 class Source:

@@ -159,9 +159,14 @@ def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | Non
     try:
         record(root, identity, entry)
     except OSError as error:
-        where, reason = error.filename or directory(), error.strerror or str(error)
-        return fault("GH1410", container=identity, path=where, reason=reason)
+        return not_recorded(identity, error)
     return None
+
+
+def not_recorded(identity: str, error: OSError) -> GpuhookError:
+    """Return GH1410, for a warning: the entry of a container could not be written."""
+    where, reason = error.filename or directory(), error.strerror or str(error)
+    return fault("GH1410", container=identity, path=where, reason=reason)
 
 
 def is_holder(entry: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process, is_hosts_root
 from gpuhook.entry import cold_command
@@ -155,8 +156,7 @@ def note(
     try:
         ledger_changes.update(root, identity, (process.pid, process.started), changed)
     except OSError as error:
-        where, reason = error.filename or "the ledger", error.strerror or str(error)
-        log.warning(fault("GH1410", container=identity, path=where, reason=reason))
+        log.warning(ledger.not_recorded(identity, error))
 
 
 def _parsed(words: list[str]) -> _Call:
