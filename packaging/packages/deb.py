@@ -24,7 +24,9 @@ from packages.contents import (
     Files,
     bindings_licence,
     filled,
+    maintain,
     packed,
+    script,
     static_units,
     superseded,
     units,
@@ -161,21 +163,20 @@ def _control(release: Release, package: Package, files: Files) -> str:
 
 def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     """Return the maintainer scripts of a package by their names."""
-    program = f"/{release.library}/maintain"
-    maintain = f"[ ! -x {program} ] || {program}"  # a removal may be forced
+    program = maintain(release)
     services = " ".join(units(files))
     has_modules = any(path.endswith(".modules") for path in files)
     after, before = [], []
     if package.name == "gpuhook-runtime":
         # Its trigger handles the modules of the other packages.
-        after.append(_in_case(f"{CONFIGURED}|triggered", f"{maintain} byte-code"))
+        after.append(_in_case(f"{CONFIGURED}|triggered", f"{program} byte-code"))
     if services:
-        after.append(_in_case(CONFIGURED, f"{maintain} units-on {services}"))
+        after.append(_in_case(CONFIGURED, f"{program} units-on {services}"))
         before.append(
-            _in_case("remove", f"{maintain} units-off {services} {' '.join(static_units(files))}")
+            _in_case("remove", f"{program} units-off {services} {' '.join(static_units(files))}")
         )
     if has_modules:
-        before.append(_in_case("remove", f"{maintain} leaving {package.name}"))
+        before.append(_in_case("remove", f"{program} leaving {package.name}"))
     made = {
         "postinst": after,
         "prerm": before,
@@ -194,18 +195,14 @@ def _postrm(release: Release, package: Package, services: str, *, has_modules: b
         upgrade = f'if [ "$1" = upgrade ] && [ "${{2-}}" != "{release.version}" ]; then'
         parts.append(f"{upgrade}\n{superseded(package.name)}fi\n")
     if package.name == "gpuhook-runtime":
-        parts.append(_in_case("purge", _script("purge-runtime")))
+        parts.append(_in_case("purge", script("purge-runtime")))
     if package.name == "gpuhook":
-        parts.append(_in_case("purge", _script("purge")))
+        parts.append(_in_case("purge", script("purge")))
     if services:
         purge = f"! command -v deb-systemd-helper >/dev/null || deb-systemd-helper purge {services}"
         parts.append(_in_case("purge", f"{purge} >/dev/null"))
         parts.append(_in_case("remove", RELOAD))
     return parts
-
-
-def _script(name: str) -> str:
-    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
 
 
 def _in_case(verbs: str, text: str) -> str:

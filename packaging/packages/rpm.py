@@ -16,12 +16,13 @@ import textwrap
 from pathlib import Path
 
 from packages.contents import (
-    HERE,
     RELOAD,
     File,
     Files,
     bindings_licence,
     filled,
+    maintain,
+    script,
     static_units,
     superseded,
     units,
@@ -147,26 +148,25 @@ def _listed(files: Files, package: Package) -> list[str]:
 
 def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
     """Return the scriptlets; $1 is the number of installed versions afterwards."""
-    program = f"/{release.library}/maintain"
-    maintain = f"[ ! -x {program} ] || {program}"  # erased before, or after
+    program = maintain(release)
     services = " ".join(units(files))
     made: dict[str, str] = {}
     if any(path.endswith(".modules") for path in files):
-        made["%posttrans"] = f"{maintain} byte-code"
-        leaving = f"{maintain} leaving {package.name}\n"
+        made["%posttrans"] = f"{program} byte-code"
+        leaving = f"{program} leaving {package.name}\n"
         made["%preun"] = f'if [ "$1" -eq 0 ]; then\n{leaving}else\n{superseded(package.name)}fi'
     if package.name == "gpuhook-runtime":
-        made["%triggerin -- python3"] = f"{maintain} byte-code"
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge-runtime")}fi'
+        made["%triggerin -- python3"] = f"{program} byte-code"
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge-runtime")}fi'
     if services:
         # Keep the administrator's changes since the first installation.
-        on, again = (f"{maintain} units-{verb} {services}" for verb in ("on", "new"))
+        on, again = (f"{program} units-{verb} {services}" for verb in ("on", "new"))
         made["%post"] = f'if [ "$1" -eq 1 ]; then\n{on}\nelse\n{again}\nfi'
         known = " ".join([services, *static_units(files)])
-        off = f'if [ "$1" -eq 0 ]; then {program} units-off {known} || :; fi\n'
+        off = f'if [ "$1" -eq 0 ]; then /{release.library}/maintain units-off {known} || :; fi\n'
         made["%preun"] = off + made["%preun"]
     if package.name == "gpuhook":
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge")}{RELOAD}fi'
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge")}{RELOAD}fi'
     return [f"{name}\n{_escaped(filled(release, text))}" for name, text in made.items()]
 
 
@@ -176,10 +176,6 @@ def _bundled(package: Package) -> list[str]:
         return []
     version = importlib.metadata.version(VENDORED)
     return [f"Provides: bundled(python3dist({VENDORED})) = {version}"]
-
-
-def _script(name: str) -> str:
-    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
 
 
 def _escaped(text: str) -> str:
