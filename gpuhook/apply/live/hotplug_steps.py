@@ -24,18 +24,8 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules, Snapshot
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.containers.warm.process_handle import Process
+    from gpuhook.host.interrupt import Interruptible
     from gpuhook.kernel.bpf.device_filter import Rule
-
-    class Signals(Protocol):
-        """What may interrupt a plan."""
-
-        def hold(self) -> None:
-            """From now on, interrupt only in check()."""
-            ...
-
-        def check(self) -> None:
-            """Raise if there was an interrupt."""
-            ...
 
     class Operation(Protocol):
         """One step of a plan."""
@@ -76,7 +66,7 @@ class Live:
         self.left: list[str] = []
         self._cleanups: list[Callable[[], None]] = []
         self._identity: tuple[int, int] | None = None
-        self.signals: Signals | None = None
+        self.signals: Interruptible | None = None
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None
