@@ -287,7 +287,10 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 
 
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
-    """Add mounts after those of the spec, each in place of the one of the same destination."""
+    """Add mounts after those of the spec, each in place of the one of the same destination.
+
+    A mount below another one comes after it: it would be hidden.
+    """
     if not added:
         return
     mounts = items(spec, "mounts")
@@ -302,8 +305,28 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
             if not ID_MAPPED.isdisjoint(options):
                 _map_ids(spec, entry)
         entries[normpath(destination)] = entry
-    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
-    mounts.extend(entries.values())
+    placed = [(_destination(mount) or "", mount) for mount in mounts]
+    placed = [(place, mount) for place, mount in placed if place not in entries]
+    parents = _parents([*(place for place, _ in placed), *entries])
+    for destination, entry in entries.items():
+        at = len(placed)
+        if destination in parents:
+            below = (
+                i for i, (place, _) in enumerate(placed) if place.startswith(destination + "/")
+            )
+            at = next(below, at)
+        placed.insert(at, (destination, entry))
+    mounts[:] = [mount for _, mount in placed]
+
+
+def _parents(destinations: list[str]) -> set[str]:
+    """Return every directory above one of the destinations."""
+    found: set[str] = set()
+    for directory in {place.rpartition("/")[0] for place in destinations}:
+        while directory and directory not in found:
+            found.add(directory)
+            directory = directory.rpartition("/")[0]
+    return found
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
