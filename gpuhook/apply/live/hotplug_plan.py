@@ -115,13 +115,11 @@ def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
         _plan_files(live, wanted, made)
     _plan_rules(live, wanted, made)
     edits = wanted.edits
-    for key, what in (
-        ("env", "the variables {} (a running process keeps its own)"),
-        ("additionalGids", "the groups {} (a running process keeps its own)"),
-    ):
-        held = [str(item) for item in edits.get(key) or ()]  # type: ignore[attr-defined]
-        if held:
-            made.skipped.append(what.format(", ".join(held)))
+    names = {"variables": edits.get("env"), "groups": edits.get("additionalGids")}
+    for what, items in names.items():
+        if items:
+            listed = ", ".join(map(str, items))
+            made.skipped.append(f"the {what} {listed} (a running process keeps its own)")
     for hook in edits.get("hooks") or ():
         made.skipped.append(f"the {hook['hookName']} hook {hook['path']}")
     return made
@@ -247,11 +245,5 @@ def rule_of(node: DeviceNode) -> Rule | None:
     device = oci_spec.stated(node)
     if device["type"] not in "bc":
         return None
-    access = node.get("permissions") or "rwm"
-    return Rule(
-        allow=True,
-        type=device["type"],
-        major=device["major"],
-        minor=device["minor"],
-        access=access,
-    )
+    numbers = device["major"], device["minor"]
+    return Rule(True, device["type"], *numbers, node.get("permissions") or "rwm")
