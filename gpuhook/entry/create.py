@@ -12,10 +12,11 @@ import time
 
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
-from gpuhook.entry import plan_context, replica_env
+from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
 
@@ -206,7 +207,8 @@ class Create:
         replicas: list[str] = []
         if edited.route:
             node = self.context.node
-            replicas = replica_env.replicas_of(spec, grant.devices, lambda: node.covered(nodes))
+            words = vocabulary.VOCABULARY
+            replicas = replicas_of(spec, words, grant.devices, lambda: node.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = ledger.new_entry(
             spec.get("annotations"),

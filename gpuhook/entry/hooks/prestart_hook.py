@@ -18,12 +18,13 @@ from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process
-from gpuhook.entry import cold_command, plan_context, replica_env
+from gpuhook.entry import cold_command, plan_context
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
@@ -128,8 +129,8 @@ def _limited_entry(
     memory = _limit(spec, entry["nodes"], names, process, context.log)
     if memory:
         entry["memory"] = memory
-    entry["replicas"] = grant.replicas or replica_env.replicas_of(
-        spec, grant.devices, lambda: context.node.covered(entry["nodes"])
+    entry["replicas"] = grant.replicas or replicas_of(
+        spec, vocabulary.VOCABULARY, grant.devices, lambda: context.node.covered(entry["nodes"])
     )
     return entry
 
