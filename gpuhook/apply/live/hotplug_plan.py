@@ -94,7 +94,9 @@ def _unwind(done: list[Operation], live: Live, cause: BaseException) -> None:
         raise fault("GH1751", cause=cause, left=" | ".join(left)) from cause
 
 
-def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None) -> Live:
+def open_live(
+    process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None
+) -> Live:
     """Return the container of `process`, whose root is at `place`; `spec` is its config.json.
 
     `cgroup` is the one that its runtime recorded, None while the runtime is creating the container.
@@ -134,7 +136,7 @@ def _plan_nodes(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     binds = []
     makes_nodes = live.process.in_initial_user_namespace()
     for node in wanted.edits.get("deviceNodes") or ():
-        device = oci_spec.stated(node)
+        device = oci_spec.oci_device(node)
         if device["type"] not in "bc" or _is_there(live, device):
             continue
         if makes_nodes:
@@ -242,7 +244,7 @@ def _plan_rules(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
 
 def rule_of(node: DeviceNode) -> Rule | None:
     """Return the device rule that a node needs, None for a pipe."""
-    device = oci_spec.stated(node)
+    device = oci_spec.oci_device(node)
     if device["type"] not in "bc":
         return None
     numbers = device["major"], device["minor"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live.live_injection import noted
+from gpuhook.apply.live.live_injection import rule_record
 from gpuhook.apply.live.live_root import LiveRoot
 from gpuhook.apply.rootfs.root_directory import Identity
 from gpuhook.errors import fault
@@ -204,7 +204,7 @@ class AccessStep:
         """Add the rules."""
         self._before = live.rules.snapshot()
         live.rules.change(self.rules, [], self.hosts)
-        live.made.rules += [noted(rule) for rule in self.rules]
+        live.made.rules += [rule_record(rule) for rule in self.rules]
 
     def undo(self, live: Live) -> None:
         """Restore the rules."""

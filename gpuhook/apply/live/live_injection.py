@@ -86,6 +86,6 @@ class LiveRecord:
         return record if self.coming is None else {**record, "coming": self.coming.document()}
 
 
-def noted(rule: Rule) -> list[Any]:
+def rule_record(rule: Rule) -> list[Any]:
     """Return a device rule in the form of the record."""
     return [*rule.device, rule.access]

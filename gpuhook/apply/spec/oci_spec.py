@@ -221,7 +221,7 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
     added: dict[str, dict[str, Any]] = {}
     for node in nodes:
         path, source = node["path"], node.get("hostPath") or node["path"]
-        device = stated(node)
+        device = oci_device(node)
         _own(device, node, user)
         added.pop(path, None)
         if source != path and in_user_namespace:
@@ -246,7 +246,7 @@ def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
             device[key] = value
 
 
-def stated(node: DeviceNode) -> dict[str, Any]:
+def oci_device(node: DeviceNode) -> dict[str, Any]:
     """Return the OCI device of a node: values that CDI leaves open are read from the host's node.
 
     Raises GH1302 if the host has no such node.

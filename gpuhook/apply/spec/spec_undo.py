@@ -32,7 +32,7 @@ def take_back(spec: dict[str, Any]) -> None:
         lambda rule: rule.get("allow") is True and fastjson.dumps(rule) in rules,
     )
     for stage in _STAGES:
-        _drop(fastjson.array(spec, "hooks", stage), marked)
+        _drop(fastjson.array(spec, "hooks", stage), _is_marked)
 
 
 def mounts(spec: dict[str, Any]) -> list[str]:
@@ -77,6 +77,6 @@ def _text(item: dict[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def marked(hook: dict[str, Any]) -> bool:
+def _is_marked(hook: dict[str, Any]) -> bool:
     """Return whether the wrapper added a hook of config.json."""
     return any(entry.startswith(HOOK_MARK) for entry in fastjson.strings(hook, "env"))

@@ -161,16 +161,14 @@ def note(
 
 def _parsed(words: list[str]) -> _Call:
     call = _Call()
-    position = 0
-    while position < len(words):
-        option = words[position]
+    left = iter(words)
+    for option in left:
         if option == _REQUIRED:
             call.required = True
-            position += 1
             continue
-        if position + 1 >= len(words):
+        value = next(left, None)
+        if value is None:
             raise fault("GH1640", argument=option, reason="it lacks its value")
-        value = words[position + 1]
         if option == _GPU:
             call.limits.append(_limit(value))
         elif option == _GRANT:
@@ -183,7 +181,6 @@ def _parsed(words: list[str]) -> _Call:
             call.root = value
         else:
             raise fault("GH1640", argument=option, reason="there is no such option")
-        position += 2
     if not call.limits:
         raise fault("GH1640", argument="no --gpu", reason="one is needed")
     return call

@@ -107,7 +107,7 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
         if not is_dry:
             state.require_not_begun()
-        with hotplug_plan.opened(process, hook_root.place_of_root(process, state), spec) as held:
+        with hotplug_plan.open_live(process, hook_root.place_of_root(process, state), spec) as held:
             wanted, plan = _planned(held, spec, grant, todo)
             for what in plan.skipped:
                 log.warning(fault("GH1641", what=what))
