@@ -92,15 +92,12 @@ def compiled_path(source: str) -> str:
 
 def load(source: str, found: os.stat_result) -> Compiled | None:
     """Return the compiled form of this version of `source`, None if there is none."""
-    kept = compiled_path(source)
+    data = state.read(compiled_path(source), _MAX_SIZE)
+    if data is None or not data.startswith(_key(source, found)):
+        return None
     try:
-        if not state.usable(os.lstat(kept)):
-            return None
-        data = files.read(kept, _MAX_SIZE)
-        if not data.startswith(_key(source, found)):
-            return None
         return Compiled(source, data)
-    except (OSError, ValueError, IndexError, TypeError, GpuhookError):
+    except (ValueError, IndexError, TypeError):
         return None  # a broken compiled form is made again
 
 
