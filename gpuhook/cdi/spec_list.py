@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cdi.hot import compiled_spec, registry
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ def _read(path: str) -> Compiled | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return compiled_spec.Compiled.of_fault(path, unreadable)
+        return compiled_spec.Compiled.unreadable(path, error)
     except GpuhookError as error:
         return compiled_spec.Compiled.of_fault(path, error)

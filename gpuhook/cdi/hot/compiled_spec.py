@@ -20,7 +20,7 @@ import os
 from binascii import crc32
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import fastjson, files, state
 
 TYPE_CHECKING = False
@@ -60,6 +60,11 @@ class Compiled:
     def of_fault(cls, path: str, error: GpuhookError) -> Compiled:
         """Return the stand-in for a spec that could not be read or compiled."""
         return cls(path, b"\n" + _head_of(error) + b"\n")
+
+    @classmethod
+    def unreadable(cls, path: str, error: OSError) -> Compiled:
+        """Return the stand-in for a file that cannot be read, GH1110."""
+        return cls.of_fault(path, fault("GH1110", path=path, reason=error.strerror or error))
 
     def device(self, name: str) -> ContainerEdits | None:
         """Return the edits of the device `name`, None if the spec has no such device."""
