@@ -129,7 +129,7 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and end with its status."""
-        console.name_standard_output()
+        console.prepare_standard_streams()
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # click printed --help or --version
